@@ -1,0 +1,117 @@
+"""Time several ways of doing one thing against each other, in turns, so that a busy machine disturbs all alike."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+
+Run = Callable[[], object]
+
+SAMPLE = 3e-3  # seconds: a sample repeats its call until it lasts this long, far above the clock's grain
+
+
+class Samples:
+    """Seconds a call, one number for each contender and round."""
+
+    def __init__(self, seconds: dict[str, list[float]]) -> None:
+        self.seconds = seconds
+
+    def median(self, name: str) -> float:
+        return median(self.seconds[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """How many times as long `name` takes as `other`: the median of the ratios round by round.
+
+        What slows the machine down for a while slows both parts of such a ratio, and cancels.
+        """
+        return median(a / b for a, b in zip(self.seconds[name], self.seconds[other], strict=True))
+
+    def excess(self, name: str, other: str) -> float:
+        """How many seconds longer `name` takes than `other`, likewise round by round."""
+        return median(a - b for a, b in zip(self.seconds[name], self.seconds[other], strict=True))
+
+
+def take_turns(runs: dict[str, Run], *, device: str, rounds: int, budget: float) -> Samples:
+    """Sample every contender once a round, for at least `rounds` rounds and then until `budget` seconds are spent.
+
+    Every second round goes through them backwards (ABBA), so that none gains by standing first.
+    """
+    calls = {name: calls_in_sample(run, device) for name, run in runs.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    names = list(runs)
+    start, done = time.perf_counter(), 0
+    while done < rounds or done % 2 or (time.perf_counter() - start < budget and done < 200):
+        for name in names:
+            seconds[name].append(sample(runs[name], calls[name], device))
+        names.reverse()
+        done += 1
+    return Samples(seconds)
+
+
+def fastest(forms: dict[str, Run], *, device: str, rounds: int = 4) -> str:
+    """The name of the form that takes least time, by a short contest."""
+    if len(forms) == 1:
+        return next(iter(forms))
+    samples = take_turns(forms, device=device, rounds=rounds, budget=0.0)
+    return min(forms, key=samples.median)
+
+
+def sample(run: Run, calls: int, device: str) -> float:
+    """Seconds a call, over `calls` calls in a row; on CUDA between two events in the stream of work."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        if device == "cuda":
+            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            first.record()
+            for _ in range(calls):
+                run()
+            last.record()
+            last.synchronize()
+            return first.elapsed_time(last) / 1e3 / calls
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - start) / calls
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def calls_in_sample(run: Run, device: str) -> int:
+    """How many calls fill a sample; the calls made to find out also warm the contender up."""
+    once = min(sample(run, 1, device) for _ in range(2))
+    if once < SAMPLE:
+        once = sample(run, max(1, math.ceil(SAMPLE / once / 4)), device)
+    return max(1, math.ceil(SAMPLE / once))
+
+
+def hardware(device: str) -> dict[str, object]:
+    """What the numbers were measured on."""
+    found: dict[str, object] = {
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+    if device == "cuda":
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,96 @@
+"""How Sphinx builds the documentation: offline, every warning an error."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from regard.version import __version__  # noqa: E402
+
+project = "regard"
+author = "The regard authors"
+copyright = "the regard authors; Apache-2.0"
+release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+# A link to code that the reference does not have is an error; types of other libraries are not ours to link.
+nitpicky = True
+nitpick_ignore_regex = [("py:(?!obj).*", ".*"), ("py:obj", r"(?!regard\.).*")]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # those of torch are markup of another kind
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"regard {release}"
+html_static_path = ["_static"]
+html_css_files = ["regard.css"]
+
+
+def as_restructured_text(lines: list[str]) -> list[str]:
+    """A docstring for Sphinx. Ours are plain text for whoever reads the code, not markup.
+
+    Unindented lines are a paragraph or a list, in which `name` is code; indented lines and tables stay as they
+    stand; examples that begin with >>> are left to Sphinx.
+    """
+    text: list[str] = []
+    literal = False
+    for line in lines:
+        table = line.startswith("|")
+        stands = table or line.startswith("    ")
+        example = line.lstrip().startswith((">>>", "..."))
+        if stands and not literal and not example:
+            text += ["", "::", ""]
+            literal = True
+        elif literal and line and not stands:
+            text.append("")
+            literal = False
+        text.append("    " + line if table else line if literal or example else escaped(line))
+    return text
+
+
+def escaped(line: str) -> str:
+    """A line in which nothing but `code` means anything to reStructuredText."""
+    parts = re.split(r"(`+[^`]+`+)", line)
+    plain, code = parts[::2], parts[1::2]
+    plain = [re.sub(r"([*|_\\])", r"\\\1", part) for part in plain]
+    code = [f"``{part.strip('`')}``" for part in code]
+    # A backslash and a space keep code from sticking to a letter before or after it.
+    joined = plain[0]
+    for quoted, after in zip(code, plain[1:], strict=True):
+        joined += ("\\ " if joined and not joined.endswith(" ") else "") + quoted
+        joined += ("\\ " if after and not after.startswith(" ") else "") + after
+    return joined
+
+
+def process_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    lines[:] = as_restructured_text(lines)
+
+
+def draw_pictures(app: Sphinx) -> None:
+    """Make the pictures of pictures.md by the very commands that the page shows."""
+    from regard.cli import app as regard
+
+    folder = HERE / "generated"
+    shutil.rmtree(folder, ignore_errors=True)  # so that no picture of an earlier build stays
+    folder.mkdir()
+    for command in re.findall(r"^\$ regard (plot .*)$", (HERE / "pictures.md").read_text("utf-8"), re.MULTILINE):
+        *words, name = shlex.split(command)
+        regard([*words, str(folder / name)], standalone_mode=False)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", draw_pictures)
+    app.connect("autodoc-process-docstring", process_docstring)

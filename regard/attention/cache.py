@@ -1,0 +1,117 @@
+"""Keys and values of past tokens, kept so that each new token costs one step.
+
+Three kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
+which keys they may see. Buffers are allocated once, by `MultiHeadAttention.new_cache`; k is (B, H, C, d_k) and v
+(B, H, C, d_v).
+
+    B batch   H key-value heads   C capacity   m new tokens   n keys seen   d_k, d_v widths
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Mask, as_mask
+
+
+class KVCache:
+    """All rows at the same place: the keys so far come back as a view, so work grows with the text alone."""
+
+    def __init__(self, k: Tensor, v: Tensor, length: int = 0) -> None:
+        self.k, self.v, self.length = k, v, length
+
+    @property
+    def capacity(self) -> int:
+        return self.k.shape[2]
+
+    def positions(self, m: int) -> Tensor:
+        """Where the next m tokens will stand, (m,)."""
+        return torch.arange(self.length, self.length + m, device=self.k.device)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new keys (B, H, m, d_k) and values and return all so far, (B, H, n, d_k) and (B, H, n, d_v)."""
+        start, end = self.length, self.length + k.shape[2]
+        if end > self.capacity:
+            raise ValueError(full(self.capacity, self.length, k.shape[2]))
+        self.k[:, :, start:end] = k
+        self.v[:, :, start:end] = v
+        self.length = end
+        return self.k[:, :, :end], self.v[:, :, :end]
+
+    def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
+        """The mask and `causal` for the last m tokens: as they are, since only written keys come back."""
+        return mask, causal
+
+    def select(self, rows: Tensor) -> KVCache:
+        """A cache of the given rows in the given order (beams, finished sentences)."""
+        return KVCache(self.k[rows], self.v[rows], self.length)
+
+
+class StaticCache:
+    """Each row at its own place and every shape fixed, for compiled steps, CUDA graphs, export and mixed batches.
+
+    The whole buffer comes back, and `restrict` hides what is not written yet. Nothing here depends on the numbers
+    in `lengths` (B,), the tokens of each row, so one compiled step serves all of them.
+    """
+
+    def __init__(self, k: Tensor, v: Tensor, lengths: Tensor) -> None:
+        self.k, self.v, self.lengths = k, v, lengths
+
+    @property
+    def capacity(self) -> int:
+        return self.k.shape[2]
+
+    def positions(self, m: int) -> Tensor:
+        """Where each row's next m tokens will stand, (B, m)."""
+        return self.lengths[:, None] + torch.arange(m, device=self.k.device)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new keys (B, H, m, d_k) and values at each row's place and return the whole buffers."""
+        if not torch.compiler.is_compiling() and self.lengths.device.type == "cpu":
+            longest = (
+                int(self.lengths.max()) if len(self.lengths) else 0
+            )  # elsewhere the look would wait for the device
+            if longest + k.shape[2] > self.capacity:
+                raise ValueError(full(self.capacity, longest, k.shape[2]))
+        at = self.positions(k.shape[2])[:, None, :, None]  # (B, 1, m, 1)
+        self.k.scatter_(2, at.expand_as(k), k.to(self.k.dtype))
+        self.v.scatter_(2, at.expand_as(v), v.to(self.v.dtype))
+        self.lengths += k.shape[2]
+        return self.k, self.v
+
+    def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
+        """The mask (B, 1, m, C) for the last m tokens of each row: keys not written yet, and later ones if causal."""
+        end = self.lengths[:, None] + torch.arange(1 - m, 1, device=self.k.device) if causal else self.lengths[:, None]
+        written = torch.arange(self.capacity, device=self.k.device) < end[:, None, :, None]
+        if isinstance(mask, Mask):
+            # Its rule asks where the queries stand: at the end of their own text, not of the buffer.
+            mask = mask.matrix(m, self.capacity, positions=self.positions(m) - m, device=self.k.device)
+        return written if mask is None else as_mask(mask) & written, False
+
+    def select(self, rows: Tensor) -> StaticCache:
+        return StaticCache(self.k[rows], self.v[rows], self.lengths[rows])
+
+
+class Memory:
+    """Keys and values of a finished text, projected once: what cross-attention looks at in every step."""
+
+    def __init__(self, k: Tensor, v: Tensor) -> None:
+        self.k, self.v = k, v
+
+    def positions(self, m: int) -> Tensor:
+        raise ValueError("a Memory is for cross-attention, which has no positions of its own: give position=None")
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory as it is: nothing is added to a finished text."""
+        return self.k, self.v
+
+    def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
+        return mask, causal
+
+    def select(self, rows: Tensor) -> Memory:
+        return Memory(self.k[rows], self.v[rows])
+
+
+def full(capacity: int, length: int, more: int) -> str:
+    return f"the cache has room for {capacity} tokens, holds {length} and was given {more} more: allocate a larger one"

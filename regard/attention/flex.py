@@ -1,0 +1,67 @@
+"""FlexAttention: masks that leave whole blocks empty, skipped block by block. Compiled CUDA code only.
+
+B batch   H heads   m queries   n keys   d_k key width   d_v value width
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Causal, Mask, Place
+
+
+def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:
+    """Is this a long, block-sparse mask in compiled CUDA code, where FlexAttention is ahead of a dense mask?"""
+    return mask.sparse and why_not_flex(q, dropout) is None and k.shape[2] >= 1024
+
+
+def why_not_flex(q: Tensor, dropout: float) -> str | None:
+    """Why FlexAttention cannot be used here; None when it can."""
+    if not q.is_cuda:
+        return f"backend 'flex' needs a CUDA tensor, got one on {q.device.type}: FlexAttention has no backward there"
+    if not torch.compiler.is_compiling():
+        return "backend 'flex' needs torch.compile: outside of it FlexAttention builds the whole matrix of scores"
+    if dropout:
+        return "backend 'flex' has no dropout on the weights: use another backend, or dropout=0.0"
+    return None
+
+
+def attend_flex(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | None,
+    causal: bool,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """The mask's rule, given to torch's FlexAttention as it stands; (B, H, m, d_v)."""
+    if (reason := why_not_flex(q, dropout)) is not None:
+        raise ValueError(reason)
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    m, n = q.shape[2], k.shape[2]
+    if causal:
+        mask = Causal() if mask is None else mask & Causal()
+    block_mask = None
+    if mask is not None:
+        mask.fit(m, n)
+        rule = mask.rule
+
+        def may_attend(batch: Tensor, head: Tensor, row: Tensor, j: Tensor) -> Tensor:
+            return rule(Place(batch, head, row, row + (n - m), j))
+
+        block_mask = create_block_mask(may_attend, mask.batch, mask.heads, m, n, device=q.device)
+    add_bias = None
+    if bias is not None:
+        full = bias.expand(q.shape[0], q.shape[1], m, n)
+
+        def add_bias(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, j: Tensor) -> Tensor:
+            return score + full[batch, head, row, j]
+
+    return flex_attention(
+        q, k, v, score_mod=add_bias, block_mask=block_mask, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
+    )

@@ -1,0 +1,207 @@
+"""Multi-head attention: several small attentions side by side, each with its own view of the input.
+
+Vaswani et al. 2017, section 3.2.2; D8, D11, D12, D13.
+
+    B batch   H heads   G key-value heads   m queries   n keys   d_k, d_v head widths
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.dispatch import Backend, attend
+from regard.attention.masks import Mask
+from regard.attention.projections import SeparateProjection, SlicedProjection, StackedProjection
+from regard.errors import unknown_name
+from regard.positions import Position, make_position
+
+FORMS = ("projected", "slice")
+Cache = KVCache | StaticCache | Memory
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1 … head_H) W^O with head_i = attend(Q W_i^Q, K W_i^K, V W_i^V).
+
+    Vaswani et al. 2017, section 3.2.2; D11, D12, D13.
+
+    kv_heads   fewer heads for keys and values: grouped-query (Ainslie et al. 2023), 1 is multi-query (Shazeer 2019)
+    d_k, d_v   widths of a head's keys and values, dim / heads when not given
+    key_dim, value_dim   widths of the inputs of keys and values where they differ from dim (cross-attention)
+    form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
+    position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
+    qk_norm    normalise queries and keys per head before the score (Henry et al. 2020)
+    output     False leaves out W^O, as L4 does: the heads are only concatenated
+    """
+
+    returns_weights = True  # regard.record asks such modules for their weights
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        heads: int,
+        kv_heads: int | None = None,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        form: Literal["projected", "slice"] = "projected",
+        position: Position | str | None = None,
+        qk_norm: bool = False,
+        bias: bool = True,
+        output: bool = True,
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        _check_sizes(dim, heads, kv_heads, d_k, d_v, form)
+        self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
+        self.d_k = dim // heads if d_k is None else d_k
+        self.d_v = dim // heads if d_v is None else d_v
+        self.dropout, self.backend = dropout, backend
+        self.position = _scheme(position, dim, heads, self.d_k, self.d_v)
+
+        self.key_dim = dim if key_dim is None else key_dim
+        self.value_dim = self.key_dim if value_dim is None else value_dim
+        dims = (dim, self.key_dim, self.value_dim)
+        sizes = (heads * self.d_k, kv_heads * self.d_k, kv_heads * self.d_v)
+        self.input: StackedProjection | SeparateProjection | SlicedProjection
+        if form == "slice":
+            if kv_heads != heads or dims != (dim,) * 3:
+                raise ValueError("form 'slice' cuts one input into one slice a head: no kv_heads, key_dim or value_dim")
+            self.input = SlicedProjection(dim=dim, heads=heads, sizes=sizes, bias=bias)
+        elif dims == (dim,) * 3:
+            self.input = StackedProjection(dim=dim, sizes=sizes, bias=bias)
+        else:
+            self.input = SeparateProjection(dims=dims, sizes=sizes, bias=bias)
+        self.q_norm = nn.RMSNorm(self.d_k) if qk_norm else None
+        self.k_norm = nn.RMSNorm(self.d_k) if qk_norm else None
+        self.output = nn.Linear(heads * self.d_v, dim, bias=bias) if output else None
+        if self.output is not None:
+            nn.init.xavier_uniform_(self.output.weight)
+            if bias:
+                nn.init.zeros_(self.output.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n) before dropout.
+
+        Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
+        the new tokens to those before; a Memory stands in for `key` and `value`.
+        """
+        q, k, v = self._project(query, key, value, cache)
+        m, position = query.shape[1], self.position
+        if position is not None:
+            i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)
+            q, k = position.rotate(q, i), position.rotate(k, i)
+        if cache is not None:
+            k, v = cache.append(k, v)
+            mask, causal = cache.restrict(mask, causal, m)
+        if position is not None:
+            j = torch.arange(k.shape[2], device=k.device)
+            near = position.bias(q, i, j)
+            if near is not None:
+                bias = near if bias is None else bias + near
+
+        dropout = self.dropout if self.training else 0.0
+        if return_weights or (position is not None and position.needs_weights):
+            y, weights = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, return_weights=True)
+            if position is not None and (extra := position.mix(weights, i, j)) is not None:
+                y = y + extra
+        else:
+            y = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, backend=self.backend)
+        y = y.transpose(1, 2).reshape(y.shape[0], m, self.heads * self.d_v)  # Concat(head_1 … head_H)
+        if self.output is not None:
+            y = self.output(y)
+        return (y, weights) if return_weights else y
+
+    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
+        """Project the keys and values of a text (B, n, width) once, for the many queries that will look at it."""
+        value = key if value is None else value
+        self._check_text(key, value)
+        k, v = self.input.remember(key, value)
+        return Memory(self._keys(k), self._values(v))
+
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> KVCache | StaticCache:
+        """An empty cache for this layer, on its device and in its dtype; `static` as StaticCache describes it."""
+        like = next(self.parameters())
+        k = like.new_zeros(batch, self.kv_heads, capacity, self.d_k)
+        v = like.new_zeros(batch, self.kv_heads, capacity, self.d_v)
+        return StaticCache(k, v, torch.zeros(batch, dtype=torch.long, device=like.device)) if static else KVCache(k, v)
+
+    def _project(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The inputs as q (B, H, m, d_k), k (B, G, n, d_k) and v (B, G, n, d_v)."""
+        if query.dim() != 3 or query.shape[2] != self.dim:
+            raise ValueError(f"query must be (B, length, {self.dim}), got {tuple(query.shape)}")
+        own = (key is None or key is query) and (value is None or value is query)
+        if isinstance(cache, Memory):
+            if not own:
+                raise ValueError("a Memory holds the keys and values already: give it without key and value")
+            return self._queries(self.input.queries(query)), cache.k, cache.v
+        if not own and self.position is not None:
+            raise ValueError("positions inside attention are for self-attention; cross-attention takes position=None")
+        key = query if key is None else key
+        value = key if value is None else value
+        if not (own and self.key_dim == self.value_dim == self.dim):
+            self._check_text(key, value)
+        q, k, v = self.input(query, key, value)
+        return self._queries(q), self._keys(k), self._values(v)
+
+    def _check_text(self, key: Tensor, value: Tensor) -> None:
+        for name, x, width in (("key", key, self.key_dim), ("value", value, self.value_dim)):
+            if x.dim() != 3 or x.shape[2] != width:
+                raise ValueError(f"{name} must be (B, length, {width}), got {tuple(x.shape)}")
+
+    def _queries(self, q: Tensor) -> Tensor:
+        q = q.view(*q.shape[:2], self.heads, self.d_k).transpose(1, 2)
+        return q if self.q_norm is None else self.q_norm(q)
+
+    def _keys(self, k: Tensor) -> Tensor:
+        k = k.view(*k.shape[:2], self.kv_heads, self.d_k).transpose(1, 2)
+        return k if self.k_norm is None else self.k_norm(k)
+
+    def _values(self, v: Tensor) -> Tensor:
+        return v.view(*v.shape[:2], self.kv_heads, self.d_v).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, heads={self.heads}, kv_heads={self.kv_heads}, d_k={self.d_k}, d_v={self.d_v}"
+
+
+def _check_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int | None, form: str) -> None:
+    if form not in FORMS:
+        raise ValueError(unknown_name("form", form, FORMS))
+    for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("d_k", d_k), ("d_v", d_v)):
+        if size is not None and size < 1:
+            raise ValueError(f"{name} counts from 1, got {size}")
+    if dim % heads and (d_k is None or d_v is None or form == "slice"):
+        raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v, or other heads")
+    if heads % kv_heads:
+        raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
+
+
+def _scheme(position: Position | str | None, dim: int, heads: int, d_k: int, d_v: int) -> Position | None:
+    """The scheme as a module; one that acts on the embeddings has no business inside attention."""
+    if isinstance(position, str):
+        position = make_position(position, dim=dim, heads=heads, head_dim=d_k, value_dim=d_v)
+    if position is not None and position.acts_on != "attention":
+        raise ValueError(
+            f"position {type(position).__name__} acts on the embeddings; inside attention: rotary, relative, t5, alibi"
+        )
+    return position

@@ -1,0 +1,140 @@
+"""Scores: how well a key fits a query.
+
+D5. A score is any callable (q, k) -> (…, m, n). Those with parameters are modules; each splits its work into
+`keys`, done once for a sentence, and `compare`, done for each new query, so that a recurrent decoder does not
+project the source again at every step.
+
+    … batch and heads   m queries   n keys   q: (…, m, query_dim)   k: (…, n, key_dim)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import unknown_name
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+class ScoreModule(Protocol):
+    """What a recurrent decoder asks of a score; nn.Modules below."""
+
+    def keys(self, k: Tensor) -> Tensor: ...
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor: ...
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor: ...
+
+
+class DotScore(nn.Module):
+    """q . k, times `scale`.
+
+    Luong et al. 2015, eq. 8 (scale 1); Vaswani et al. 2017, eq. 1 (scale 1/sqrt(d_k)); D5, D9.
+    """
+
+    def __init__(self, *, scale: float = 1.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        return (q * self.scale) @ keys.transpose(-2, -1)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(q, self.keys(k))
+
+
+class BilinearScore(nn.Module):
+    """q W k.
+
+    Luong et al. 2015, eq. 8 ("general"); D5.
+    """
+
+    def __init__(self, *, query_dim: int, key_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k @ self.weight.T  # (…, n, query_dim)
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        return q @ keys.transpose(-2, -1)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(q, self.keys(k))
+
+
+class AdditiveScore(nn.Module):
+    """w . tanh(W_q q + W_k k).
+
+    Bahdanau et al. 2015, appendix A.1.2; D5.
+    """
+
+    def __init__(self, *, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_dim, hidden, bias=False)
+        self.key = nn.Linear(key_dim, hidden, bias=False)
+        self.weight = nn.Parameter(torch.empty(hidden))
+        nn.init.uniform_(self.weight, -(hidden**-0.5), hidden**-0.5)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return self.key(k)  # (…, n, hidden)
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        pairs = self.query(q).unsqueeze(-2) + keys.unsqueeze(-3)  # (…, m, n, hidden)
+        return pairs.tanh() @ self.weight
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(q, self.keys(k))
+
+
+class ConcatScore(nn.Module):
+    """w . tanh(W [q; k]).
+
+    Luong et al. 2015, eq. 8 ("concat"); D5. W [q; k] = W_q q + W_k k, so the pairs are never concatenated:
+    the additive score with its two matrices stored as one.
+    """
+
+    def __init__(self, *, query_dim: int, key_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.stacked = nn.Linear(query_dim + key_dim, hidden, bias=False)
+        self.weight = nn.Parameter(torch.empty(hidden))
+        self.query_dim = query_dim
+        nn.init.uniform_(self.weight, -(hidden**-0.5), hidden**-0.5)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k @ self.stacked.weight[:, self.query_dim :].T  # (…, n, hidden)
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        queries = q @ self.stacked.weight[:, : self.query_dim].T  # (…, m, hidden)
+        return (queries.unsqueeze(-2) + keys.unsqueeze(-3)).tanh() @ self.weight
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(q, self.keys(k))
+
+
+SCORES = ("dot", "scaled", "bilinear", "additive", "concat")
+
+
+def make_score(name: str, *, query_dim: int, key_dim: int, hidden: int) -> ScoreModule:
+    """The score of that name (D5), with parameters of the given widths."""
+    if name in ("dot", "scaled"):
+        if query_dim != key_dim:
+            raise ValueError(
+                f"score {name!r} multiplies queries and keys of one width, got query_dim={query_dim} and "
+                f"key_dim={key_dim}; bilinear, additive and concat take two widths"
+            )
+        return DotScore(scale=1.0 if name == "dot" else 1 / math.sqrt(key_dim))
+    if name == "bilinear":
+        return BilinearScore(query_dim=query_dim, key_dim=key_dim)
+    if name == "additive":
+        return AdditiveScore(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+    if name == "concat":
+        return ConcatScore(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+    raise ValueError(unknown_name("score", name, SCORES))

@@ -1,0 +1,91 @@
+"""The command line, `regard`: one file a command; torch and matplotlib are imported only by the command that runs.
+
+Exit codes: 0 ok, 1 a bug of ours, 2 usage, 3 input data, 4 model, 6 out of memory or disk, 130 stopped, 141 closed
+pipe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from regard.cli.demo import show_demo
+from regard.cli.plot import plots
+from regard.errors import RegardError
+from regard.version import __version__
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns what goes wrong into a short message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # so that a closed pipe or a full disk shows now, not when Python ends
+            return result
+        except RegardError as error:
+            self.stop(ctx, str(error), error.exit_code)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if hasattr(error, "exit_code") or isinstance(error, (typer.Abort, BrokenPipeError)):
+                raise  # typer's own, which it prints itself, and what main ends quietly
+            if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOSPC:
+                self.stop(ctx, f"out of {'memory' if isinstance(error, MemoryError) else 'disk space'}: {error}", 6)
+            hint = "This is a bug of regard; `regard --debug …` shows where it happened."
+            self.stop(ctx, f"{type(error).__name__}: {error}\n{hint}", 1)
+
+    def stop(self, ctx: Any, message: str, code: int) -> NoReturn:
+        """The message, or with --debug the traceback, and the exit code."""
+        if ctx.params["debug"]:
+            traceback.print_exc()
+        else:
+            typer.echo(f"regard: {message}", err=True)
+        raise typer.Exit(code)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="regard",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """The attention toolkit: learn attention, train attention models, run them."""
+
+
+app.command("demo")(show_demo)
+app.add_typer(plots, name="plot")
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app(prog_name="regard")
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # The reader has gone (rich and typer end with 1 then): nothing that is still buffered may raise again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,84 @@
+"""The block that Transformers are stacked from: attention, feed-forward, each with a residual and a norm.
+
+Vaswani et al. 2017, section 3.1; E3, E4.
+
+    B batch   m tokens   n source tokens   p model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.masks import Mask
+from regard.attention.multihead import MultiHeadAttention
+from regard.errors import unknown_name
+
+ORDERS = ("post", "pre")
+
+
+class Block(nn.Module):
+    """One block of an encoder (E3), or with `cross_attention` one of an encoder-decoder's decoder (E4).
+
+    order "post", as in the paper: x <- Norm(x + Sublayer(x))
+    order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
+
+    The residuals carry the positions upward. `norm` makes a fresh normalisation for each sublayer; `dropout` acts on
+    each sublayer's output before it is added (section 5.4).
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
+        norm: Callable[[], nn.Module],
+        cross_attention: MultiHeadAttention | None = None,
+        order: Literal["post", "pre"] = "post",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if order not in ORDERS:
+            raise ValueError(unknown_name("order", order, ORDERS))
+        self.order = order
+        self.self_attention = self_attention
+        self.self_norm = norm()
+        self.cross_attention = cross_attention
+        self.cross_norm = None if cross_attention is None else norm()
+        self.feed_forward = feed_forward
+        self.feed_norm = norm()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,  # (B, m, p)
+        *,
+        mask: Mask | Tensor | None = None,
+        causal: bool = False,
+        cache: KVCache | StaticCache | None = None,
+        memory: Tensor | Memory | None = None,  # what cross-attention looks at, (B, n, p) or already projected
+        memory_mask: Mask | Tensor | None = None,
+    ) -> Tensor:
+        """(B, m, p) -> (B, m, p)."""
+        if (memory is None) != (self.cross_attention is None):
+            raise ValueError(
+                "this block has cross-attention and needs memory="
+                if memory is None
+                else "this block has no cross-attention, so memory= would be ignored"
+            )
+        x = self._residual(x, self.self_norm, lambda x: self.self_attention(x, mask=mask, causal=causal, cache=cache))
+        if self.cross_attention is not None and self.cross_norm is not None:
+            look = self.cross_attention
+            if isinstance(memory, Memory):
+                x = self._residual(x, self.cross_norm, lambda x: look(x, mask=memory_mask, cache=memory))
+            else:
+                x = self._residual(x, self.cross_norm, lambda x: look(x, memory, mask=memory_mask))
+        return self._residual(x, self.feed_norm, self.feed_forward)
+
+    def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.order == "post":
+            return norm(x + self.dropout(sublayer(x)))
+        return x + self.dropout(sublayer(norm(x)))

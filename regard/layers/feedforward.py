@@ -1,0 +1,68 @@
+"""The position-wise feed-forward net: two matrices with a nonlinearity between, the same at every position.
+
+Vaswani et al. 2017, section 3.3; E2.
+
+Shapes: any leading dimensions (B, T), p model width (dim), d_ff inner width (hidden).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import unknown_name
+from regard.layers.checks import check_like, check_width
+
+Activation = Literal["relu", "gelu", "swiglu"]
+
+
+class FeedForward(nn.Module):
+    """f(x W_1 + b_1) W_2 + b_2, with f = ReLU, GELU, or gated: SwiGLU.
+
+    Vaswani et al. 2017, equation 2; GELU: Hendrycks & Gimpel 2016; SwiGLU: Shazeer 2020, equation 6; E2.
+
+    SwiGLU is (silu(x W) * (x V)) W_2, with W and V stacked in one matrix, W first. Dropout falls on the inner layer;
+    the dropout on what a block adds to its residual is the block's.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        hidden: int,
+        activation: Activation = "relu",
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if dim < 1 or hidden < 1:
+            raise ValueError(f"dim and hidden must be at least 1, got {dim} and {hidden}")
+        if activation not in get_args(Activation):
+            raise ValueError(unknown_name("activation", activation, get_args(Activation)))
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout must lie in 0..1, got {dropout}")
+        self.dim = dim
+        self.activation = activation
+        self.dropout = dropout
+        stacked = 2 if activation == "swiglu" else 1
+        self.up = nn.Linear(dim, stacked * hidden, bias=bias)  # W_1, b_1
+        self.down = nn.Linear(hidden, dim, bias=bias)  # W_2, b_2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, p) -> (…, p), each position alone."""
+        check_width(x, self.dim)
+        check_like("x", x, self.up.weight)
+        h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
+        if self.activation == "relu":
+            h = F.relu(h)
+        elif self.activation == "gelu":
+            h = F.gelu(h)
+        else:
+            gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
+            h = F.silu(gate) * value
+        return self.down(F.dropout(h, self.dropout, self.training))
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}, dropout={self.dropout}"

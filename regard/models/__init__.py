@@ -1,0 +1,1 @@
+"""Whole networks, their settings, and the model folder that holds them."""

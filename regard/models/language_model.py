@@ -1,0 +1,87 @@
+"""Language models: the next token from those before it, by attention or by recurrence.
+
+E10, C2. Trained many-to-many with the true next token as the next input (teacher forcing); generating feeds each drawn
+token back in.
+
+    B batch   m tokens   p model width   V vocabulary
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from regard.layers.embedding import Embedding
+from regard.models.config import RecurrentLMConfig, TransformerLMConfig
+from regard.models.recurrence import make_recurrent, run_recurrent
+from regard.models.stack import make_input, make_stack
+from regard.models.state import RecurrentState, TransformerState
+
+
+class TransformerLM(nn.Module):
+    """The Transformer language model: decoder blocks without cross-attention.
+
+    Radford et al. 2018; E10.
+    """
+
+    def __init__(self, config: TransformerLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input = make_input(config, config.vocabulary)
+        self.decoder = make_stack(config, config.layers, causal=True, cross=False)
+        self.output = None if config.tie_output else nn.Linear(config.dim, config.vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, m) -> logits (B, m, V): row i predicts the token after tokens[:, i]."""
+        return self.project(self.decode(tokens))
+
+    def decode(self, tokens: Tensor, *, state: TransformerState | None = None) -> Tensor:
+        """(B, m) -> (B, m, p): a whole text, or the next tokens of a `state`."""
+        if state is None:
+            return self.decoder(self.input(tokens), causal=True)
+        return self.decoder(self.input(tokens, state.positions(tokens.shape[1])), causal=True, caches=state.caches)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, p) -> logits over the vocabulary (…, V)."""
+        return self.input.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    def start(self, batch: int, capacity: int, *, static: bool = False) -> TransformerState:
+        """A state for `batch` texts of up to `capacity` tokens; `static` as in StaticCache."""
+        return TransformerState(self.decoder.new_caches(batch, capacity, static=static))
+
+
+class RecurrentLM(nn.Module):
+    """The recurrent language model: one state is all that it knows of the text so far.
+
+    Mikolov et al. 2010, Graves 2013; C2.
+    """
+
+    def __init__(self, config: RecurrentLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(vocabulary=config.vocabulary, dim=config.embedding)
+        self.rnn = make_recurrent(config, config.embedding, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = None if config.tie_output else nn.Linear(config.hidden, config.vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, m) -> logits (B, m, V): row i predicts the token after tokens[:, i]."""
+        return self.project(self.decode(tokens))
+
+    def decode(self, tokens: Tensor, *, state: RecurrentState | None = None) -> Tensor:
+        """(B, m) -> (B, m, hidden): a whole text, or the next tokens of a `state`."""
+        if tokens.dim() != 2:
+            raise ValueError(f"tokens must be (B, length), got {tuple(tokens.shape)}")
+        hidden = None if state is None else state.hidden
+        x, hidden = run_recurrent(self.rnn, self.dropout(self.embedding(tokens)), hidden)
+        if state is not None:
+            state.hidden = hidden
+        return self.dropout(x)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, hidden) -> logits over the vocabulary (…, V)."""
+        return self.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    def start(self, batch: int, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
+        """A state for `batch` texts. It is of one size whatever the length, so capacity and static change nothing."""
+        h = self.embedding.weight.new_zeros(self.config.layers, batch, self.config.hidden)
+        return RecurrentState((h, h) if self.config.cell == "lstm" else h)

@@ -1,0 +1,164 @@
+"""The recurrent translator: without attention (Sutskever), with Bahdanau's, with Luong's.
+
+C4, D14, D15. The encoder reads the source into states h_j. Without attention its last state is all that the decoder
+gets; with it the decoder looks at all h_j anew for each word.
+
+    B batch   n source tokens   m target tokens   h_j source states   s_i decoder states   c_i contexts
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.forms import KeyValueAttention
+from regard.attention.scores import make_score
+from regard.layers.embedding import Embedding
+from regard.models.config import RecurrentTranslatorConfig
+from regard.models.recurrence import make_recurrent, run_recurrent
+from regard.models.state import Encoded, Hidden, RecurrentState, map_hidden
+
+
+class RecurrentEncoder(nn.Module):
+    """Read the source in one or both directions: states h_j, and the last state; C4, D14."""
+
+    def __init__(self, config: RecurrentTranslatorConfig) -> None:
+        super().__init__()
+        self.pad_id = config.pad_id
+        self.directions = 2 if config.bidirectional else 1
+        hidden = config.encoder_hidden or config.hidden // self.directions
+        self.width = hidden * self.directions
+        self.embedding = Embedding(vocabulary=config.source_vocabulary, dim=config.embedding)
+        self.rnn = make_recurrent(config, config.embedding, hidden, bidirectional=config.bidirectional)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, source: Tensor) -> Encoded:
+        """(B, n) -> h_j (B, n, width), padding, and the last state of each layer (layers, B, width)."""
+        keep = source != self.pad_id  # (B, n)
+        states, final = run_recurrent(self.rnn, self.dropout(self.embedding(source)), lengths=keep.sum(1))
+        return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
+
+    def _join_directions(self, final: Tensor) -> Tensor:
+        """(layers · directions, B, hidden) -> (layers, B, directions · hidden)."""
+        return torch.cat([final[d :: self.directions] for d in range(self.directions)], dim=-1)
+
+
+class RecurrentDecoder(nn.Module):
+    """Write the target word by word from the state s_i and, with attention, the context c_i.
+
+    Bahdanau et al. 2015, eq. 4 to 6 and appendix A.2.2: c_i = sum_j alpha_ij h_j by a(s_{i-1}, h_j);
+    s_i = f(s_{i-1}, y_{i-1}, c_i); the readout sees s_i, c_i and y_{i-1} (D14).
+    Luong et al. 2015, eq. 5 and section 3.3: s_i = f(s_{i-1}, y_{i-1}); c_i by a(s_i, h_j); the attentional state is
+    tanh(W [c_i; s_i]), with input feeding also an input of the next step (D15).
+    """
+
+    def __init__(self, config: RecurrentTranslatorConfig, *, source_width: int) -> None:
+        super().__init__()
+        hidden, embedding = config.hidden, config.embedding
+        attends = config.attention != "none"
+        self.bahdanau = attends and config.style == "bahdanau"
+        self.input_feeding = config.input_feeding
+        self.embedding = Embedding(vocabulary=config.target_vocabulary, dim=embedding)
+        extra = source_width if self.bahdanau else hidden if config.input_feeding else 0
+        self.rnn = make_recurrent(config, embedding + extra, hidden)
+        # Sutskever hands the last state over as it is; where widths or directions differ, a layer fits it (A.2.2).
+        self.bridge = nn.Linear(source_width, hidden) if config.bidirectional or source_width != hidden else None
+        self.cross_attention: KeyValueAttention | None = None
+        self.readout: nn.Linear | None = None
+        if attends:
+            score_hidden = config.attention_hidden or hidden
+            score = make_score(config.attention, query_dim=hidden, key_dim=source_width, hidden=score_hidden)
+            self.cross_attention = KeyValueAttention(score=score)
+            self.readout = nn.Linear(hidden + source_width + (embedding if self.bahdanau else 0), hidden)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def start(self, encoded: Encoded) -> RecurrentState:
+        """The state before the first word: s_0 from the encoder's last state, the keys of the source prepared."""
+        final = encoded.final
+        if final is None:
+            raise ValueError("a recurrent decoder needs the encoder's last state, and this source has none")
+        hidden = final if self.bridge is None else map_hidden(self._fit, final)
+        if self.cross_attention is None:
+            return RecurrentState(hidden)
+        feed = None
+        if self.input_feeding:
+            feed = encoded.states.new_zeros(len(encoded.states), 1, self.rnn.hidden_size)
+        keys = self.cross_attention.keys(encoded.states)
+        return RecurrentState(hidden, keys, encoded.states, encoded.keep[:, None], feed)
+
+    def _fit(self, final: Tensor) -> Tensor:
+        assert self.bridge is not None
+        return torch.tanh(self.bridge(final))
+
+    def forward(self, target: Tensor, state: RecurrentState) -> Tensor:
+        """(B, m) -> readouts (B, m, hidden), and the state moves on by m words."""
+        y = self.dropout(self.embedding(target))  # (B, m, embedding)
+        if not self.bahdanau and not self.input_feeding:  # nothing is fed back: all words in one go
+            return self._step(y, state)
+        return torch.cat([self._step(word, state) for word in y.split(1, dim=1)], dim=1)
+
+    def _step(self, y: Tensor, state: RecurrentState) -> Tensor:
+        """y_{i-1} (B, 1, embedding) -> readout (B, 1, hidden); without feedback as many words as there are."""
+        if self.cross_attention is None or self.readout is None:
+            s, state.hidden = run_recurrent(self.rnn, y, state.hidden)
+            return self.dropout(s)
+        if self.bahdanau:
+            c = self._look(top(state.hidden), state)
+            s, state.hidden = run_recurrent(self.rnn, torch.cat([y, c], dim=-1), state.hidden)
+            return self.dropout(torch.tanh(self.readout(torch.cat([s, c, y], dim=-1))))
+        x = y if state.feed is None else torch.cat([y, state.feed], dim=-1)
+        s, state.hidden = run_recurrent(self.rnn, x, state.hidden)
+        c = self._look(s, state)
+        attentional = torch.tanh(self.readout(torch.cat([c, s], dim=-1)))
+        if self.input_feeding:
+            state.feed = attentional
+        return self.dropout(attentional)
+
+    def _look(self, s: Tensor, state: RecurrentState) -> Tensor:
+        """The context of the queries s (B, m, hidden): sum_j alpha_ij h_j, (B, m, source width)."""
+        assert self.cross_attention is not None
+        return self.cross_attention(s, state.keys, state.values, mask=state.mask, prepared=True)
+
+
+class RecurrentTranslator(nn.Module):
+    """The recurrent encoder-decoder with the Transformer's seams: `encode`, `decode`, `project`, `start`.
+
+    Sutskever et al. 2014, Bahdanau et al. 2015, Luong et al. 2015; C4, D14, D15.
+    """
+
+    def __init__(self, config: RecurrentTranslatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = RecurrentEncoder(config)
+        self.decoder = RecurrentDecoder(config, source_width=self.encoder.width)
+        self.output = None if config.tie_output else nn.Linear(config.hidden, config.target_vocabulary)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
+        return self.project(self.decode(target, self.encode(source)))
+
+    def encode(self, source: Tensor) -> Encoded:
+        """(B, n) -> the source's states (B, n, width) and the encoder's last state; padding is what equals pad_id."""
+        return self.encoder(source)
+
+    def decode(self, target: Tensor, encoded: Encoded | None = None, *, state: RecurrentState | None = None) -> Tensor:
+        """(B, m) -> (B, m, hidden): a whole target beside the source it translates, or the next words of a `state`."""
+        if (encoded is None) == (state is None):
+            raise ValueError("decode takes either the encoded source or a state made from it by start()")
+        if encoded is not None:
+            state = self.start(encoded)
+        return self.decoder(target, state)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, hidden) -> logits over the vocabulary (…, V); E6."""
+        return self.decoder.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    def start(self, encoded: Encoded, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
+        """The state before the first word; its size is fixed, so capacity and static change nothing."""
+        return self.decoder.start(encoded)
+
+
+def top(hidden: Hidden) -> Tensor:
+    """The last layer's h as a query, (B, 1, hidden)."""
+    h = hidden if isinstance(hidden, Tensor) else hidden[0]
+    return h[-1][:, None]

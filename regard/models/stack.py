@@ -1,0 +1,147 @@
+"""What all Transformers are built from: tokens to vectors, and N blocks one upon the other.
+
+Vaswani et al. 2017, sections 3.1, 3.4, 3.5; A1, B2, E5.
+
+    B batch   m tokens   n source tokens   p model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.masks import Mask
+from regard.attention.multihead import MultiHeadAttention
+from regard.layers.block import Block
+from regard.layers.embedding import Embedding
+from regard.layers.feedforward import FeedForward
+from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.models.config import StackConfig
+from regard.positions import Position, make_position
+
+
+class TokenInput(nn.Module):
+    """Token vectors with their positions put in, and dropout: what the first block sees."""
+
+    def __init__(self, *, embedding: Embedding, position: Position | None, dropout: float) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.position = position
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """tokens (B, m) -> (B, m, p); `positions` (m,) or (B, m) where they do not start at 0."""
+        if tokens.dim() != 2:
+            raise ValueError(f"tokens must be (B, length), got {tuple(tokens.shape)}")
+        x = self.embedding(tokens)
+        if self.position is not None:
+            if positions is None:
+                positions = torch.arange(tokens.shape[1], device=tokens.device)
+            x = self.position.embed(x, positions)
+        return self.dropout(x)
+
+
+class Stack(nn.Module):
+    """N blocks, alike and with weights of their own; E5. Pre-norm blocks leave the last norm to the stack."""
+
+    def __init__(self, *, blocks: Sequence[Block], norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]  # it is a sequence
+        self.norm = norm
+
+    def forward(
+        self,
+        x: Tensor,  # (B, m, p)
+        *,
+        mask: Mask | Tensor | None = None,
+        causal: bool = False,
+        caches: Sequence[KVCache | StaticCache] | None = None,  # one for each block
+        memory: Tensor | Sequence[Memory] | None = None,  # (B, n, p), or one for each block
+        memory_mask: Mask | Tensor | None = None,
+    ) -> Tensor:
+        """(B, m, p) -> (B, m, p)."""
+        for number, block in enumerate(self.blocks):
+            x = block(
+                x,
+                mask=mask,
+                causal=causal,
+                cache=None if caches is None else caches[number],
+                memory=memory if memory is None or isinstance(memory, Tensor) else memory[number],
+                memory_mask=memory_mask,
+            )
+        return x if self.norm is None else self.norm(x)
+
+    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[KVCache | StaticCache]:
+        """An empty self-attention cache for each block."""
+        return [block.self_attention.new_cache(batch, capacity, static=static) for block in self.blocks]
+
+    def remember(self, states: Tensor) -> list[Memory]:
+        """The source (B, n, p), projected to keys and values once for each block's cross-attention."""
+        return [block.cross_attention.remember(states) for block in self.blocks if block.cross_attention is not None]
+
+
+def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
+    """The embedding of these settings, with the position scheme if it is one that acts on embeddings."""
+    position = _make_position(config, causal=False)
+    return TokenInput(
+        embedding=Embedding(vocabulary=vocabulary, dim=config.dim, scale=config.scale_embedding),
+        position=position if position.acts_on == "embedding" else None,
+        dropout=config.dropout,
+    )
+
+
+def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -> Stack:
+    """The blocks of these settings. A position scheme inside attention is one for the whole stack, but for Shaw's."""
+    shared = _make_position(config, causal=causal)
+
+    def attention(position: Position | None) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            dim=config.dim,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            form=config.form,  # type: ignore[arg-type]  # checked by the config
+            position=position,
+            qk_norm=config.qk_norm,
+            bias=config.bias,
+            dropout=config.attention_dropout,
+        )
+
+    def block() -> Block:
+        position = None
+        if shared.acts_on == "attention":
+            # Shaw et al. 2018, section 3.3: the tables are shared by the heads, not by the layers.
+            position = _make_position(config, causal=causal) if config.position == "relative" else shared
+        return Block(
+            self_attention=attention(position),
+            cross_attention=attention(None) if cross else None,
+            feed_forward=FeedForward(
+                dim=config.dim,
+                hidden=config.hidden,
+                activation=config.activation,  # type: ignore[arg-type]
+                bias=config.bias,
+                dropout=config.hidden_dropout,
+            ),
+            norm=_norm(config),
+            order=config.order,  # type: ignore[arg-type]
+            dropout=config.dropout,
+        )
+
+    return Stack(
+        blocks=[block() for _ in range(layers)],
+        norm=_norm(config)() if config.order == "pre" else None,
+    )
+
+
+def _make_position(config: StackConfig, *, causal: bool) -> Position:
+    return make_position(
+        config.position, dim=config.dim, heads=config.heads, max_length=config.max_length, causal=causal
+    )
+
+
+def _norm(config: StackConfig) -> Callable[[], nn.Module]:
+    if config.norm == "rms":
+        return lambda: RMSNorm(config.dim)
+    return lambda: LayerNorm(config.dim, bias=config.bias)

@@ -1,0 +1,71 @@
+"""The Transformer: an encoder reads the source, a decoder writes the target, both by attention alone.
+
+Vaswani et al. 2017; E3 to E8, D13.
+
+    B batch   n source tokens   m target tokens   p model width   V target vocabulary
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from regard.models.config import TransformerConfig
+from regard.models.stack import make_input, make_stack
+from regard.models.state import Encoded, TransformerState
+
+
+class Transformer(nn.Module):
+    """The encoder-decoder, with seams: `encode` the source, `decode` the target, `project` to the vocabulary.
+
+    Training (E7) is `model(source, target)`, the target moved right by one behind the start token. Translating (E8) is
+    `state = model.start(model.encode(source), capacity)` and then `model.project(model.decode(tokens, state=state))`
+    for each new token.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = make_input(config, config.source_vocabulary)
+        self.encoder = make_stack(config, config.layers, causal=False, cross=False)
+        self.target = make_input(config, config.target_vocabulary)
+        self.decoder = make_stack(config, config.decoder_layers or config.layers, causal=True, cross=True)
+        if config.share_embeddings:
+            self.target.embedding = self.source.embedding
+        self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
+        return self.project(self.decode(target, self.encode(source)))
+
+    def encode(self, source: Tensor) -> Encoded:
+        """(B, n) -> the source's vectors (B, n, p); padding is what equals pad_id."""
+        keep = source != self.config.pad_id  # (B, n)
+        return Encoded(self.encoder(self.source(source), mask=keep[:, None, None]), keep)
+
+    def decode(
+        self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
+    ) -> Tensor:
+        """(B, m) -> (B, m, p): a whole target beside the source it translates, or the next tokens of a `state`.
+
+        Padding stands at the end of a target, where no earlier token looks.
+        """
+        if (encoded is None) == (state is None):
+            raise ValueError("decode takes either the encoded source or a state made from it by start()")
+        if encoded is not None:
+            memory_mask = encoded.keep[:, None, None]  # (B, 1, 1, n)
+            return self.decoder(self.target(target), causal=True, memory=encoded.states, memory_mask=memory_mask)
+        assert state is not None
+        x = self.target(target, state.positions(target.shape[1]))
+        return self.decoder(x, causal=True, caches=state.caches, memory=state.memory, memory_mask=state.memory_mask)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, p) -> logits over the vocabulary (…, V); E6."""
+        return self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
+        """A state for up to `capacity` target tokens; the source's keys and values are projected here, once.
+
+        `static` fixes all shapes and lets each row stand at its own place, see StaticCache.
+        """
+        caches = self.decoder.new_caches(len(encoded.states), capacity, static=static)
+        return TransformerState(caches, self.decoder.remember(encoded.states), encoded.keep[:, None, None])

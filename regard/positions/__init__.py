@@ -1,0 +1,53 @@
+"""Where a token stands: every scheme of the lectures behind one interface, `Position`; B1 to B8.
+
+Attention alone does not see the order of its input (B1). The schemes that show it fill four fields (B8):
+
+|         | absolute: the place in the sequence           | relative: the distance to the query |
+|---------|-----------------------------------------------|-------------------------------------|
+| fixed   | `Sinusoidal`; the rejected `Fraction`, `Index` | `Rotary`, `Alibi`                   |
+| learned | `Learned`                                     | `ShawRelative`, `T5Buckets`         |
+
+Fixed schemes have no parameters and, but for `Fraction`, take any position; of the learned ones `Learned` ends at
+its trained length, and the relative ones treat all far distances alike. `make_position` makes one by its name.
+"""
+
+from regard.positions.absolute import (
+    Fraction,
+    Index,
+    Learned,
+    Sinusoidal,
+    distance_variance,
+    fraction,
+    index,
+    inner_products,
+    rotation,
+    sinusoidal,
+)
+from regard.positions.alibi import Alibi, slopes
+from regard.positions.by_name import POSITIONS, make_position
+from regard.positions.interface import Position
+from regard.positions.relative import ShawRelative, T5Buckets
+from regard.positions.rotary import Interpolation, LlamaScaling, Rotary
+
+__all__ = [
+    "POSITIONS",
+    "Alibi",
+    "Fraction",
+    "Index",
+    "Interpolation",
+    "Learned",
+    "LlamaScaling",
+    "Position",
+    "Rotary",
+    "ShawRelative",
+    "Sinusoidal",
+    "T5Buckets",
+    "distance_variance",
+    "fraction",
+    "index",
+    "inner_products",
+    "make_position",
+    "rotation",
+    "sinusoidal",
+    "slopes",
+]

@@ -1,0 +1,273 @@
+"""Absolute positions: a vector for each place in the sequence, put into the embeddings before the first block.
+
+Letters: B batch, T length, D width of the model.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import DataError, unknown_name
+from regard.positions.interface import Position, check_positions, check_size, check_width
+
+Layout = Literal["interleaved", "halves"]
+
+
+def sinusoidal(
+    length: int,
+    dim: int,
+    *,
+    start: int = 0,
+    base: float = 10000.0,
+    layout: Layout = "interleaved",
+    first: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """The table of sinusoidal positions, (length, dim).
+
+    Vaswani et al. 2017, section 3.5; B2: PE(pos, 2i) = sin(pos / base^(2i/d)), PE(pos, 2i+1) = cos(the same).
+
+    start is the first row's pos (0; L1 counts from 1), first is the first i (0; L0 starts at 1). layout
+    "interleaved" is the formula's order, "halves" has all sines before all cosines. The table is computed in
+    float64 and then cast. An odd dim is defined and ends with a sine that has no cosine, and therefore two
+    properties of B3 fail: inner products depend on more than the distance, and no rotation leads k steps on.
+    """
+    check_size("length", length, least=0)
+    _check_sinusoidal(dim, base, layout)
+    # On the CPU, where every machine has float64; the pictures and properties of B3 need it.
+    positions = torch.arange(start, start + length)
+    table = _waves(positions, dim=dim, base=base, layout=layout, first=first, precision=torch.float64)
+    return table.to(device=device, dtype=dtype)
+
+
+def fraction(length: int, dim: int) -> Tensor:
+    """The first rejected idea, (length, dim): from 0 at the first word to 1 at the last, in each column; B5.
+
+    Why not: a step means another distance in a sentence of another length, so nobody can tell how many words
+    lie in a range; and while a sentence is being generated nobody knows its length.
+    """
+    check_size("length", length, least=0)
+    check_size("dim", dim)
+    return torch.linspace(0, 1, length)[:, None].expand(length, dim).contiguous()
+
+
+def index(length: int, dim: int) -> Tensor:
+    """The second rejected idea, (length, dim): the plain number 1, 2, 3, … of the word in each column; B5.
+
+    Why not: it grows without bound, drowns the embedding it is added to, and takes values in long sentences
+    that were never seen in training.
+    """
+    check_size("length", length, least=0)
+    check_size("dim", dim)
+    return torch.arange(1.0, length + 1)[:, None].expand(length, dim).contiguous()
+
+
+def inner_products(table: Tensor) -> Tensor:
+    """The inner product of each pair of rows, (T, T), in the table's precision; B3.
+
+    For sinusoidal rows of even width it is the sum over i of cos((t - t') / base^(2i/d)).
+    """
+    if table.ndim != 2:
+        raise ValueError(f"table must be (length, dim), not {tuple(table.shape)}")
+    return table @ table.T
+
+
+def distance_variance(dim: int, distances: int = 50) -> Tensor:
+    """How much the inner product of the first k dimensions varies with the distance; B4.
+
+    For k = 2, 4, …, dim (so dim / 2 values, float64) the variance of the inner product of the first k columns
+    of two sinusoidal rows, over a distance |t - t'| that is uniform on 0 … distances - 1.
+    """
+    _check_even(dim)
+    check_size("distances", distances)
+    table = sinusoidal(distances, dim, dtype=torch.float64)
+    # Row 0 is (0, 1, 0, 1, …): its product with row t keeps the cosines of t, which are B3's terms.
+    products = table[:, 1::2].cumsum(-1)  # (distances, dim / 2), k = 2, 4, …, dim
+    return products.var(0, correction=0)
+
+
+def rotation(k: int, dim: int, *, base: float = 10000.0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The (dim, dim) matrix R that leads k steps on: p_{t+k} = R p_t for every t; B3.
+
+    It turns each pair (sin, cos) of the interleaved table by k / base^(2i/d): the angle-addition formulas.
+    """
+    _check_even(dim)
+    p = sinusoidal(1, dim, start=k, base=base, dtype=torch.float64)[0]
+    sine, cosine = p[0::2], p[1::2]
+    pairs = torch.stack((cosine, sine, -sine, cosine), -1).view(-1, 2, 2)  # (dim / 2, 2, 2)
+    return torch.block_diag(*pairs).to(dtype)
+
+
+class Sinusoidal(Position):
+    """Sinusoidal positions added to the embeddings, for any position whatever.
+
+    Vaswani et al. 2017, section 3.5; B2. The arguments are those of the function `sinusoidal`.
+    """
+
+    def __init__(
+        self, *, dim: int, start: int = 0, base: float = 10000.0, layout: Layout = "interleaved", first: int = 0
+    ) -> None:
+        super().__init__()
+        _check_sinusoidal(dim, base, layout)
+        self.dim, self.start, self.base, self.layout, self.first = dim, start, base, layout, first
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        check_width("x", x, self.dim)
+        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
+        # Computed anew, not looked up: no table that a longer sentence outgrows, that `.to(bfloat16)` would
+        # round or that a model built on the meta device would leave empty. Apple's GPUs have no float64.
+        precision = torch.float32 if x.device.type == "mps" else torch.float64
+        table = _waves(
+            positions + self.start,
+            dim=self.dim,
+            base=self.base,
+            layout=self.layout,
+            first=self.first,
+            precision=precision,
+        )
+        return x + table.to(x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, start={self.start}, base={self.base}, layout={self.layout!r}, first={self.first}"
+
+
+class Learned(Position):
+    """A trained vector for each position up to a limit, as in the OpenAI models.
+
+    Radford et al. 2018, equation 2; B6. Undefined past max_length. mode "add" adds it to the embedding (L4),
+    "concat" puts `width` new columns behind it (L1), so that embeddings leave wider: see `out_dim`.
+    """
+
+    def __init__(
+        self, *, max_length: int, dim: int, mode: Literal["add", "concat"] = "add", width: int | None = None
+    ) -> None:
+        super().__init__()
+        check_size("max_length", max_length)
+        check_size("dim", dim)
+        if mode not in ("add", "concat"):
+            raise ValueError(unknown_name("mode", mode, ("add", "concat")))
+        if (mode == "concat") != (width is not None):
+            raise ValueError(f"width is the number of columns that mode='concat' puts on; got {mode=}, {width=}")
+        if width is not None:
+            check_size("width", width)
+        self.max_length, self.dim, self.mode = max_length, dim, mode
+        self.table = nn.Parameter(torch.empty(max_length, dim if width is None else width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table, std=0.02)
+
+    def out_dim(self, dim: int) -> int:
+        return dim + self.table.shape[1] if self.mode == "concat" else dim
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        check_width("x", x, self.dim)
+        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
+        self._check_limit(positions)
+        rows = F.embedding(positions, self.table).to(x.dtype)  # (T, D) or (B, T, D)
+        if self.mode == "add":
+            return x + rows
+        return torch.cat((x, rows.expand(*x.shape[:-1], -1)), -1)  # (B, T, D + width)
+
+    def _check_limit(self, positions: Tensor) -> None:
+        # The values are read only where this waits for no device and breaks no graph; elsewhere a position
+        # past the limit within a short sequence is left to the look-up's own range check.
+        length = positions.shape[-1]
+        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
+            low, high = (int(end) for end in positions.aminmax())
+            if low < 0:
+                raise ValueError(f"positions must count from 0, but the lowest is {low}")
+            length = high + 1
+        if length > self.max_length:
+            raise DataError(
+                f"a sequence of length {length} has no learned positions past the trained length {self.max_length}: "
+                "shorten it, train with a larger max_length, or use a scheme that any length fits, such as "
+                "'sinusoidal' or 'rotary'"
+            )
+
+    def extra_repr(self) -> str:
+        width = f", width={self.table.shape[1]}" if self.mode == "concat" else ""
+        return f"max_length={self.max_length}, dim={self.dim}, mode={self.mode!r}{width}"
+
+
+class Fraction(Position):
+    """The first rejected idea: how far the word is on the way from first (0) to last (1), added to each column.
+
+    B5; see the function `fraction` for why it is rejected. The last word of a row is that of its highest
+    position. Rows must start at 0, as a whole sentence does: on the CPU anything else is an error; in compiled
+    code and on other devices, where to look would be to wait, it gives NaN.
+    """
+
+    def __init__(self, *, dim: int) -> None:
+        super().__init__()
+        check_size("dim", dim)
+        self.dim = dim
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        check_width("x", x, self.dim)
+        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
+        if positions.numel() == 0:
+            return x
+        starts = positions[..., :1] == 0  # (1,) or (B, 1)
+        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(starts.all()):
+            raise ValueError(
+                "positions must start at 0: a fraction needs the whole sentence, and nobody knows its length while it "
+                "is being generated, which is why this idea is rejected; decode without a cache or with another scheme"
+            )
+        last = positions.amax(-1, keepdim=True).clamp(min=1)
+        share = torch.where(starts, positions / last, torch.nan)  # (T,) or (B, T)
+        return x + share[..., None].to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Index(Position):
+    """The second rejected idea: the number 1, 2, 3, … of the word, added to each column.
+
+    B5; see the function `index` for why it is rejected.
+    """
+
+    def __init__(self, *, dim: int) -> None:
+        super().__init__()
+        check_size("dim", dim)
+        self.dim = dim
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        check_width("x", x, self.dim)
+        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
+        return x + (positions + 1)[..., None].to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+def _waves(positions: Tensor, *, dim: int, base: float, layout: Layout, first: int, precision: torch.dtype) -> Tensor:
+    """B2's sines and cosines at the given positions, (…, T) -> (…, T, dim)."""
+    i = torch.arange(first, first + (dim + 1) // 2, device=positions.device, dtype=precision)
+    angles = positions[..., None] * base ** (-2 * i / dim)  # (…, T, ceil(dim / 2))
+    sine, cosine = angles.sin(), angles.cos()
+    if layout == "halves":
+        return torch.cat((sine, cosine[..., : dim // 2]), -1)
+    return torch.stack((sine, cosine), -1).flatten(-2)[..., :dim]
+
+
+def _check_sinusoidal(dim: int, base: float, layout: str) -> None:
+    check_size("dim", dim)
+    if not base > 0:
+        raise ValueError(f"base must be positive, not {base}")
+    if layout not in ("interleaved", "halves"):
+        raise ValueError(unknown_name("layout", layout, ("interleaved", "halves")))
+
+
+def _check_even(dim: int) -> None:
+    check_size("dim", dim)
+    if dim % 2:
+        raise ValueError(
+            f"dim must be even, not {dim}: the last sine of an odd width has no cosine, so this fails (B3)"
+        )

@@ -1,0 +1,48 @@
+"""ALiBi: no position vectors at all, each head looks less at what is further away.
+
+Letters: B batch, H heads, m queries, n keys.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.positions.interface import Position, check_heads, check_size, distance
+
+
+def slopes(heads: int, *, device: torch.device | str | None = None) -> Tensor:
+    """How fast each head's attention falls with the distance, (H,).
+
+    Press et al. 2022, section 3: 2^(-8h/H) for h = 1 … H where H is a power of two. For other H the slopes of
+    the next lower power P come first, then every second one of those of 2P, as in the authors' code.
+    """
+    check_size("heads", heads)
+    P = 1 << (heads.bit_length() - 1)
+    h = torch.arange(1, P + 1, device=device, dtype=torch.float32)
+    odd = torch.arange(heads - P, device=device, dtype=torch.float32) * 2 + 1
+    return torch.exp2(torch.cat((-8 * h / P, -8 * odd / (2 * P))))
+
+
+class Alibi(Position):
+    """A fixed penalty on the scores that grows with the distance, with a slope of its own for each head.
+
+    Press et al. 2022, section 3; B8. The bias is -slope * |i - j|: under a causal mask that is the paper's
+    -slope * (i - j), and without one it looks both ways alike.
+    """
+
+    acts_on = "attention"
+
+    def __init__(self, *, heads: int) -> None:
+        super().__init__()
+        check_size("heads", heads)
+        self.heads = heads
+
+    def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        check_heads(q, self.heads)
+        away = distance(q, i, j).abs()[..., None, :, :]  # (1, m, n) or (B, 1, m, n)
+        slope = slopes(self.heads, device=q.device)[:, None, None]  # (H, 1, 1)
+        return (-slope * away).to(q.dtype)  # (H, m, n) or (B, H, m, n)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}"

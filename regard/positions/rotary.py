@@ -1,0 +1,128 @@
+"""Rotary positions: queries and keys are turned by an angle that grows with their position.
+
+Letters: B batch, H heads, T length, D width of a head, r ≤ D the width that turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regard.errors import unknown_name
+from regard.positions.interface import Position, check_positions, check_size, check_width
+
+
+class Rotary(Position):
+    """Turns the pairs of numbers of each query and key, so that q_i . k_j depends on i - j and not on i and j.
+
+    Su et al. 2021 (RoFormer), equations 15 and 34; B7: pair c of position t turns by t * base^(-2c/r).
+
+    layout says which numbers make a pair: "halves" joins c with c + r/2, as Llama's checkpoints do,
+    "interleaved" joins 2c with 2c + 1, as the paper does. fraction is the share of the head that turns (1/4 in
+    GPT-NeoX). scaling stretches the reach of a trained model: any function from frequencies (r/2,) to
+    frequencies, such as `Interpolation` or `LlamaScaling`. Angles are float32 even when x is not.
+    """
+
+    acts_on = "attention"
+
+    def __init__(
+        self,
+        *,
+        head_dim: int,
+        base: float = 10000.0,
+        layout: Literal["halves", "interleaved"] = "halves",
+        fraction: float = 1.0,
+        scaling: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        check_size("head_dim", head_dim)
+        if not base > 0:
+            raise ValueError(f"base must be positive, not {base}")
+        if layout not in ("halves", "interleaved"):
+            raise ValueError(unknown_name("layout", layout, ("halves", "interleaved")))
+        if not 0 < fraction <= 1:
+            raise ValueError(f"fraction must be above 0 and at most 1, not {fraction}")
+        turning = int(head_dim * fraction)
+        if turning < 2 or turning % 2:
+            raise ValueError(
+                f"head_dim * fraction must be even, for numbers turn in pairs; {head_dim} * {fraction} makes {turning}"
+            )
+        self.head_dim, self.base, self.layout, self.turning, self.scaling = head_dim, base, layout, turning, scaling
+
+    def frequencies(self, device: torch.device | str | None = None) -> Tensor:
+        """The angle of one step for each pair, (r/2,): base^(-2c/r), then scaled."""
+        # Computed at each call: a buffer would be rounded by `.to(bfloat16)` and left empty by the meta device.
+        c = torch.arange(0, self.turning, 2, device=device, dtype=torch.float32)  # this is 2c
+        theta = 1.0 / self.base ** (c / self.turning)
+        return theta if self.scaling is None else self.scaling(theta)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        check_width("x", x, self.head_dim)
+        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
+        angles = positions[..., None] * self.frequencies(x.device)  # (T, r/2) or (B, T, r/2)
+        if positions.ndim == 2:
+            angles = angles[:, None]  # (B, 1, T, r/2): the same for all heads
+        cos, sin = angles.cos(), angles.sin()
+        turning, still = x[..., : self.turning], x[..., self.turning :]
+        if self.layout == "halves":
+            a, b = turning.chunk(2, -1)  # each (B, H, T, r/2)
+        else:
+            a, b = turning[..., 0::2], turning[..., 1::2]
+        pair = (a * cos - b * sin, b * cos + a * sin)
+        turned = torch.cat(pair, -1) if self.layout == "halves" else torch.stack(pair, -1).flatten(-2)
+        turned = turned.to(x.dtype)  # (B, H, T, r)
+        return turned if self.turning == self.head_dim else torch.cat((turned, still), -1)
+
+    def extra_repr(self) -> str:
+        return (
+            f"head_dim={self.head_dim}, turning={self.turning}, base={self.base}, layout={self.layout!r}, "
+            f"scaling={self.scaling}"
+        )
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Squeezes positions into the trained range: every frequency divided by the factor.
+
+    Chen et al. 2023 (position interpolation); B7.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not self.factor > 0:
+            raise ValueError(f"factor must be positive, not {self.factor}")
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        return theta / self.factor
+
+
+@dataclass(frozen=True)
+class LlamaScaling:
+    """Llama 3.1's scaling: slow waves are interpolated, fast ones left alone, those between are blended.
+
+    The released configurations of Llama 3.1; B7. trained_length is the context before stretching; a wave is fast
+    when it turns more than high times in it, and slow when fewer than low times.
+    """
+
+    factor: float = 8.0
+    low: float = 1.0
+    high: float = 4.0
+    trained_length: int = 8192
+
+    def __post_init__(self) -> None:
+        if not self.factor > 0:
+            raise ValueError(f"factor must be positive, not {self.factor}")
+        if not 0 < self.low < self.high:
+            raise ValueError(f"low and high must be 0 < low < high, not {self.low} and {self.high}")
+        check_size("trained_length", self.trained_length)
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        turns = self.trained_length * theta / (2 * math.pi)  # whole turns within the trained length
+        keep = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return keep * theta + (1 - keep) * theta / self.factor

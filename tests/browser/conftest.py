@@ -1,0 +1,103 @@
+"""A Chromium that sees this machine and nothing else, and a server for the files it is to show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if chromium is None:
+        pytest.skip("no Chromium here; `make test` finds or installs one, or says how to")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watched:
+    """A page and what went wrong on it."""
+
+    page: Page
+    blocked: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def sideways(self) -> int:
+        """By how many pixels the page can be scrolled to the side."""
+        return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def open_watched(browser: Browser, *, width: int, height: int) -> Watched:
+    """A new page that may ask nothing but this machine, and writes down errors and refused requests."""
+    page = browser.new_page(viewport={"width": width, "height": height})
+    watched = Watched(page)
+
+    def guard(route: Route) -> None:
+        address = urlsplit(route.request.url)
+        if address.scheme in ("data", "blob") or address.hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            watched.blocked.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", guard)
+    page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    page.on("response", lambda r: watched.errors.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+    return watched
+
+
+@pytest.fixture
+def wide(browser: Browser) -> Iterator[Watched]:
+    watched = open_watched(browser, width=1280, height=900)
+    yield watched
+    watched.page.close()
+
+
+@pytest.fixture
+def phone(browser: Browser) -> Iterator[Watched]:
+    watched = open_watched(browser, width=390, height=844)
+    yield watched
+    watched.page.close()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def serve(folder: Path) -> Iterator[str]:
+    """The address of a server on this machine that shows a folder."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def docs_address(built_docs: Path) -> Iterator[str]:
+    yield from serve(built_docs)
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder for pages that a test writes, and its address."""
+    for address in serve(tmp_path):
+        yield tmp_path, address

@@ -1,0 +1,53 @@
+"""The documentation in a browser: no error, nothing from elsewhere, and it fits a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGES = ["index", "lectures", "lecture-tests", "architecture", "letters", "pictures", "reference/attention"]
+pytestmark = pytest.mark.xdist_group("docs")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_clean_on_a_desk(name: str, wide: Any, docs_address: str) -> None:
+    wide.page.goto(f"{docs_address}/{name}.html", wait_until="networkidle")
+    assert wide.page.locator("h1").count() == 1
+    assert (wide.errors, wide.blocked, wide.sideways()) == ([], [], 0)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(name: str, phone: Any, docs_address: str) -> None:
+    phone.page.goto(f"{docs_address}/{name}.html", wait_until="networkidle")
+    assert (phone.errors, phone.blocked, phone.sideways()) == ([], [], 0)
+
+
+def test_pictures_are_shown(wide: Any, docs_address: str) -> None:
+    """A picture that is missing or broken has no width of its own."""
+    wide.page.goto(f"{docs_address}/pictures.html", wait_until="networkidle")
+    widths = wide.page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
+    assert len(widths) >= 8 and min(widths) > 200
+
+
+def test_search_finds_a_tag(wide: Any, docs_address: str) -> None:
+    wide.page.goto(f"{docs_address}/search.html?q=sinusoidal", wait_until="networkidle")
+    wide.page.wait_for_selector("ul.search li", timeout=20_000)
+    assert wide.errors == []
+
+
+# The watch itself must be able to see what it watches for.
+
+
+def test_watch_sees_errors_and_refuses_other_machines(wide: Any, planted: tuple[Path, str]) -> None:
+    folder, address = planted
+    (folder / "bad.html").write_text(
+        "<!doctype html><link rel=icon href='data:,'><h1>x</h1><img src='http://example.com/a.png'>"
+        "<img src='gone.png'><div style='width: 3000px'>wide</div><script>missing()</script>"
+    )
+    wide.page.goto(f"{address}/bad.html", wait_until="networkidle")
+    assert wide.blocked == ["http://example.com/a.png"]
+    assert any("missing" in error for error in wide.errors)
+    assert any(error.startswith("404") for error in wide.errors)
+    assert wide.sideways() > 1000

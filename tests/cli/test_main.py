@@ -1,0 +1,129 @@
+"""The frame of the command line: quick help, one message an error, the exit codes of the contract."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.errors import DataError, ModelError, UsageError
+from regard.version import __version__
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "from regard.cli import main; main()"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *arguments]
+
+
+def run(*arguments: str, cwd: Path = ROOT, code: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    line = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"regard {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_help(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == (0 if arguments else 2)  # no command is a usage error that shows the help
+    shown = result.stdout + result.stderr
+    assert "demo" in shown and "plot" in shown and "--debug" in shown
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    """Under 0.5 s; the test allows five times that, for a busy machine, but takes the best of three."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = run("--help")
+        times.append(time.perf_counter() - start)
+        assert result.returncode == 0
+    assert min(times) < 2.5
+    check = "import sys; import regard.cli; print(sorted({'torch', 'matplotlib', 'numpy'} & set(sys.modules)))"
+    assert run(code=check).stdout == "[]\n"
+
+
+def replace_demo(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make `regard demo` raise error."""
+
+    def broken() -> None:
+        raise error
+
+    (demo,) = [info for info in app.registered_commands if info.name == "demo"]
+    monkeypatch.setattr(demo, "callback", broken)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "stderr"),
+    [
+        (UsageError("no such recipe"), 2, "regard: no such recipe\n"),
+        (DataError("line 3 is empty"), 3, "regard: line 3 is empty\n"),
+        (ModelError("no manifest"), 4, "regard: no manifest\n"),
+        (MemoryError("too much"), 6, "regard: out of memory: too much\n"),
+        (OSError(28, "No space left on device"), 6, "regard: out of disk space: [Errno 28] No space left on device\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (
+            RuntimeError("oh"),
+            1,
+            "regard: RuntimeError: oh\nThis is a bug of regard; `regard --debug …` shows where it happened.\n",
+        ),
+    ],
+)
+def test_errors_end_with_one_message_and_their_code(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, stderr: str
+) -> None:
+    replace_demo(monkeypatch, error)
+    result = CliRunner().invoke(app, ["demo"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", stderr)
+
+
+@pytest.mark.parametrize(("error", "code"), [(UsageError("no such recipe"), 2), (RuntimeError("oh"), 1)])
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    replace_demo(monkeypatch, error)
+    result = CliRunner().invoke(app, ["--debug", "demo"])
+    assert result.exit_code == code
+    assert "Traceback (most recent call last)" in result.stderr and "in broken" in result.stderr
+
+
+def test_a_usage_error_goes_to_stderr_of_the_process() -> None:
+    result = run("plot", "nothing")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "No such command 'nothing'" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plot", "mask"], ["demo"]])
+def test_a_closed_pipe_ends_quietly(arguments: Sequence[str], tmp_path: Path) -> None:
+    read, written = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with os.fdopen(written, "w") as pipe:
+        result = subprocess.run(
+            command(*arguments), stdout=pipe, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, timeout=60
+        )
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_ctrl_c_ends_with_130() -> None:
+    interrupted = (
+        "import os, signal, time, regard.cli\n"
+        "def wait():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(30)\n"
+        "regard.cli.app.registered_commands[0].callback = wait\n"
+        "regard.cli.main()\n"
+    )
+    result = run("demo", code=interrupted)
+    assert (result.returncode, result.stderr) == (130, "")

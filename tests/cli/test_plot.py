@@ -1,0 +1,176 @@
+"""`regard plot`: every picture in every format, options that fit or fail, and short messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from regard.cli import app
+
+NAMES = (
+    "alignment",
+    "positions",
+    "variance",
+    "products",
+    "mask",
+    "one-hot",
+    "gradients",
+    "architecture",
+    "scaled-dot-product",
+    "multi-head",
+    "qkv-flow",
+)
+MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def regard(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def alignment_file(data: object, name: str = "a.json") -> str:
+    Path(name).write_text(data if isinstance(data, str) else json.dumps(data), "utf-8")
+    return name
+
+
+GOOD = {"source": ["le", "chat"], "target": ["the", "cat"], "weights": [[0.9, 0.1], [0.2, 0.8]]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_picture_is_written_and_its_path_printed(name: str) -> None:
+    result = regard("plot", name)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, f"{name}.png\n", "")
+    assert Path(f"{name}.png").read_bytes().startswith(MAGIC[".png"])
+    assert [path.name for path in Path().iterdir()] == [f"{name}.png"]
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_the_suffix_picks_the_format(suffix: str) -> None:
+    result = regard("plot", "mask", "-o", f"m{suffix}")
+    assert (result.exit_code, result.stdout) == (0, f"m{suffix}\n")
+    assert Path(f"m{suffix}").read_bytes().startswith(MAGIC[suffix])
+
+
+def test_help_names_every_picture() -> None:
+    result = regard("plot", "--help")
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("positions", "--dim", "8"),
+        ("positions", "--length", "8"),
+        ("variance", "--dim", "16"),
+        ("variance", "--distances", "9"),
+        ("products", "--dim", "16"),
+        ("products", "--distances", "9"),
+        ("mask", "--kind", "window"),
+        ("mask", "--size", "5"),
+        ("one-hot", "--word", "cat"),
+        ("gradients", "--length", "10"),
+        ("gradients", "--seeds", "2"),
+        ("architecture", "--layers", "2"),
+        ("architecture", "--dim", "64"),
+        ("architecture", "--heads", "4"),
+        ("multi-head", "--dim", "64"),
+        ("multi-head", "--heads", "4"),
+        ("qkv-flow", "--word", "1"),
+        ("alignment", "--title", "Title"),
+    ],
+)
+def test_every_option_changes_the_picture(name: str, option: str, value: str) -> None:
+    assert regard("plot", name, "-o", "plain.svg").exit_code == 0
+    assert regard("plot", name, option, value, "-o", "changed.svg").exit_code == 0
+    assert Path("plain.svg").read_bytes() != Path("changed.svg").read_bytes()
+
+
+def test_mask_kinds_differ() -> None:
+    files = [Path(f"{kind}.svg") for kind in ("causal", "padding", "window", "document")]
+    for file in files:
+        assert regard("plot", "mask", "--kind", file.stem, "-o", str(file)).exit_code == 0
+    assert len({file.read_bytes() for file in files}) == 4
+
+
+def test_an_alignment_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.look import matrices
+
+    seen = {}
+    draw = matrices.alignment_plot
+
+    def spy(weights, source, target, **options):
+        seen.update(weights=weights, source=source, target=target, **options)
+        return draw(weights, source, target, **options)
+
+    monkeypatch.setattr(matrices, "alignment_plot", spy)
+    result = regard("plot", "alignment", alignment_file(GOOD), "--no-values", "-o", "a.png")
+    assert (result.exit_code, result.stdout) == (0, "a.png\n")
+    assert {key: seen[key] for key in GOOD} == GOOD
+    assert seen["values"] is False and seen["made"] == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("{not json", "a.json is not JSON: .*line 1 column 2"),
+        ("[1, 2]", "a.json must hold an object with source, target and weights, but is no object"),
+        ({"source": ["a"]}, "must hold an object with source, target and weights, but has source"),
+        ({**GOOD, "extra": 1}, "but has source, target, weights, extra"),
+        ({**GOOD, "source": "le chat"}, "a.json: source must be a list of at least one word"),
+        ({**GOOD, "target": []}, "a.json: target must be a list of at least one word"),
+        ({**GOOD, "target": [1, 2]}, "a.json: target must be a list of at least one word"),
+        ({**GOOD, "weights": [[1.0, 0.0]]}, r"a.json: weights has shape \(1, 2\), but 2 target and 2 source"),
+        ({**GOOD, "weights": [[1.0], [0.5, 0.5]]}, "a.json: weights must be rows of numbers"),
+        ({**GOOD, "weights": "x"}, "a.json: weights must be rows of numbers"),
+        ({**GOOD, "weights": None}, "a.json: weights must be rows of numbers"),
+        ({**GOOD, "weights": [[1.0, 2.0], [0, 1]]}, "a.json: weights must lie between 0 and 1"),
+    ],
+)
+def test_a_wrong_alignment_file_is_input_data(data: object, message: str) -> None:
+    result = regard("plot", "alignment", alignment_file(data))
+    assert result.exit_code == 3
+    assert re.search(f"^regard: .*{message}", result.stderr, re.DOTALL), result.stderr
+    assert result.stdout == "" and "Traceback" not in result.stderr
+    assert not Path("alignment.png").exists()
+
+
+def test_files_that_cannot_be_read() -> None:
+    result = regard("plot", "alignment", "none.json")
+    assert (result.exit_code, result.stderr) == (3, "regard: cannot read none.json: No such file or directory\n")
+    Path("latin.json").write_bytes(b'{"source": ["\xe9"]}')
+    result = regard("plot", "alignment", "latin.json")
+    assert result.exit_code == 3 and "latin.json is not UTF-8 text" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mask", "--word", "A"], "No such option: --word"),
+        (["architecture", "--size", "3"], "No such option: --size"),
+        (["mask", "file.json"], "unexpected extra argument"),
+        (["mask", "--kind", "causl"], "'causl' is not one of"),
+        (["mask", "--size", "0"], "Invalid value for '--size'"),
+        (["nothing"], "No such command 'nothing'"),
+        (["mask", "-o", "a.gif"], "a.gif has the suffix '.gif'; a picture is written as .png, .svg, .pdf"),
+        (["mask", "-o", "nowhere/a.png"], "cannot write nowhere/a.png: No such file or directory"),
+        (["one-hot", "--word", "été"], "word must be made of the letters A to Z, not 'été'"),
+        (["variance", "--dim", "7"], "dim must be even, not 7"),
+        (["multi-head", "--heads", "7"], "dim must be a multiple of heads, but 512 is not one of 7"),
+        (["qkv-flow", "--word", "6"], "Invalid value for '--word'"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str) -> None:
+    result = regard("plot", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.replace("│", "").split())
+    assert result.stdout == "" and "Traceback" not in result.stderr
+    assert list(Path().iterdir()) == []

@@ -1,0 +1,109 @@
+"""What holds for every test: one seed, one thread a worker, and in CI no test that quietly does not run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
+DEVICES = ("CUDA", "MPS")
+IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+hypothesis.settings.register_profile("regard", deadline=None, max_examples=25, derandomize=IN_CI)
+hypothesis.settings.load_profile("regard")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Read by torch when it is imported, here and in the processes that tests start.
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Tests of the repository itself do without torch, so it is not imported on their account.
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def built_docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, built once for all tests that look at it; any warning is an error.
+
+    Tests that ask for it bear the mark xdist_group("docs"), so that one worker runs them all.
+    """
+    out = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(out)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+# In CI a skipped test is a failed test, for a test that never runs proves nothing. The one exception is
+# hardware that the machine lacks, listed in allowed_skips.txt. The reports are changed where they are made,
+# inside the xdist worker, so the rule holds with and without xdist.
+
+
+def read_allowed_skips(text: str) -> list[tuple[str, str]]:
+    """The (node id pattern, device) pairs of allowed_skips.txt: lines of the form `pattern | CUDA: reason`."""
+    pairs = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        pattern, bar, reason = line.partition(" | ")
+        device, colon, why = reason.strip().partition(":")
+        if not (bar and colon and why.strip() and device in DEVICES):
+            raise pytest.UsageError(
+                f"allowed_skips.txt, line {number}: {line!r} does not read `pattern | DEVICE: reason` "
+                f"with a device of {', '.join(DEVICES)}; nothing else may be skipped in CI"
+            )
+        pairs.append((pattern.strip(), device))
+    return pairs
+
+
+def may_skip(node_id: str, message: str) -> bool:
+    """Whether a skip is listed, and happened for the device that it is listed for; `*` stands for anything."""
+    return any(
+        re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), node_id) and device in message
+        for pattern, device in read_allowed_skips(ALLOWED_SKIPS.read_text(encoding="utf-8"))
+    )
+
+
+def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a report of a test that did not run, or whose failure was expected, into a failure."""
+    if hasattr(report, "wasxfail"):
+        message = f"marked xfail: {report.wasxfail}"
+        del report.wasxfail
+    elif report.skipped:
+        message = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if may_skip(report.nodeid, message):
+            return
+    else:
+        return
+    report.outcome = "failed"
+    report.longrepr = (
+        f"{message}\nIn CI every test must run and pass. What needs CUDA or MPS may be listed in "
+        f"tests/allowed_skips.txt."
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> object:
+    report = yield
+    if IN_CI:
+        refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> object:
+    report = yield
+    if IN_CI:
+        refuse_skip(report)
+    return report

@@ -1,0 +1,157 @@
+"""Every example of the README and the docs is run: Python blocks as they stand, commands through the command line.
+
+The commands of docs/pictures.md are run when that page is built (test_build.py), so not a second time here.
+The blocks of a page share their names and run from top to bottom in an empty folder. A block that cannot run has
+the comment `<!-- not run: reason -->` on the line before it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts and page.exists()]
+# Languages that would say the same as `console` or `python`, but that nobody would run.
+UNCHECKED = {"bash", "sh", "shell", "zsh", "pycon", "py", "python3", "ipython", "doctest"}
+FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\n]*)\n(?P<body>.*?)^(?P=ticks)`*[ ]*$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    body: str
+    not_run: str | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(text: str, page: str) -> list[Block]:
+    """The fenced blocks of a page, in order, with the line on which their content begins."""
+    blocks = []
+    for match in FENCE.finditer(text):
+        comment = NOT_RUN.search(text[: match.start()])
+        language = match["language"].strip()
+        line = text.count("\n", 0, match.start("body")) + 1
+        blocks.append(Block(page, line, language, match["body"], comment and comment["reason"]))
+    return blocks
+
+
+def commands_of(block: Block) -> list[str]:
+    """The lines of a console block that are typed: those after `$ `, joined where they end in a backslash."""
+    body = re.sub(r"\\\n\s*(?:>\s)?", "", block.body)
+    return [line[2:] for line in body.splitlines() if line.startswith("$ ")]
+
+
+def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks:
+        if block.not_run is not None:
+            continue
+        if block.language == "python":
+            # Blank lines before the code, so that a traceback shows the line of the page.
+            source = "\n" * (block.line - 1) + block.body
+            exec(compile(source, str(ROOT / block.page), "exec"), names)
+        elif block.language == "console":
+            for command in commands_of(block):
+                run_command(command, block, monkeypatch)
+
+
+def run_command(command: str, block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `regard …` through the command line; of `make …` check that the target is there."""
+    words = shlex.split(command, comments=True)
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        unknown = [word for word in words[1:] if "=" not in word and word not in targets]
+        assert not unknown, f"{block.place}: the Makefile has no target {unknown}"
+        return
+    assert words[0] == "regard", f"{block.place}: only `$ regard` and `$ make` are checked; mark `{command}` not run"
+    assert not {"|", ">", "<", "&&", ";"} & set(words), f"{block.place}: `{command}` needs a shell; mark it not run"
+    from regard.cli import main
+
+    monkeypatch.setattr(sys, "argv", words)
+    code: object = None
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    assert not code, f"{block.place}: `{command}` ended with {code}"
+
+
+def blocks_on(page: Path) -> list[Block]:
+    return blocks_of(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "pictures.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page(blocks_on(page), tmp_path, monkeypatch)
+
+
+def test_no_block_escapes() -> None:
+    """No example hides behind another name of its language, and what is not run says why."""
+    for page in PAGES:
+        for block in blocks_on(page):
+            first_word = block.language.split(" ")[0].lower()
+            assert first_word not in UNCHECKED, f"{block.place}: write `python` or `console`, which are run"
+            assert block.language in ("python", "console") or not first_word.startswith(("python", "console"))
+            assert block.not_run is None or len(block.not_run.split()) >= 3, f"{block.place}: not run, but why?"
+
+
+def test_blocks_not_run() -> None:
+    """The list of what is not run; it stays short."""
+    listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
+    for place, reason in listed.items():
+        print(f"{place}: not run: {reason}")
+    assert len(listed) <= 6, listed
+
+
+# The checker itself, on planted pages.
+
+
+def planted(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page(blocks_of(text, "planted.md"), folder, monkeypatch)
+
+
+def test_blocks_share_names_and_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted("```python\nx = 1\n```\ntext\n```python\nassert x == 1\nopen('made', 'w')\n```\n", tmp_path, monkeypatch)
+    assert (tmp_path / "made").exists()
+
+
+def test_a_wrong_example_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError):
+        planted("```python\nassert 1 == 2\n```\n", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("make no-such-target", "no target"),
+        ("rm -rf /", "mark `rm -rf /` not run"),
+        ("regard plot causal | less", "needs a shell"),
+        ("regard no-such-command", "ended with 2"),
+    ],
+)
+def test_a_wrong_command_fails(command: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        planted(f"```console\n$ {command}\n```\n", tmp_path, monkeypatch)
+
+
+def test_the_comment_stands_right_before_its_block() -> None:
+    text = "<!-- not run: needs a GPU -->\n```python\n1 / 0\n```\n\n```python\n2 / 0\n```\n"
+    first, second = blocks_of(text, "planted.md")
+    assert first.not_run == "needs a GPU" and second.not_run is None
+    assert (first.line, second.line) == (3, 7)

@@ -1,0 +1,45 @@
+"""What every test of a picture measures: where its texts stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """All texts that are drawn; ticks outside the limits are laid out but not drawn."""
+    figure.canvas.draw()
+    beyond = set()
+    for axis in figure.findobj(Axis):
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            if not low - 1e-9 <= tick.get_loc() <= high + 1e-9:
+                beyond |= {tick.label1, tick.label2}
+    texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist not in beyond)
+    return [text for text in texts if text.get_text().strip() and text.get_visible()]
+
+
+@pytest.fixture
+def clipped() -> Callable[[Figure], list[str]]:
+    """Gives the texts of a figure that do not lie wholly inside it."""
+
+    def measure(figure: Figure) -> list[str]:
+        sheet = figure.bbox
+        out = []
+        texts = texts_of(figure)
+        assert texts
+        for text in texts:
+            box = text.get_window_extent()
+            inside = (
+                sheet.x0 <= box.x0 + 0.5 and sheet.y0 <= box.y0 + 0.5
+                and box.x1 - 0.5 <= sheet.x1 and box.y1 - 0.5 <= sheet.y1
+            )  # fmt: skip
+            if not inside:
+                out.append(text.get_text())
+        return out
+
+    return measure

@@ -1,0 +1,133 @@
+"""The import rule: the folders of regard/ stand in an order, and a part imports only from parts above it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ORDER = (
+    "text",
+    "positions",
+    "attention",
+    "layers",
+    "models",
+    "decoding",
+    "evaluation",
+    "look",
+    "interop",
+    "api",
+    "training",
+    "serving",
+    "cli",
+)
+ABOVE_ALL = ("errors", "version")
+ALL_PARTS = (*ABOVE_ALL, *ORDER)
+
+
+def imported_modules(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that is imported anywhere in a file, also inside functions.
+
+    `from x import y` gives x.y, since y may be a module; package is what relative imports start from.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = ".".join(package.split(".")[: 1 - node.level or None]) if node.level else ""
+            module = ".".join(filter(None, [start, node.module]))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__"):
+                yield node.lineno, str(node.args[0].value)
+
+
+def violations(root: Path) -> list[str]:
+    """What breaks the rule under root/regard, as `file:line: sentence`."""
+    found = []
+    for path in sorted((root / "regard").rglob("*.py")):
+        place = path.relative_to(root)
+        part = place.parts[1].removesuffix(".py")
+        if part in ("__init__", "__main__"):
+            continue  # the face of the package: a lazy table of names of all parts
+        if part not in ALL_PARTS:
+            found.append(f"{place}:1: {part} has no place in the order of the parts")
+            continue
+        package = ".".join(place.parts[:-1])
+        for line, name in imported_modules(ast.parse(path.read_text(encoding="utf-8")), package):
+            package_name, _, rest = name.partition(".")
+            if package_name != "regard":
+                continue
+            imported = rest.partition(".")[0]
+            if imported not in ALL_PARTS:
+                found.append(f"{place}:{line}: {part} imports {name}, the face that stands below every part")
+            elif imported != part and ALL_PARTS.index(imported) > ALL_PARTS.index(part):
+                found.append(f"{place}:{line}: {part} imports {name}, which stands below it")
+    return found
+
+
+def test_parts_import_only_from_parts_above() -> None:
+    assert violations(ROOT) == []
+
+
+def test_the_rule_sees_the_package() -> None:
+    """An empty walk would pass; the parts that import each other for sure must be seen."""
+    tree = ast.parse((ROOT / "regard/attention/dispatch.py").read_text(encoding="utf-8"))
+    names = {name for _, name in imported_modules(tree, "regard.attention")}
+    assert any(name.startswith("regard.attention.") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "sentence"),
+    [
+        ("text/a.py", "from regard.attention import attend", "text imports regard.attention.attend"),
+        ("text/a.py", "import regard.models.folder", "text imports regard.models.folder"),
+        ("layers/a.py", "def f():\n    from regard.cli import main", "layers imports regard.cli.main"),
+        ("layers/a.py", "if TYPE_CHECKING:\n    from regard.models import X", "layers imports regard.models.X"),
+        ("layers/a.py", "from ..models import X", "layers imports regard.models.X"),
+        ("layers/a.py", "from .. import models", "layers imports regard.models"),
+        ("layers/deep/a.py", "from ...models import X", "layers imports regard.models.X"),
+        ("layers/a.py", "import_module('regard.models')", "layers imports regard.models"),
+        ("layers/a.py", "import regard", "the face"),
+        ("layers/a.py", "from regard import attend", "the face"),
+        ("errors.py", "from regard.text import corpus", "errors imports regard.text.corpus"),
+        ("utils/a.py", "", "utils has no place in the order"),
+        ("helpers.py", "", "helpers has no place in the order"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path: Path, file: str, source: str, sentence: str) -> None:
+    path = tmp_path / "regard" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    (found,) = violations(tmp_path)
+    assert found.startswith(f"regard/{file}:") and sentence in found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from regard.attention import attend",
+        "from regard import errors, positions",
+        "from . import block",
+        "from .block import Block",
+        "from ..positions.rotary import Rotary",
+        "import torch, regard.errors",
+        "from transformers.models import bert",
+    ],
+)
+def test_what_is_allowed_is_not_reported(tmp_path: Path, source: str) -> None:
+    path = tmp_path / "regard/layers/a.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert violations(tmp_path) == []
+
+
+def test_architecture_page_shows_this_order() -> None:
+    """The tree on docs/architecture.md lists the parts in the order that is enforced here."""
+    tree = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1]
+    folders = [line.split("/")[0].strip() for line in tree.splitlines() if line.startswith("  ")]
+    assert [folder for folder in folders if folder in ORDER] == list(ORDER)

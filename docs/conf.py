@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sphinx.application import Sphinx
 
@@ -84,11 +84,15 @@ def draw_pictures(app: Sphinx) -> None:
     from regard.cli import app as regard
 
     folder = HERE / "generated"
-    shutil.rmtree(folder, ignore_errors=True)  # so that no picture of an earlier build stays
-    folder.mkdir()
-    for command in re.findall(r"^\$ regard (plot .*)$", (HERE / "pictures.md").read_text("utf-8"), re.MULTILINE):
-        *words, name = shlex.split(command)
-        regard([*words, str(folder / name)], standalone_mode=False)
+    folder.mkdir(exist_ok=True)
+    commands = re.findall(r"^\$ regard (plot .*)$", (HERE / "pictures.md").read_text("utf-8"), re.MULTILINE)
+    with TemporaryDirectory(dir=folder) as fresh:
+        for command in commands:
+            *words, name = shlex.split(command)
+            regard([*words, f"{fresh}/{name}"], standalone_mode=False)
+        # Moved into place whole, so that another build at the same time never sees half a picture.
+        for picture in Path(fresh).iterdir():
+            picture.replace(folder / picture.name)
 
 
 def setup(app: Sphinx) -> None:

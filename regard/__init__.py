@@ -8,7 +8,9 @@ from typing import Any
 from regard.version import __version__
 
 _WHERE = {
+    # positions
     "positions": "regard.positions",
+    # attention
     "masks": "regard.attention.masks",
     "attend": "regard.attention.dispatch",
     "AdditiveScore": "regard.attention.scores",
@@ -21,6 +23,35 @@ _WHERE = {
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
     "record": "regard.attention.recording",
+    # layers
+    "Embedding": "regard.layers.embedding",
+    "read_vectors": "regard.layers.word_vectors",
+    "fill_from_vectors": "regard.layers.word_vectors",
+    "LayerNorm": "regard.layers.normalization",
+    "RMSNorm": "regard.layers.normalization",
+    "FeedForward": "regard.layers.feedforward",
+    "RNN": "regard.layers.recurrent",
+    "GRU": "regard.layers.recurrent",
+    "LSTM": "regard.layers.recurrent",
+    "RNNCell": "regard.layers.cells",
+    "GRUCell": "regard.layers.cells",
+    "LSTMCell": "regard.layers.cells",
+    "Block": "regard.layers.block",
+    # models
+    "Transformer": "regard.models.transformer",
+    "TransformerConfig": "regard.models.config",
+    "TransformerLM": "regard.models.language_model",
+    "TransformerLMConfig": "regard.models.config",
+    "RecurrentLM": "regard.models.language_model",
+    "RecurrentLMConfig": "regard.models.config",
+    "RecurrentTranslator": "regard.models.recurrent_translator",
+    "RecurrentTranslatorConfig": "regard.models.config",
+    "SentenceEncoder": "regard.models.encoder",
+    "EncoderConfig": "regard.models.config",
+    "preset": "regard.models.presets",
+    "make_model": "regard.models.presets",
+    "save_model": "regard.models.folder",
+    "load_model": "regard.models.folder",
 }
 
 __all__ = ["__version__", *_WHERE]

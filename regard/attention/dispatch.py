@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal, overload
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -27,6 +28,7 @@ KERNELS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
+HALVES = (torch.float16, torch.bfloat16)
 BACKENDS = ("auto", "reference", "sdpa", *KERNELS, "flex")
 Backend = Literal["auto", "reference", "sdpa", "flash", "efficient", "cudnn", "math", "flex"]
 
@@ -174,9 +176,14 @@ def _attend_sdpa(
         allowed = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, NEVER)
     while allowed is not None and allowed.dim() not in (2, 4):
         allowed = allowed[None]  # torch's fast kernels know masks of two and of four axes only
-    return F.scaled_dot_product_attention(
+    y = F.scaled_dot_product_attention(
         q, k, v, allowed, dropout, square, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
     )
+    if q.is_cuda and q.dtype in HALVES and allowed is not None and (mask is not None or bias is not None or m > n):
+        # cuDNN's kernel, which torch prefers here on recent GPUs, fills a row without keys with arbitrary numbers.
+        hidden = ~allowed if allowed.dtype == torch.bool else allowed == NEVER
+        y = y.masked_fill(hidden.all(-1, keepdim=True), 0.0)
+    return y
 
 
 def _attend_kernel(

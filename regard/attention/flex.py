@@ -49,7 +49,7 @@ def attend_flex(
     block_mask = None
     if mask is not None:
         mask.fit(m, n)
-        rule = mask.rule
+        rule = mask.to(q.device).rule  # inside the kernel nothing can move between devices
 
         def may_attend(batch: Tensor, head: Tensor, row: Tensor, j: Tensor) -> Tensor:
             return rule(Place(batch, head, row, row + (n - m), j))

@@ -37,6 +37,10 @@ class Mask:
     def fit(self, m: int, n: int) -> None:
         """Raise ValueError when the rule holds data that cannot belong to m queries and n keys."""
 
+    def to(self, device: torch.device | str) -> Mask:
+        """The same rule with its data on that device, where the rule will be asked."""
+        return self
+
     @property
     def batch(self) -> int | None:
         """How many sentences the rule tells apart; None when it is the same for all."""
@@ -76,7 +80,7 @@ class Mask:
         batch = torch.arange(1 if self.batch is None else self.batch, device=device)[:, None, None, None]
         head = torch.arange(1 if self.heads is None else self.heads, device=device)[:, None, None]
         i = row + (n - m) if positions is None else positions[:, None, :, None]
-        return self.rule(Place(batch, head, row, i, torch.arange(n, device=device)))
+        return self.to(row.device).rule(Place(batch, head, row, i, torch.arange(n, device=device)))
 
     def picture(self, m: int | None = None, n: int | None = None) -> str:
         """The matrix in the terminal, queries down, keys across: ■ may attend, · may not."""
@@ -137,7 +141,10 @@ class Lengths(Mask):
     lengths: Tensor  # (B,)
 
     def rule(self, at: Place) -> Tensor:
-        return at.j < self.lengths.to(at.j.device)[_row(at.batch, self.lengths)]
+        return at.j < self.lengths[_row(at.batch, self.lengths)]
+
+    def to(self, device: torch.device | str) -> Mask:
+        return Lengths(self.lengths.to(device))
 
     @property
     def batch(self) -> int:
@@ -153,7 +160,10 @@ class Keep(Mask):
     keep: Tensor  # (B, n)
 
     def rule(self, at: Place) -> Tensor:
-        return self.keep.to(at.j.device)[_row(at.batch, self.keep), at.j]
+        return self.keep[_row(at.batch, self.keep), at.j]
+
+    def to(self, device: torch.device | str) -> Mask:
+        return Keep(self.keep.to(device))
 
     def fit(self, m: int, n: int) -> None:
         if self.keep.shape[1] != n:
@@ -176,9 +186,12 @@ class Document(Mask):
     ids: Tensor  # (B, n)
 
     def rule(self, at: Place) -> Tensor:
-        ids, batch = self.ids.to(at.j.device), _row(at.batch, self.ids)
+        batch = _row(at.batch, self.ids)
         # A query before the first key (m > n) belongs to no document.
-        return (ids[batch, at.i.clamp(min=0)] == ids[batch, at.j]) & (at.i >= 0)
+        return (self.ids[batch, at.i.clamp(min=0)] == self.ids[batch, at.j]) & (at.i >= 0)
+
+    def to(self, device: torch.device | str) -> Mask:
+        return Document(self.ids.to(device))
 
     def fit(self, m: int, n: int) -> None:
         if self.ids.shape[1] != n:
@@ -214,7 +227,10 @@ class Explicit(Mask):
             where if size != 1 else torch.zeros_like(where)
             for where, size in zip((at.batch, at.head, at.row, at.j), self.shape, strict=True)
         ]
-        return self.allowed.to(at.j.device).reshape(self.shape)[tuple(index)]
+        return self.allowed.reshape(self.shape)[tuple(index)]
+
+    def to(self, device: torch.device | str) -> Mask:
+        return Explicit(self.allowed.to(device))
 
     def matrix(
         self, m: int, n: int, *, positions: Tensor | None = None, device: torch.device | str | None = None
@@ -261,6 +277,9 @@ class Combined(Mask):
 
     def rule(self, at: Place) -> Tensor:
         return functools.reduce(self.join, (part.rule(at) for part in self.parts))
+
+    def to(self, device: torch.device | str) -> Mask:
+        return type(self)(tuple(part.to(device) for part in self.parts))
 
     def matrix(
         self, m: int, n: int, *, positions: Tensor | None = None, device: torch.device | str | None = None

@@ -198,9 +198,11 @@ def _check_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int 
 
 def _scheme(position: Position | str | None, dim: int, heads: int, d_k: int, d_v: int) -> Position | None:
     """The scheme as a module; one that acts on the embeddings has no business inside attention."""
+    if position is None or position == "none":
+        return None
     if isinstance(position, str):
         position = make_position(position, dim=dim, heads=heads, head_dim=d_k, value_dim=d_v)
-    if position is not None and position.acts_on != "attention":
+    if position.acts_on != "attention":
         raise ValueError(
             f"position {type(position).__name__} acts on the embeddings; inside attention: rotary, relative, t5, alibi"
         )

@@ -1,6 +1,6 @@
-"""Tokens to vectors: the embedding table, the same as a matrix product, plain word counts, the special tokens.
+"""Tokens to vectors: the embedding table, the same as a matrix product, plain word counts.
 
-Bengio et al. 2003; A1, A2, A4.
+Bengio et al. 2003; A1, A2.
 
 Shapes: B batch, T length, V vocabulary (rows of the table), D width.
 """
@@ -14,10 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.checks import check_like, check_width
-
-# The special tokens (A4) and how they are written; in a vocabulary of ours they are the first rows.
-PAD, UNKNOWN, START, END = range(4)
-SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 class Embedding(nn.Module):

@@ -2,8 +2,9 @@
 
 Elman 1990, Cho et al. 2014, Hochreiter & Schmidhuber 1997; C1.
 
-They are torch's classes with torch's options, parameters and state dicts. `backend` says who computes: "torch" its
-kernels, "reference" the loop below, "auto" the kernels wherever they can do the work.
+Options, parameters and state dicts are torch's. `backend` says who computes: "torch" its kernels, "reference" the loop
+below, "auto" the kernels wherever they can do the work. The classes build on torch's RNNBase, not on its RNN, GRU and
+LSTM, since torch.compile refuses to look inside those, and a decoder's step has to compile as a whole.
 
 Shapes: B batch, T time, D input width, H hidden width, P width of an output h (H, or the projection's),
         L layers, R directions (1 or 2). Inside, time comes first: (T, B, ·).
@@ -12,7 +13,7 @@ Shapes: B batch, T time, D input width, H hidden width, P width of an output h (
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -35,13 +36,42 @@ S = TypeVar("S", Tensor, tuple[Tensor, Tensor])
 Step = Callable[[Tensor, State, Weights], State]
 
 
-class RNN(nn.RNN):
+class RNN(nn.RNNBase):
     """The plain recurrent net; options and parameters are those of torch.nn.RNN.
 
     Elman 1990; C1.
     """
 
-    def forward(  # type: ignore[override]
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: Literal["tanh", "relu"] = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"nonlinearity must be 'tanh' or 'relu'; got {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+        super().__init__(
+            "RNN_TANH" if nonlinearity == "tanh" else "RNN_RELU",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+
+    def forward(
         self,
         x: Tensor,
         state: Tensor | None = None,
@@ -56,7 +86,7 @@ class RNN(nn.RNN):
         """
         start = None if state is None else (state,)
         if _kernels_run(self, x, start, lengths, backend):
-            return _packed(self, super().forward, x, state, lengths)
+            return _packed(self, nn.RNN.forward, x, state, lengths)
 
         def step(x: Tensor, state: State, weights: Weights) -> State:
             (h,) = state
@@ -66,13 +96,38 @@ class RNN(nn.RNN):
         return y, h
 
 
-class GRU(nn.GRU):
+class GRU(nn.RNNBase):
     """Gated recurrent units; options and parameters are those of torch.nn.GRU.
 
     Cho et al. 2014; C1.
     """
 
-    def forward(  # type: ignore[override]
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            "GRU",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+
+    def forward(
         self,
         x: Tensor,
         state: Tensor | None = None,
@@ -86,7 +141,7 @@ class GRU(nn.GRU):
         """
         start = None if state is None else (state,)
         if _kernels_run(self, x, start, lengths, backend):
-            return _packed(self, super().forward, x, state, lengths)
+            return _packed(self, nn.GRU.forward, x, state, lengths)
 
         def step(x: Tensor, state: State, weights: Weights) -> State:
             (h,) = state
@@ -96,13 +151,45 @@ class GRU(nn.GRU):
         return y, h
 
 
-class LSTM(nn.LSTM):
+class LSTM(nn.RNNBase):
     """Long short-term memory; options and parameters, the projection too, are those of torch.nn.LSTM.
 
     Hochreiter & Schmidhuber 1997; C1.
     """
 
-    def forward(  # type: ignore[override]
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device=device,
+            dtype=dtype,
+        )
+
+    # What torch's LSTM does differently from its base when its kernels run.
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
+
+    def forward(
         self,
         x: Tensor,
         state: tuple[Tensor, Tensor] | None = None,
@@ -116,7 +203,7 @@ class LSTM(nn.LSTM):
         """
         check_pair(state)
         if _kernels_run(self, x, state, lengths, backend):
-            return _packed(self, super().forward, x, state, lengths)
+            return _packed(self, nn.LSTM.forward, x, state, lengths)
 
         def step(x: Tensor, state: State, weights: Weights) -> State:
             h, c = state
@@ -182,15 +269,16 @@ def _unroll(
     return torch.stack(y[::-1] if backwards else y), state  # (T, B, P)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels for whole sequences stay outside of compiled graphs
 def _packed(
     layer: nn.RNNBase, kernels: Callable[..., tuple[Any, S]], x: Tensor, state: S | None, lengths: Tensor | None
 ) -> tuple[Tensor, S]:
     """Torch's kernels, on a packed sequence when there are lengths."""
     if lengths is None:
-        return kernels(x, state)
+        return kernels(layer, x, state)
     first = layer.batch_first
     packed = pack_padded_sequence(x, lengths.cpu(), batch_first=first, enforce_sorted=False)
-    y, last = kernels(packed, state)
+    y, last = kernels(layer, packed, state)
     y, _ = pad_packed_sequence(y, batch_first=first, total_length=x.shape[1 if first else 0])
     return y, last
 

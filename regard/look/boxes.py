@@ -114,8 +114,9 @@ class Board:
         bold: bool = False,
     ) -> None:  # fmt: skip
         """Text that stands on the sheet itself; x is its left, centre or right as align says."""
+        middle = "center" if "\n" in text else "center_baseline"  # words side by side stand on one line
         self.axes.text(
-            x, y, text, ha=align, va="center" if "\n" in text else "center_baseline", fontsize=size, color=colour, zorder=5, linespacing=1.3,
+            x, y, text, ha=align, va=middle, fontsize=size, color=colour, zorder=5, linespacing=1.3,
             weight="bold" if bold else "normal", gid=self.name("note"),
         )  # fmt: skip
 

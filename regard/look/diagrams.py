@@ -158,7 +158,7 @@ def scaled_dot_product_diagram() -> Figure:
     board.arrow((x + 0.45, 1.15), (x + 0.45, first.bottom[1]))
     board.arrow((x + 1.4, 1.15), (x + 1.4, 4.9), (x + 0.9, 4.9), (x + 0.9, last.bottom[1]))
     board.arrow(last.top, (last.x, last.top[1] + 0.4))
-    board.note(last.x, last.top[1] + 0.56, "Y", size=15, colour=INK, bold=True)
+    board.note(last.x, last.top[1] + 0.6, "Y", size=15, colour=INK, bold=True)
     return board.figure
 
 
@@ -184,7 +184,7 @@ def multi_head_diagram(*, heads: int = 8, dim: int = 512) -> Figure:
     board.arrow((x, attention.top[1] + 0.14), joined.bottom)
     board.arrow(joined.top, output.bottom)
     board.arrow(output.top, (x, output.top[1] + 0.4))
-    board.note(x, output.top[1] + 0.56, "Y", size=15, colour=INK, bold=True)
+    board.note(x, output.top[1] + 0.6, "Y", size=15, colour=INK, bold=True)
     board.note(x + 2.18, 3.62, f"h = {heads}", size=11, colour=INK, align="left")
     width = dim // heads
     rows = [

@@ -17,7 +17,13 @@ from regard.layers.feedforward import Activation
 from regard.positions import POSITIONS
 
 # Sizes beyond these come from a damaged or hostile file, not from a model.
-RANGES = {"layers": (1, 1024), "decoder_layers": (1, 1024), "pad_id": (0, 2**24)}
+RANGES = {
+    "layers": (1, 1024),
+    "decoder_layers": (1, 1024),
+    "heads": (1, 1024),
+    "kv_heads": (1, 1024),
+    "pad_id": (0, 2**24),
+}
 NORMS = ("layer", "rms")
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = ("none", *SCORES)

@@ -34,6 +34,8 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, source: Tensor) -> Encoded:
         """(B, n) -> h_j (B, n, width), padding, and the last state of each layer (layers, B, width)."""
+        if source.dim() != 2:
+            raise ValueError(f"source must be (B, length), got {tuple(source.shape)}")
         keep = source != self.pad_id  # (B, n)
         states, final = run_recurrent(self.rnn, self.dropout(self.embedding(source)), lengths=keep.sum(1))
         return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
@@ -92,6 +94,9 @@ class RecurrentDecoder(nn.Module):
 
     def forward(self, target: Tensor, state: RecurrentState) -> Tensor:
         """(B, m) -> readouts (B, m, hidden), and the state moves on by m words."""
+        batch = top(state.hidden).shape[0]
+        if target.dim() != 2 or target.shape[0] != batch or target.shape[1] < 1:
+            raise ValueError(f"target must be ({batch}, length) with at least one word, got {tuple(target.shape)}")
         y = self.dropout(self.embedding(target))  # (B, m, embedding)
         if not self.bahdanau and not self.input_feeding:  # nothing is fed back: all words in one go
             return self._step(y, state)

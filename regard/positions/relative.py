@@ -58,7 +58,7 @@ class ShawRelative(Position):
         if weights.shape[-1] != rows.shape[-1]:
             raise ValueError(f"weights of shape {tuple(weights.shape)} do not fit the {rows.shape[-1]} positions of j")
         # Equation 3: the weights of all keys at one distance are summed first. In float32: thousands of small
-        # weights fall on the last distance, and a bfloat16 sum would stand still.
+        # weights fall on the last distance, and where a device adds them in bfloat16 the sum stands still.
         sums = _wide(weights).new_zeros(*weights.shape[:-1], 2 * self.max_distance + 1)
         sums = sums.scatter_add(-1, rows.expand_as(weights), _wide(weights)).to(weights.dtype)  # (B, H, m, 2k+1)
         return sums @ self.value_table.to(weights.dtype)  # (B, H, m, D)

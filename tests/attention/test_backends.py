@@ -16,8 +16,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
@@ -324,26 +323,25 @@ def test_every_backend_is_the_reference_cuda(backend: str, dtype: torch.dtype) -
 def test_flex_is_the_reference_cuda(kind: str) -> None:
     torch.compiler.reset()
     flex = torch.compile(partial(attend, backend="flex"), fullgraph=True, dynamic=False)
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        for s in (Sizes(m=200, n=200, d_k=32, d_v=32), Sizes(G=1, group=2, m=40, n=200, d_k=16, d_v=16)):
-            check_backend(kind, s, dtype, "cuda", flex)
+    square, behind = Sizes(m=200, n=200, d_k=32, d_v=32), Sizes(G=1, group=2, m=40, n=200, d_k=16, d_v=16)
+    for s, dtype in ((square, torch.float32), (behind, torch.bfloat16), (square, torch.float16)):
+        check_backend(kind, s, dtype, "cuda", flex)
 
 
 @needs_cuda
-def test_auto_is_right_where_it_picks_flex_cuda() -> None:
+@pytest.mark.parametrize("kind", ["window", "document", "by head"])
+def test_auto_is_right_where_it_picks_flex_cuda(kind: str) -> None:
+    """Long block-sparse masks, one beside a tensor that differs by sentence and head."""
     torch.compiler.reset()
     s = Sizes(m=1100, n=1100, d_k=32, d_v=32)
-    for kind in ("window", "document"):
-        check_backend(kind, s, torch.float32, "cuda", torch.compile(attend, fullgraph=True))
-
-
-@needs_cuda
-def test_a_window_with_a_mask_of_its_own_for_each_head_cuda() -> None:
-    """A block-sparse part beside a tensor that differs by sentence and head: flex must tell them apart."""
-    torch.compiler.reset()
-    q, k, v = inputs(Sizes(m=1100, n=1100, d_k=32, d_v=32), torch.float32, "cuda")
-    apart = torch.zeros(2, 2, 1, 1100, dtype=torch.bool, device="cuda")
-    apart[0, 0, :, :300] = apart[0, 1, :, 300:] = apart[1, 0, :, 700:] = apart[1, 1, :, :900] = True
-    mask = masks.window(100) & apart
-    want = attend(q, k, v, mask=mask, backend="reference")
-    assert torch.allclose(torch.compile(attend, fullgraph=True)(q, k, v, mask=mask), want, atol=1e-5)
+    by_head = torch.zeros(2, 2, 1, 1100, dtype=torch.bool, device="cuda")
+    by_head[0, 0, :, :300] = by_head[0, 1, :, 300:] = by_head[1, 0, :, 700:] = by_head[1, 1, :, :900] = True
+    mask = masks.window(100) & by_head if kind == "by head" else looks(kind, s).mask
+    q, k, v = inputs(s, torch.float32, "cuda")
+    upstream = torch.randn_like(q)
+    want, got = (
+        forward_backward(q, k, v, Looks(mask=mask), upstream, run)
+        for run in (partial(attend, backend="reference"), torch.compile(attend, fullgraph=True))
+    )
+    for name in want:
+        assert torch.allclose(got[name], want[name], atol=1e-5, rtol=1e-5), name

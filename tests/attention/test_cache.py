@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard import KVCache, MultiHeadAttention, StaticCache, masks
@@ -160,6 +159,8 @@ def test_a_full_cache_says_so(static: bool) -> None:
     with pytest.raises(ValueError, match="has room for 4 tokens, holds 3 and was given 3 more: allocate a larger one"):
         layer(x, cache=cache)
     layer(x[:, :1], cache=cache)  # what was refused left nothing behind
+    with pytest.raises(ValueError, match="room for 4 tokens, holds 4 and was given 1 more"):
+        layer(x[:, :1], cache=cache)
 
 
 @torch.no_grad()

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
@@ -102,6 +101,13 @@ def test_rule_for_one_pair_is_the_matrix(data: st.DataObject, s: Sizes) -> None:
     assert torch.equal(case.mask.rule(at), by_hand(case, s))
 
 
+def test_a_tensor_has_a_row_for_each_query_wherever_it_stands() -> None:
+    tensor = torch.tensor([[True, False, False, True], [False, True, False, True]])
+    row, j = torch.arange(2)[:, None], torch.arange(4)
+    none = torch.zeros(1, dtype=torch.long)
+    assert torch.equal(as_mask(tensor).rule(Place(batch=none, head=none, row=row, i=row + 2, j=j)), tensor)
+
+
 @given(data=st.data(), s=sizes)
 def test_sizes_of_the_data_are_known(data: st.DataObject, s: Sizes) -> None:
     """What flex relies on: a mask that differs by sentence or head says so."""
@@ -128,6 +134,16 @@ def test_positions_move_the_queries(data: st.DataObject, s: Sizes) -> None:
         for row in range(s.m):
             want = [[case.may(b, h, row, int(positions[b, row]), j) for j in range(s.n)] for h in range(s.H)]
             assert matrix[b, :, row].tolist() == want
+
+
+@given(data=st.data(), s=sizes)
+def test_a_mask_moves_to_a_device_as_a_whole(data: st.DataObject, s: Sizes) -> None:
+    """The rule itself moves nothing: inside of a kernel that would be impossible."""
+    mask = data.draw(cases(s)).mask
+    grid = torch.meshgrid(*(torch.arange(size, device="meta") for size in s), indexing="ij")
+    at = Place(batch=grid[0], head=grid[1], row=grid[2], i=grid[2] + s.n - s.m, j=grid[3])
+    assert mask.to("meta").rule(at).is_meta
+    assert mask.matrix(s.m, s.n, device="meta").is_meta
 
 
 @given(m=st.integers(0, 6), n=st.integers(0, 6))

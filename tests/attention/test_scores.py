@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from regard import AdditiveScore, BilinearScore, ConcatScore, DotScore, attend

@@ -62,7 +62,7 @@ def test_D2_content_attention() -> None:
     assert isinstance(layer.theta, nn.Parameter) and layer.theta.shape == (2, 3)
     y, A = layer(V[None], return_weights=True)
     for j in range(2):
-        assert close(A[0, j], softmax([float(layer.theta[j] @ v) for v in V]))
+        assert close(A[0, j], softmax((V @ layer.theta[j]).tolist()))
     assert close(y[0], A[0] @ V)
     assert [layer(torch.randn(1, n, 3)).shape[1] for n in (1, 4, 9)] == [2, 2, 2]
 
@@ -75,7 +75,7 @@ def test_D3_context_attention() -> None:
     _, A = layer(context, V[None], return_weights=True)
     for j in range(2):
         hidden = [torch.tanh(score.query.weight @ context[0, j] + score.key.weight @ v) for v in V]
-        assert close(A[0, j], softmax([float(score.weight @ h) for h in hidden]))
+        assert close(A[0, j], softmax((torch.stack(hidden) @ score.weight).tolist()))
     _, other = layer(torch.randn(1, 2, 3), V[None], return_weights=True)
     assert not torch.allclose(A, other)  # other data, other weights
     assert layer(torch.randn(1, 7, 3), V[None]).shape == (1, 7, 3)  # as many as there are contexts
@@ -306,9 +306,8 @@ def test_D12_slice_form_is_block_diagonal_projection() -> None:
         (y, A), (want, want_A) = (layer(*arguments, return_weights=True) for layer in (sliced, full))
         assert close(y, want, atol=1e-4) and close(A, want_A, atol=1e-5)
     h, own = 1, slice(4, 8)  # by hand: the second head of the first sentence
-    q, k = (
-        x[0, :, own] @ getattr(sliced.input, f"{n}_weight")[h] + b[5:10] for n, b in zip("qk", biases, strict=False)
-    )
+    q = x[0, :, own] @ sliced.input.q_weight[h] + sliced.input.q_bias[5:10]
+    k = x[0, :, own] @ sliced.input.k_weight[h] + sliced.input.k_bias[5:10]
     _, A = sliced(x, return_weights=True)
     assert close(A[0, h], torch.softmax(q @ k.T / math.sqrt(d_k), -1), atol=1e-5)
     (grad,) = torch.autograd.functional.jacobian(lambda x: sliced.input(x, x, x)[0][0, 0, :d_k], (x,))

@@ -1,0 +1,36 @@
+# The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
+
+from regard import positions as positions
+from regard.attention import masks as masks
+from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache
+from regard.attention.dispatch import attend as attend
+from regard.attention.forms import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
+from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
+from regard.attention.recording import record as record
+from regard.attention.scores import (
+    AdditiveScore as AdditiveScore,
+    BilinearScore as BilinearScore,
+    ConcatScore as ConcatScore,
+    DotScore as DotScore,
+)
+from regard.layers.block import Block as Block
+from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
+from regard.layers.embedding import Embedding as Embedding
+from regard.layers.feedforward import FeedForward as FeedForward
+from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
+from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
+from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
+from regard.models.config import (
+    EncoderConfig as EncoderConfig,
+    RecurrentLMConfig as RecurrentLMConfig,
+    RecurrentTranslatorConfig as RecurrentTranslatorConfig,
+    TransformerConfig as TransformerConfig,
+    TransformerLMConfig as TransformerLMConfig,
+)
+from regard.models.encoder import SentenceEncoder as SentenceEncoder
+from regard.models.folder import load_model as load_model, save_model as save_model
+from regard.models.language_model import RecurrentLM as RecurrentLM, TransformerLM as TransformerLM
+from regard.models.presets import make_model as make_model, preset as preset
+from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
+from regard.models.transformer import Transformer as Transformer
+from regard.version import __version__ as __version__

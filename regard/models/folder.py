@@ -1,0 +1,258 @@
+"""The model folder: the only reader and writer of it.
+
+manifest.json       format version, size and sha256 of each file
+config.json         kind and settings of the model, special tokens, versions, and what else the writer knows
+model.safetensors   the weights: float32, bfloat16, or int8 with a scale per output row
+README.md           the model card
+and the tokenizer's files. A folder may come from anywhere, so nothing in it is believed: names, sizes, checksums,
+settings and shapes are checked before memory is taken, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from regard.errors import ModelError, UsageError, unknown_name
+from regard.models.presets import MODELS, make_model
+from regard.text.special import SPECIAL_TOKENS
+from regard.version import __version__
+
+FORMAT = 1
+NAMES = re.compile(
+    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.model|tokenizer\.json|characters\.json)"
+)
+LARGEST_TEXT = 64 * 2**20  # bytes of a file that is read whole
+SCALE = ".scale"  # int8 weights w stand beside w.scale, one number per output row
+
+Storage = Literal["float32", "bfloat16", "int8"]
+STORAGES = ("float32", "bfloat16", "int8")
+
+
+def save_model(
+    model: nn.Module,
+    folder: str | Path,
+    *,
+    storage: Storage = "float32",
+    files: Mapping[str, bytes] | None = None,
+    info: Mapping[str, Any] | None = None,
+    card: str | None = None,
+) -> Path:
+    """Write the model as a new folder, whole or not at all.
+
+    `files` are the tokenizer's, by name; `info` joins config.json (recipe, scores, alignment head); `card` is the text
+    of README.md. A folder that is there already is replaced only if it is a model folder.
+    """
+    if storage not in STORAGES:
+        raise UsageError(unknown_name("storage", storage, STORAGES))
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
+    config = getattr(model, "config", None)
+    if config is None or config.kind not in MODELS:
+        raise UsageError(f"only regard's models have a folder format, got {type(model).__name__}")
+    for name in files or {}:
+        if not NAMES.fullmatch(name) or name in ("config.json", "model.safetensors", "README.md"):
+            raise UsageError(f"{name!r} is not a tokenizer file of a model folder")
+    folder = Path(folder)
+    if folder.exists() and not (folder / "manifest.json").is_file():
+        raise UsageError(f"{folder} exists and is not a model folder: it is left alone, choose another name")
+
+    fresh = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        save_file(_stored(model, storage), fresh / "model.safetensors", metadata={"format": "pt"})
+        settings = {
+            **(info or {}),
+            "kind": config.kind,
+            "model": config.to_dict(),
+            "storage": storage,
+            "special_tokens": {token: number for number, token in enumerate(SPECIAL_TOKENS)},
+            "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        _write(fresh / "config.json", json.dumps(settings, indent=1, ensure_ascii=False).encode())
+        _write(fresh / "README.md", (card or _card(model, storage)).encode())
+        for name, content in (files or {}).items():
+            _write(fresh / name, content)
+        manifest = {"format": FORMAT, "files": {path.name: _fingerprint(path) for path in sorted(fresh.iterdir())}}
+        _write(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
+        _swap(fresh, folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return folder
+
+
+def load_model(
+    folder: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> nn.Module:
+    """The model in that folder, in eval mode; in float32 unless `dtype` says otherwise."""
+    folder = Path(folder)
+    settings = read_config(folder)
+    kind = settings.get("kind")
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise ModelError(f"{folder / 'config.json'}: {unknown_name('kind of model', kind, tuple(MODELS))}")
+    try:
+        if not isinstance(settings.get("model"), dict):
+            raise UsageError("the settings of the model are missing")
+        with torch.device("meta"):  # shapes without memory, to hold the file against
+            model = make_model(MODELS[kind][0].from_dict(settings["model"]))
+    except ValueError as error:  # a setting out of range, or settings that do not go together
+        raise ModelError(f"{folder / 'config.json'}: {error}") from error
+    weights = _read_weights(folder / "model.safetensors", model, device, dtype or torch.float32)
+    model.load_state_dict(weights, strict=False, assign=True)  # shared tables are stored once
+    return model.requires_grad_(True).eval()
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """config.json of a folder whose manifest was verified."""
+    folder = Path(folder)
+    verify_folder(folder)
+    return _read_json(folder / "config.json")
+
+
+def verify_folder(folder: str | Path) -> list[str]:
+    """Check each file that the manifest lists, by name, size and sha256, and return their names."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: there is no such folder")
+    if not (folder / "manifest.json").is_file():
+        raise ModelError(f"{folder}: no manifest.json, so this is not a model folder of regard")
+    manifest = _read_json(folder / "manifest.json")
+    version, files = manifest.get("format"), manifest.get("files")
+    if not isinstance(version, int) or version < 1 or not isinstance(files, dict):
+        raise ModelError(f"{folder / 'manifest.json'}: format or files is missing or damaged")
+    if version > FORMAT:
+        raise ModelError(
+            f"{folder}: written in format {version}; this regard, {__version__}, reads up to {FORMAT}: update regard"
+        )
+    for name in ("config.json", "model.safetensors"):
+        if name not in files:
+            raise ModelError(f"{folder / 'manifest.json'}: {name} is not listed")
+    for name, want in files.items():
+        if not NAMES.fullmatch(name):
+            raise ModelError(f"{folder / 'manifest.json'}: {name!r} is no file of a model folder")
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            raise ModelError(f"{path}: listed in the manifest, but not there as a file")
+        if not isinstance(want, dict) or path.stat().st_size != want.get("size"):
+            raise ModelError(f"{path}: its size differs from the manifest's; the file is damaged or incomplete")
+        if _fingerprint(path) != want:
+            raise ModelError(f"{path}: its sha256 differs from the manifest's; the file is damaged")
+    return list(files)
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and buffers by name, each shared one (tied tables) once."""
+    seen: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    return {name: weight for name, weight in state.items() if seen.setdefault(id(weight), name) == name}
+
+
+def _stored(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
+    """The weights as the file holds them: each shared one once, matrices in the storage's format."""
+    stored: dict[str, Tensor] = {}
+    for name, parameter in _weights(model).items():
+        weight = parameter.detach().float().cpu().contiguous()
+        if storage == "int8" and weight.dim() == 2:
+            scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+            stored[name] = (weight / scale[:, None]).round().to(torch.int8)
+            stored[name + SCALE] = scale
+        else:
+            stored[name] = weight.bfloat16() if storage == "bfloat16" else weight
+    return stored
+
+
+def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The file's weights, if they are just those of the model."""
+    wanted = {name: tuple(weight.shape) for name, weight in _weights(model).items()}
+    weights: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is not a dict
+            found = {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+            _check_weights(path, found, wanted)
+            for name in wanted:
+                weight = file.get_tensor(name)
+                if weight.dtype == torch.int8:
+                    weight = weight.float() * file.get_tensor(name + SCALE)[:, None]
+                weights[name] = weight.to(device=device, dtype=dtype)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: cannot be read as safetensors: {error}") from error
+    return weights
+
+
+def _check_weights(
+    path: Path, found: dict[str, tuple[str, tuple[int, ...]]], wanted: dict[str, tuple[int, ...]]
+) -> None:
+    """Raise ModelError unless names, types and shapes are those of the model, before any weight is read."""
+    scales = {name + SCALE: shape[:1] for name, shape in wanted.items() if found.get(name, ("",))[0] == "I8"}
+    for name, shape in {**wanted, **scales}.items():
+        if name not in found:
+            raise ModelError(f"{path}: the weight {name!r} is missing")
+        kind, have = found[name]
+        if have != shape:
+            raise ModelError(f"{path}: the weight {name!r} has shape {have}, the settings ask for {shape}")
+        if kind not in (("F32",) if name in scales else ("F32", "BF16", "I8")) or (kind == "I8" and len(shape) != 2):
+            raise ModelError(f"{path}: the weight {name!r} is stored as {kind}, which the format does not know")
+    if extra := found.keys() - wanted.keys() - scales.keys():
+        raise ModelError(f"{path}: the weight {min(extra)!r} belongs to no part of the model")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > LARGEST_TEXT:
+        raise ModelError(f"{path}: larger than {LARGEST_TEXT} bytes, which no such file is")
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: holds no JSON object")
+    return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _swap(fresh: Path, folder: Path) -> None:
+    """Put the new folder in the old one's place; at every moment one of the two is there under some name."""
+    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    if folder.exists():
+        os.rename(folder, old)
+    try:
+        os.rename(fresh, folder)
+    except BaseException:
+        if old.exists():
+            os.rename(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _card(model: nn.Module, storage: str) -> str:
+    config: Any = model.config
+    settings = "\n".join(f"| {name} | {value} |" for name, value in config.to_dict().items())
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return (
+        f"# A {config.kind} model\n\nMade by regard {__version__}, {count:,} parameters, stored as {storage}.\n\n"
+        f"| setting | value |\n|---|---|\n{settings}\n"
+    )

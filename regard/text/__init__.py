@@ -1,0 +1,1 @@
+"""Text files to sentences to tokens to batches."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from attention_contenders import HAS_X_TRANSFORMERS, Cell, Forms, H, Place, attend_runs, d, multihead_runs
+from attention_contenders import HAS_X_TRANSFORMERS, UNEQUAL, Cell, Forms, H, Place, attend_runs, d, multihead_runs
 from timing import Samples, fastest, hardware, take_turns
 from torch import Tensor
 
@@ -85,6 +85,7 @@ def measure(cell: Cell, place: Place, *, rounds: int, budget: float) -> dict[str
 
 def verdict(cell: Cell, samples: Samples, rivals: list[str]) -> dict[str, object]:
     """Who the cell is judged against, and whether we are "behind", "level" or "ahead"."""
+    rivals = [name for name in rivals if name != UNEQUAL]
     if cell.subject == "multihead" and cell.work == "step":
         rivals = [name for name in rivals if name != "torch"]  # it has no cache, so beating it here proves nothing
     if not rivals:

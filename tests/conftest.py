@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 DEVICES = ("CUDA", "MPS")
@@ -34,14 +35,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def built_docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation, built once for all tests that look at it; any warning is an error.
-
-    Tests that ask for it bear the mark xdist_group("docs"), so that one worker runs them all.
-    """
-    out = tmp_path_factory.mktemp("docs")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(out)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+    """The documentation, built once for all tests that look at it; any warning is an error."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # the folder of the whole run, not of this worker
+    out = shared / "docs"
+    with FileLock(shared / "docs.lock"):
+        if not out.exists():
+            fresh = shared / "docs-unfinished"
+            command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(fresh)]
+            done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=200)
+            assert done.returncode == 0, done.stderr
+            fresh.rename(out)
     return out
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Mask, as_mask
+from regard.attention.rules import Mask, as_mask
 
 
 class KVCache:

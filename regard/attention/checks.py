@@ -8,34 +8,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.masks import wrong_mask
+from regard.attention.rules import wrong_mask
 from regard.attention.scores import SCORES, Score
 from regard.errors import unknown_name
 
 
 def check_tensors(q: Tensor, k: Tensor, v: Tensor, score: str | Score) -> None:
     """Raise a ValueError or TypeError that names the argument unless q, k, v and the score fit together."""
-    if score == "scaled" or score == "dot":
-        # The everyday case costs a few comparisons, since this runs before every call.
-        if (
-            isinstance(q, Tensor)
-            and isinstance(k, Tensor)
-            and isinstance(v, Tensor)
-            and len(shape := q.shape) == 4
-            and (keys := k.shape) == v.shape
-            and (shape == keys or (len(keys) == 4 and shape[:2] == keys[:2] and shape[3] == keys[3]))
-            and q.dtype == k.dtype == v.dtype
-            and q.device == k.device == v.device
-            and q.is_floating_point()
-        ):
-            return
-    elif isinstance(score, str):
-        if score in SCORES:
+    if isinstance(score, str):
+        if score not in SCORES:
+            raise ValueError(unknown_name("score", score, SCORES))
+        if score not in ("scaled", "dot"):
             raise ValueError(
                 f"score {score!r} has parameters: build it as a module, for example "
                 f"regard.{score.capitalize()}Score(…), and give that as score="
             )
-        raise ValueError(unknown_name("score", score, SCORES))
     elif not callable(score):
         raise TypeError(f"score must be a name or a callable (q, k) -> (…, m, n), got {type(score).__name__}")
 
@@ -86,7 +73,8 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
 def _check_broadcast(name: str, x: Tensor, q: Tensor, k: Tensor) -> None:
     """Raise ValueError unless x broadcasts to the weights of q (B, H, m, d) and k (B, H, n, d)."""
     have, want = x.shape, (*q.shape[:3], k.shape[2])
-    if have != want and (len(have) > 4 or any(h != 1 and h != w for h, w in zip(have[::-1], want[::-1], strict=False))):
+    same = len(have) == 4 and have == want  # of other ranks, B would be held against H, and export would fix that
+    if not same and (len(have) > 4 or any(h not in (1, w) for h, w in zip(have[::-1], want[::-1], strict=False))):
         raise ValueError(f"{name} of shape {tuple(have)} does not broadcast to the weights (B, H, m, n) = {want}")
     if x.device != q.device:
         raise ValueError(f"{name} is on {x.device}, but q is on {q.device}")

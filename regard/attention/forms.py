@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.dispatch import attend
-from regard.attention.masks import Mask
+from regard.attention.rules import Mask
 from regard.attention.scores import Score, ScoreModule
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, Memory, StaticCache
 from regard.attention.dispatch import Backend, attend
-from regard.attention.masks import Mask
-from regard.attention.projections import SeparateProjection, SlicedProjection, StackedProjection
+from regard.attention.projections import HeadSizes, SeparateProjection, SlicedProjection, StackedProjection
+from regard.attention.rules import Mask
 from regard.errors import unknown_name
 from regard.positions import Position, make_position
 
@@ -69,12 +69,12 @@ class MultiHeadAttention(nn.Module):
         self.key_dim = dim if key_dim is None else key_dim
         self.value_dim = self.key_dim if value_dim is None else value_dim
         dims = (dim, self.key_dim, self.value_dim)
-        sizes = (heads * self.d_k, kv_heads * self.d_k, kv_heads * self.d_v)
+        sizes = HeadSizes(heads, kv_heads, self.d_k, self.d_v)
         self.input: StackedProjection | SeparateProjection | SlicedProjection
         if form == "slice":
             if kv_heads != heads or dims != (dim,) * 3:
                 raise ValueError("form 'slice' cuts one input into one slice a head: no kv_heads, key_dim or value_dim")
-            self.input = SlicedProjection(dim=dim, heads=heads, sizes=sizes, bias=bias)
+            self.input = SlicedProjection(dim=dim, sizes=sizes, bias=bias)
         elif dims == (dim,) * 3:
             self.input = StackedProjection(dim=dim, sizes=sizes, bias=bias)
         else:
@@ -125,7 +125,7 @@ class MultiHeadAttention(nn.Module):
                 y = y + extra
         else:
             y = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, backend=self.backend)
-        y = y.transpose(1, 2).reshape(y.shape[0], m, self.heads * self.d_v)  # Concat(head_1 … head_H)
+        y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
         if self.output is not None:
             y = self.output(y)
         return (y, weights) if return_weights else y
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         value = key if value is None else value
         self._check_text(key, value)
         k, v = self.input.remember(key, value)
-        return Memory(self._keys(k), self._values(v))
+        return Memory(k if self.k_norm is None else self.k_norm(k), v)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> KVCache | StaticCache:
         """An empty cache for this layer, on its device and in its dtype; `static` as StaticCache describes it."""
@@ -154,7 +154,8 @@ class MultiHeadAttention(nn.Module):
         if isinstance(cache, Memory):
             if not own:
                 raise ValueError("a Memory holds the keys and values already: give it without key and value")
-            return self._queries(self.input.queries(query)), cache.k, cache.v
+            q = self.input.queries(query)
+            return q if self.q_norm is None else self.q_norm(q), cache.k, cache.v
         if not own and self.position is not None:
             raise ValueError("positions inside attention are for self-attention; cross-attention takes position=None")
         key = query if key is None else key
@@ -162,23 +163,14 @@ class MultiHeadAttention(nn.Module):
         if not (own and self.key_dim == self.value_dim == self.dim):
             self._check_text(key, value)
         q, k, v = self.input(query, key, value)
-        return self._queries(q), self._keys(k), self._values(v)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return q, k, v
 
     def _check_text(self, key: Tensor, value: Tensor) -> None:
         for name, x, width in (("key", key, self.key_dim), ("value", value, self.value_dim)):
             if x.dim() != 3 or x.shape[2] != width:
                 raise ValueError(f"{name} must be (B, length, {width}), got {tuple(x.shape)}")
-
-    def _queries(self, q: Tensor) -> Tensor:
-        q = q.view(*q.shape[:2], self.heads, self.d_k).transpose(1, 2)
-        return q if self.q_norm is None else self.q_norm(q)
-
-    def _keys(self, k: Tensor) -> Tensor:
-        k = k.view(*k.shape[:2], self.kv_heads, self.d_k).transpose(1, 2)
-        return k if self.k_norm is None else self.k_norm(k)
-
-    def _values(self, v: Tensor) -> Tensor:
-        return v.view(*v.shape[:2], self.kv_heads, self.d_v).transpose(1, 2)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, heads={self.heads}, kv_heads={self.kv_heads}, d_k={self.d_k}, d_v={self.d_v}"

@@ -1,17 +1,32 @@
 """How queries, keys and values come from the inputs: the matrices in front of multi-head attention.
 
-D8, D11, D12. A projection maps (query, key, value), each (B, length, width), to q, k, v with all heads side by
-side, (B, length, H · d). Its halves are `queries`, q alone, and `remember`, k and v alone, for a text that many
-queries will look at.
+D8, D11, D12. A projection maps (query, key, value), each (B, length, width), to q, k, v of each head, (B, heads,
+length, d). Its halves are `queries`, q alone, and `remember`, k and v alone, for a text that many queries will look at.
 
-    p input width   H heads   d_k, d_v head widths
+    B batch   p input width   H heads   G key-value heads   d_k, d_v head widths
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+class HeadSizes(NamedTuple):
+    """How many heads of which widths."""
+
+    heads: int
+    kv_heads: int
+    d_k: int
+    d_v: int
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """The rows of W_Q, W_K and W_V."""
+        return self.heads * self.d_k, self.kv_heads * self.d_k, self.kv_heads * self.d_v
 
 
 class StackedProjection(nn.Module):
@@ -20,41 +35,49 @@ class StackedProjection(nn.Module):
     Vaswani et al. 2017, section 3.2.2; D11. For queries, keys and values of one width.
     """
 
-    def __init__(self, *, dim: int, sizes: tuple[int, int, int], bias: bool) -> None:
+    def __init__(self, *, dim: int, sizes: HeadSizes, bias: bool) -> None:
         super().__init__()
-        self.sizes = sizes
-        self.weight = nn.Parameter(torch.empty(sum(sizes), dim))
-        self.bias = nn.Parameter(torch.zeros(sum(sizes))) if bias else None
-        for part in self.weight.split(sizes):  # each matrix by its own size, as if it stood alone
+        self.sizes, self.rows = sizes, sizes.rows
+        self.weight = nn.Parameter(torch.empty(sum(self.rows), dim))
+        self.bias = nn.Parameter(torch.zeros(sum(self.rows))) if bias else None
+        for part in self.weight.split(self.rows):  # each matrix by its own size, as if it stood alone
             nn.init.xavier_uniform_(part)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if key is query and value is query:
-            q, k, v = F.linear(query, self.weight, self.bias).split(self.sizes, dim=-1)
+        if key is not query or value is not query:
+            return self.queries(query), *self.remember(key, value)
+        H, G, d_k, d_v = self.sizes
+        qkv = F.linear(query, self.weight, self.bias)  # (B, length, rows)
+        if d_k == d_v:  # heads of one width are cut all at once
+            q, k, v = cut_heads(qkv, H + 2 * G, d_k).split_with_sizes((H, G, G), dim=1)
             return q, k, v
-        return self.queries(query), *self.remember(key, value)
+        q, k, v = qkv.split_with_sizes(self.rows, dim=-1)
+        return cut_heads(q, H, d_k), cut_heads(k, G, d_k), cut_heads(v, G, d_v)
 
     def queries(self, query: Tensor) -> Tensor:
-        return self._part(query, 0, 1)
+        return cut_heads(self._part(query, 0, 1), self.sizes.heads, self.sizes.d_k)
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        _, G, d_k, d_v = self.sizes
         if key is value:
-            k, v = self._part(key, 1, 3).split(self.sizes[1:], dim=-1)
-            return k, v
-        return self._part(key, 1, 2), self._part(value, 2, 3)
+            k, v = self._part(key, 1, 3).split_with_sizes(self.rows[1:], dim=-1)
+        else:
+            k, v = self._part(key, 1, 2), self._part(value, 2, 3)
+        return cut_heads(k, G, d_k), cut_heads(v, G, d_v)
 
     def _part(self, x: Tensor, first: int, last: int) -> Tensor:
-        rows = slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
+        rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))
         return F.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
 
 
 class SeparateProjection(nn.Module):
     """W_Q, W_K, W_V for queries, keys and values of different widths; D4, D8."""
 
-    def __init__(self, *, dims: tuple[int, int, int], sizes: tuple[int, int, int], bias: bool) -> None:
+    def __init__(self, *, dims: tuple[int, int, int], sizes: HeadSizes, bias: bool) -> None:
         super().__init__()
+        self.sizes = sizes
         self.query, self.key, self.value = (
-            nn.Linear(dim, size, bias=bias) for dim, size in zip(dims, sizes, strict=True)
+            nn.Linear(dim, rows, bias=bias) for dim, rows in zip(dims, sizes.rows, strict=True)
         )
         for layer in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(layer.weight)
@@ -65,24 +88,25 @@ class SeparateProjection(nn.Module):
         return self.queries(query), *self.remember(key, value)
 
     def queries(self, query: Tensor) -> Tensor:
-        return self.query(query)
+        return cut_heads(self.query(query), self.sizes.heads, self.sizes.d_k)
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        return self.key(key), self.value(value)
+        _, G, d_k, d_v = self.sizes
+        return cut_heads(self.key(key), G, d_k), cut_heads(self.value(value), G, d_v)
 
 
 class SlicedProjection(nn.Module):
     """Head h projects only its own slice of width p/H of the input: block-diagonal W_Q, W_K, W_V; D12."""
 
-    def __init__(self, *, dim: int, heads: int, sizes: tuple[int, int, int], bias: bool) -> None:
+    def __init__(self, *, dim: int, sizes: HeadSizes, bias: bool) -> None:
         super().__init__()
-        self.heads = heads
-        for name, size in zip("qkv", sizes, strict=True):
-            block = torch.empty(heads, dim // heads, size // heads)
+        self.heads = heads = sizes.heads
+        for name, d in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v)):
+            block = torch.empty(heads, dim // heads, d)
             for one in block:
                 nn.init.xavier_uniform_(one)
             setattr(self, f"{name}_weight", nn.Parameter(block))
-            setattr(self, f"{name}_bias", nn.Parameter(torch.zeros(size)) if bias else None)
+            setattr(self, f"{name}_bias", nn.Parameter(torch.zeros(heads * d)) if bias else None)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.queries(query), *self.remember(key, value)
@@ -96,5 +120,10 @@ class SlicedProjection(nn.Module):
     def _blocks(self, x: Tensor, name: str) -> Tensor:
         weight, bias = getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
         slices = x.unflatten(-1, (self.heads, -1))  # (B, length, H, p/H)
-        y = torch.einsum("blhp,hpd->blhd", slices, weight).flatten(-2)  # (B, length, H · d)
-        return y if bias is None else y + bias
+        y = torch.einsum("blhp,hpd->bhld", slices, weight)
+        return y if bias is None else y + bias.view(self.heads, 1, -1)
+
+
+def cut_heads(x: Tensor, heads: int, d: int) -> Tensor:
+    """(B, length, heads · d) -> (B, heads, length, d)."""
+    return x.view(x.shape[0], x.shape[1], heads, d).transpose(1, 2)

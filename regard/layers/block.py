@@ -13,8 +13,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, Memory, StaticCache
-from regard.attention.masks import Mask
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.rules import Mask
 from regard.errors import unknown_name
 
 ORDERS = ("post", "pre")

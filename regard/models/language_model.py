@@ -8,6 +8,7 @@ token back in.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.embedding import Embedding
@@ -84,4 +85,5 @@ class RecurrentLM(nn.Module):
     def start(self, batch: int, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
         """A state for `batch` texts. It is of one size whatever the length, so capacity and static change nothing."""
         h = self.embedding.weight.new_zeros(self.config.layers, batch, self.config.hidden)
-        return RecurrentState((h, h) if self.config.cell == "lstm" else h)
+        # c is a tensor of its own: one that is h too would ask a compiled step for a graph of its own.
+        return RecurrentState((h, torch.zeros_like(h)) if self.config.cell == "lstm" else h)

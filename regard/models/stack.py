@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, Memory, StaticCache
-from regard.attention.masks import Mask
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.rules import Mask
 from regard.layers.block import Block
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
-from regard.attention.masks import Mask, Place, as_mask, causal_matrix, split_causal
+from regard.attention.rules import Mask, Place, as_mask, causal_matrix, split_causal
 
 
 class Case(NamedTuple):
@@ -269,3 +269,18 @@ BOOL = torch.ones(3, 3, dtype=torch.bool)
 def test_errors(wrong: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         wrong()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rows_with_keys(compiled: bool) -> None:
+    """Where nothing may be attended to, whatever the kind of mask; kept by a padding mask, which many layers share."""
+    keep = torch.tensor([[True, True, False], [False, False, False]])
+    for mask in (masks.padding(keep), masks.padding([2, 0]), masks.padding(keep) & masks.causal()):
+
+        def rows(x: torch.Tensor, mask: Mask = mask) -> torch.Tensor:
+            return mask.rows_with_keys(mask.matrix(3, 3)) & x
+
+        call = torch.compile(rows, fullgraph=True, backend="eager") if compiled else rows
+        for _ in range(2):
+            seen = call(torch.ones((), dtype=torch.bool)).expand(2, 1, 3, 1)
+            assert seen[0].all() and not seen[1].any()

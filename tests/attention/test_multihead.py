@@ -17,7 +17,7 @@ from regard import MultiHeadAttention, masks
 
 def head_by_head(layer: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, may: Tensor) -> Tensor:
     """Concat(head_1 … head_H) W^O, with each head's own rows of the stacked matrices; `may` (m, n)."""
-    sizes = layer.input.sizes
+    sizes = layer.input.rows
     W_Q, W_K, W_V = layer.input.weight.split(sizes)
     b_Q, b_K, b_V = (torch.zeros(sum(sizes)) if layer.input.bias is None else layer.input.bias).split(sizes)
     heads = []
@@ -78,7 +78,7 @@ def test_sizes_by_default_are_those_of_the_paper() -> None:
 def test_each_matrix_starts_by_its_own_size() -> None:
     """Xavier's bound for W_Q, W_K and W_V each, not for the stacked matrix; biases start at zero."""
     layer = MultiHeadAttention(dim=64, heads=4, kv_heads=1)
-    for part in (*layer.input.weight.split(layer.input.sizes), layer.output.weight):
+    for part in (*layer.input.weight.split(layer.input.rows), layer.output.weight):
         bound = math.sqrt(6 / sum(part.shape))
         assert 0.95 * bound < part.abs().max() <= bound
     assert not layer.input.bias.any() and not layer.output.bias.any()
@@ -101,7 +101,7 @@ def test_grouped_heads_are_repeated_heads(kv_heads: int) -> None:
     full = MultiHeadAttention(dim=12, heads=4)
     full.output.load_state_dict(grouped.output.state_dict())
     with torch.no_grad():
-        q, *kv = grouped.input.weight.split(grouped.input.sizes)
+        q, *kv = grouped.input.weight.split(grouped.input.rows)
         repeated = [w.view(kv_heads, 3, 12).repeat_interleave(4 // kv_heads, 0).reshape(12, 12) for w in kv]
         full.input.weight.copy_(torch.cat([q, *repeated]))
     x = torch.randn(2, 5, 12)
@@ -118,7 +118,7 @@ def test_qk_norm_makes_every_query_and_key_equally_long() -> None:
     def normed(x: Tensor, gain: Tensor) -> Tensor:
         return x / x.pow(2).mean(-1, keepdim=True).sqrt() * gain
 
-    q, k, _ = (y.unflatten(-1, (2, 4)).transpose(1, 2) for y in layer.input(x, x, x))
+    q, k, _ = layer.input(x, x, x)
     scores = normed(q, layer.q_norm.weight) @ normed(k, layer.k_norm.weight).mT / 2
     _, weights = layer(x, return_weights=True)
     assert torch.allclose(weights, torch.softmax(scores, -1), atol=1e-5)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 PAGES = ["index", "lectures", "lecture-tests", "architecture", "letters", "pictures", "reference/attention"]
-pytestmark = pytest.mark.xdist_group("docs")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -18,8 +18,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts and page.exists()]
-# Languages that would say the same as `console` or `python`, but that nobody would run.
-UNCHECKED = {"bash", "sh", "shell", "zsh", "pycon", "py", "python3", "ipython", "doctest"}
+# What is run, and other names for the same that nobody would run.
+CHECKED = ("python", "console", "sh")
+UNCHECKED = {"bash", "shell", "zsh", "pycon", "py", "python3", "ipython", "doctest"}
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<language>[^`\n]*)\n(?P<body>.*?)^(?P=ticks)`*[ ]*$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!--\s*not run:\s*(?P<reason>.*?)\s*-->\s*\Z", re.DOTALL)
 
@@ -49,8 +50,10 @@ def blocks_of(text: str, page: str) -> list[Block]:
 
 
 def commands_of(block: Block) -> list[str]:
-    """The lines of a console block that are typed: those after `$ `, joined where they end in a backslash."""
-    body = re.sub(r"\\\n\s*(?:>\s)?", "", block.body)
+    """What is typed: in a console block the lines after `$ `, in an sh block every line; comments are left to shlex."""
+    body = re.sub(r"\\\n\s*(?:>\s)?", "", block.body)  # a backslash at the end joins two lines
+    if block.language == "sh":
+        return [line for line in body.splitlines() if line.strip() and not line.startswith("#")]
     return [line[2:] for line in body.splitlines() if line.startswith("$ ")]
 
 
@@ -64,7 +67,7 @@ def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch)
             # Blank lines before the code, so that a traceback shows the line of the page.
             source = "\n" * (block.line - 1) + block.body
             exec(compile(source, str(ROOT / block.page), "exec"), names)
-        elif block.language == "console":
+        elif block.language in ("console", "sh"):
             for command in commands_of(block):
                 run_command(command, block, monkeypatch)
 
@@ -106,8 +109,8 @@ def test_no_block_escapes() -> None:
     for page in PAGES:
         for block in blocks_on(page):
             first_word = block.language.split(" ")[0].lower()
-            assert first_word not in UNCHECKED, f"{block.place}: write `python` or `console`, which are run"
-            assert block.language in ("python", "console") or not first_word.startswith(("python", "console"))
+            assert first_word not in UNCHECKED, f"{block.place}: write one of {CHECKED}, which are run"
+            assert block.language in CHECKED or not first_word.startswith(CHECKED), block.place
             assert block.not_run is None or len(block.not_run.split()) >= 3, f"{block.place}: not run, but why?"
 
 
@@ -146,8 +149,9 @@ def test_a_wrong_example_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_wrong_command_fails(command: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AssertionError, match=re.escape(message)):
-        planted(f"```console\n$ {command}\n```\n", tmp_path, monkeypatch)
+    for block in (f"```console\n$ {command}\n```\n", f"```sh\n# comment\n{command}\n```\n"):
+        with pytest.raises(AssertionError, match=re.escape(message)):
+            planted(block, tmp_path, monkeypatch)
 
 
 def test_the_comment_stands_right_before_its_block() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from regard.layers.embedding import Embedding, bag_of_words, one_hot_lookup
 from regard.layers.word_vectors import fill_from_vectors, read_vectors
-from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN, pad_batch, wrap
 
 PRINTED = [
     [0.6957, -1.8061, -1.1589, 0.3255, -0.6315],
@@ -95,3 +95,13 @@ def test_A4_special_tokens():
     table = Embedding(vocabulary=4, dim=3, pad_id=PAD)
     assert table(torch.tensor([PAD])).eq(0).all()
     assert table(torch.tensor([UNKNOWN, START, END])).ne(0).all()
+
+
+def test_A4_sentences_between_start_and_end():
+    """The target is wrapped; the source too where L2's way is chosen, else it has its end or nothing."""
+    jane, visits = 7, 8
+    assert wrap([jane, visits]) == [START, jane, visits, END]
+    assert wrap([jane, visits], start=False) == [jane, visits, END]
+    assert wrap([jane, visits], start=False, end=False) == [jane, visits]
+    batch = pad_batch([wrap([jane, visits]), wrap([jane])])
+    assert batch.tolist() == [[START, jane, visits, END], [START, jane, END, PAD]]

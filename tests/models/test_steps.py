@@ -120,7 +120,7 @@ def test_decode_takes_a_source_or_a_state(translator: Any, source: Tensor, targe
 
 
 def test_wrong_tokens(case: Any, source: Tensor, target: Tensor) -> None:
-    with pytest.raises(TypeError, match="tokens must be torch.long or torch.int, got torch.float32"):
+    with pytest.raises(TypeError, match=r"tokens must be .*got torch.float32"):
         case.full(target.float(), source)
     with pytest.raises(ValueError, match=r"must be \(\w+, length\).*got \(5,\)"):
         case.full(target[0], source)
@@ -129,7 +129,7 @@ def test_wrong_tokens(case: Any, source: Tensor, target: Tensor) -> None:
     if case.translates:
         with pytest.raises(ValueError, match=r"must be \(\w+, length\), got \(6,\)"):
             case.full(target, source[0])
-        with pytest.raises(ValueError, match="batch|target must be"):
+        with pytest.raises(ValueError, match=r"batch|target must be"):
             case.full(target[:2], source)
 
 

@@ -1,0 +1,145 @@
+"""The settings of models: every wrong value is one clear error, and they survive the way through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from regard.errors import UsageError
+from regard.models.config import (
+    Config,
+    EncoderConfig,
+    RecurrentLMConfig,
+    RecurrentTranslatorConfig,
+    TransformerConfig,
+    TransformerLMConfig,
+)
+from regard.models.presets import MODELS, make_model
+
+NEEDED: dict[type[Config], dict[str, Any]] = {
+    TransformerConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
+    TransformerLMConfig: {"vocabulary": 10},
+    EncoderConfig: {"vocabulary": 10},
+    RecurrentLMConfig: {"vocabulary": 10},
+    RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
+}
+FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
+CHOICE = ("activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style")
+every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
+
+
+def wrong_values(field: dataclasses.Field[Any]) -> list[Any]:
+    """What a setting of that type refuses; the annotation is the independent statement of its type."""
+    if field.name in CHOICE:
+        return ["nonsense", "", 3, ["relu"], {}]
+    if field.type == "bool":
+        return [0, 1, "true", "no", []]
+    if field.type == "float":
+        return [-0.1, 1.0, 1, float("nan"), float("inf"), "0.1", True, []]
+    assert field.type in ("int", "int | None")
+    return [-1, 2**24 + 1, 10**30, 1.0, "8", True, float("nan"), []] + ([] if field.name == "pad_id" else [0])
+
+
+@every_field
+def test_a_wrong_value_is_an_error_that_names_it(kind: type[Config], field: dataclasses.Field[Any]) -> None:
+    wrongs = wrong_values(field) + ([] if "None" in str(field.type) else [None])
+    for wrong in wrongs:
+        with pytest.raises(UsageError, match=field.name) as caught:
+            kind.from_dict({**NEEDED[kind], field.name: wrong})
+        assert repr(wrong) in str(caught.value)
+
+
+@every_field
+def test_unknown_settings_name_the_nearest(kind: type[Config], field: dataclasses.Field[Any]) -> None:
+    with pytest.raises(UsageError, match=f"unknown setting of {kind.__name__} '{field.name}x'; did you mean"):
+        kind.from_dict({**NEEDED[kind], f"{field.name}x": 1})
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_missing_settings(kind: type[Config]) -> None:
+    for name in NEEDED[kind]:
+        rest = {key: value for key, value in NEEDED[kind].items() if key != name}
+        with pytest.raises(UsageError, match=f"{kind.__name__} needs the setting '{name}'"):
+            kind.from_dict(rest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (TransformerLMConfig, {"dim": 10, "heads": 4}, r"dim=10 does not split into heads=4"),
+        (
+            TransformerConfig,
+            {"share_embeddings": True, "target_vocabulary": 11},
+            r"share_embeddings needs one vocabulary .* source_vocabulary=10 and target_vocabulary=11",
+        ),
+        (RecurrentLMConfig, {"tie_output": True}, r"embedding must equal hidden; got embedding=256, hidden=512"),
+        (RecurrentTranslatorConfig, {"attention": "none", "input_feeding": True, "style": "luong"}, "input_feeding"),
+        (RecurrentTranslatorConfig, {"input_feeding": True}, "input_feeding belongs to style 'luong'"),
+        (RecurrentTranslatorConfig, {"hidden": 7}, "hidden=7 is odd.*give encoder_hidden"),
+        (TransformerConfig, {"layers": 1025}, "layers must be a whole number from 1 to 1024, got 1025"),
+        (TransformerConfig, {"heads": 2048, "dim": 2048}, "heads must be a whole number from 1 to 1024"),
+        (TransformerConfig, {"position": "rotari"}, "unknown position 'rotari'; did you mean 'rotary'"),
+        (TransformerConfig, {"dropout": 1.0}, "dropout must be a share from 0 up to, but not including, 1; got 1.0"),
+        (TransformerConfig, {"bias": "yes"}, "bias must be true or false, got 'yes'"),
+    ],
+)
+def test_messages(kind: type[Config], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        kind.from_dict({**NEEDED[kind], **settings})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (TransformerLMConfig(vocabulary=9, dim=12, heads=4, kv_heads=3), "heads=4 is not a multiple of kv_heads=3"),
+        (TransformerLMConfig(vocabulary=9, dim=12, heads=4, kv_heads=2, form="slice"), "form 'slice'"),
+        (TransformerLMConfig(vocabulary=9, dim=12, heads=4, position="rotary"), "head_dim.*even"),
+        (
+            RecurrentTranslatorConfig(
+                source_vocabulary=9, target_vocabulary=9, hidden=8, encoder_hidden=3, attention="dot"
+            ),
+            "query_dim=8 and key_dim=6",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_when_the_model_is_made(config: Config, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_model(config)
+
+
+def test_every_config_survives_json(any_config: Config) -> None:
+    again = type(any_config).from_dict(json.loads(json.dumps(any_config.to_dict())))
+    assert again == any_config
+    kind, network = MODELS[any_config.kind]
+    assert kind is type(any_config) and type(make_model(any_config)) is network
+
+
+sizes = st.integers(1, 2**24)
+
+
+@given(vocabulary=sizes, layers=st.integers(1, 1024), dim=sizes, dropout=st.floats(0, 1, exclude_max=True))
+def test_what_is_in_range_is_taken_as_it_is(vocabulary: int, layers: int, dim: int, dropout: float) -> None:
+    settings = {"vocabulary": vocabulary, "layers": layers, "dim": dim, "heads": 1, "dropout": dropout}
+    config = TransformerLMConfig.from_dict(settings)
+    assert settings.items() <= config.to_dict().items()
+
+
+def test_a_config_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TransformerLMConfig(vocabulary=9).dim = 4  # type: ignore[misc]
+
+
+def test_kinds() -> None:
+    sides = NEEDED[RecurrentTranslatorConfig]
+    assert RecurrentTranslatorConfig(**sides).kind == "rnn-attention"
+    assert RecurrentTranslatorConfig(**sides, attention="none").kind == "rnn-seq2seq"
+    assert {kind(**needed).kind for kind, needed in NEEDED.items()} | {"rnn-seq2seq"} == set(MODELS)
+
+
+def test_make_model_wants_a_config() -> None:
+    with pytest.raises(TypeError, match="config must be one of regard's model configs, got dict"):
+        make_model({"vocabulary": 10})  # type: ignore[arg-type]

@@ -42,16 +42,17 @@ class Samples:
 def take_turns(runs: dict[str, Run], *, device: str, rounds: int, budget: float) -> Samples:
     """Sample every contender once a round, for at least `rounds` rounds and then until `budget` seconds are spent.
 
-    Every second round goes through them backwards (ABBA), so that none gains by standing first.
+    Each round begins with another contender, and all samples hold the same number of calls, so that none gains by its
+    place or by a longer sample.
     """
-    calls = {name: calls_in_sample(run, device) for name, run in runs.items()}
+    calls = max(calls_in_sample(run, device) for run in runs.values())
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
     start, done = time.perf_counter(), 0
-    while done < rounds or done % 2 or (time.perf_counter() - start < budget and done < 200):
+    while done < rounds or done % len(names) or (time.perf_counter() - start < budget and done < 200):
         for name in names:
-            seconds[name].append(sample(runs[name], calls[name], device))
-        names.reverse()
+            seconds[name].append(sample(runs[name], calls, device))
+        names.append(names.pop(0))
         done += 1
     return Samples(seconds)
 

@@ -52,6 +52,8 @@ _WHERE = {
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",
     "load_model": "regard.models.folder",
+    # look
+    "look": "regard.look",
 }
 
 __all__ = ["__version__", *_WHERE]

@@ -1,6 +1,6 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
-from regard import positions as positions
+from regard import look as look, positions as positions
 from regard.attention import masks as masks
 from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache
 from regard.attention.dispatch import attend as attend

@@ -43,6 +43,8 @@ class KeyValueAttention(nn.Module):
 
         `prepared` says that `key` is what `keys` made of the keys, once for a whole sentence.
         """
+        if prepared and value is None:
+            raise ValueError("prepared keys cannot stand in for the values: give value=")
         value = key if value is None else value
         score = self.score.compare if prepared else self.score
         dropout = self.dropout if self.training else 0.0

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention.rules import Causal, Document, Lengths, Mask, Padding, Window
 
-__all__ = ["Mask", "causal", "document", "padding", "window"]
+__all__ = ["causal", "document", "padding", "window"]
 
 
 def causal() -> Mask:

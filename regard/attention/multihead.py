@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, Memory, StaticCache
-from regard.attention.dispatch import Backend, attend
+from regard.attention.dispatch import BACKENDS, Backend, attend
 from regard.attention.projections import HeadSizes, SeparateProjection, SlicedProjection, StackedProjection
 from regard.attention.rules import Mask
 from regard.errors import unknown_name
@@ -60,6 +60,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         _check_sizes(dim, heads, kv_heads, d_k, d_v, form)
+        if backend not in BACKENDS:
+            raise ValueError(unknown_name("backend", backend, BACKENDS))
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.d_k = dim // heads if d_k is None else d_k
         self.d_v = dim // heads if d_v is None else d_v

@@ -115,6 +115,8 @@ class StackConfig(Config):
         super().__post_init__()
         if self.dim % self.heads:
             raise UsageError(f"dim={self.dim} does not split into heads={self.heads} equal parts")
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise UsageError(f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}")
 
 
 @dataclass(frozen=True, kw_only=True)

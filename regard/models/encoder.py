@@ -38,7 +38,9 @@ class SentenceEncoder(nn.Module):
         return Encoded(self.encoder(self.input(tokens), mask=keep[:, None, None]), keep)
 
     def _pooled(self, x: Tensor, keep: Tensor) -> Tensor:
-        """x (B, n, p), keep (B, n) -> (B, p). A sentence of padding alone is the zero vector."""
+        """x (B, n, p), keep (B, n) -> (B, p). A sentence without tokens is the zero vector."""
+        if x.shape[1] == 0:
+            return x.new_zeros(x.shape[0], x.shape[2])
         if self.pool is not None:
             return self.pool(x, mask=keep[:, None])[:, 0]
         if self.config.pooling == "first":

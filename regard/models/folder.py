@@ -35,6 +35,7 @@ NAMES = re.compile(
     r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.model|tokenizer\.json|characters\.json)"
 )
 LARGEST_TEXT = 64 * 2**20  # bytes of a file that is read whole
+RESERVED = ("kind", "model", "storage", "special_tokens", "versions")  # names in config.json that are not `info`
 SCALE = ".scale"  # int8 weights w stand beside w.scale, one number per output row
 
 Storage = Literal["float32", "bfloat16", "int8"]
@@ -64,6 +65,9 @@ def save_model(
     for name in files or {}:
         if not NAMES.fullmatch(name) or name in ("config.json", "model.safetensors", "README.md"):
             raise UsageError(f"{name!r} is not a tokenizer file of a model folder")
+    for name in info or {}:
+        if name in RESERVED:
+            raise UsageError(f"info may not hold {name!r}: config.json writes that itself")
     folder = Path(folder)
     if folder.exists() and not (folder / "manifest.json").is_file():
         raise UsageError(f"{folder} exists and is not a model folder: it is left alone, choose another name")

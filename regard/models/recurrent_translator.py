@@ -37,6 +37,11 @@ class RecurrentEncoder(nn.Module):
         if source.dim() != 2:
             raise ValueError(f"source must be (B, length), got {tuple(source.shape)}")
         keep = source != self.pad_id  # (B, n)
+        if not torch.compiler.is_compiling() and not (keep.any(1).all() and (keep[:, 1:] <= keep[:, :-1]).all()):
+            raise ValueError(
+                f"each source must hold a token, and its padding (pad_id={self.pad_id}) must stand at the end: a "
+                "recurrent net reads in order"
+            )
         states, final = run_recurrent(self.rnn, self.dropout(self.embedding(source)), lengths=keep.sum(1))
         return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
 

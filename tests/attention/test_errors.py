@@ -141,3 +141,10 @@ def test_multi_head_attention(wrong: Callable[[], object], message: str) -> None
 def test_arguments_of_layers_are_keywords() -> None:
     with pytest.raises(TypeError, match="positional argument"):
         MultiHeadAttention(8, 2)
+
+
+def test_a_layer_checks_its_options_when_it_is_made() -> None:
+    with pytest.raises(ValueError, match="unknown backend 'spda'; did you mean 'sdpa'"):
+        MultiHeadAttention(dim=8, heads=2, backend="spda")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"dropout is a share .* got 1.5"):
+        MultiHeadAttention(dim=8, heads=2, dropout=1.5)

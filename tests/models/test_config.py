@@ -95,7 +95,6 @@ def test_messages(kind: type[Config], settings: dict[str, Any], message: str) ->
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (TransformerLMConfig(vocabulary=9, dim=12, heads=4, kv_heads=3), "heads=4 is not a multiple of kv_heads=3"),
         (TransformerLMConfig(vocabulary=9, dim=12, heads=4, kv_heads=2, form="slice"), "form 'slice'"),
         (TransformerLMConfig(vocabulary=9, dim=12, heads=4, position="rotary"), "head_dim.*even"),
         (
@@ -143,3 +142,8 @@ def test_kinds() -> None:
 def test_make_model_wants_a_config() -> None:
     with pytest.raises(TypeError, match="config must be one of regard's model configs, got dict"):
         make_model({"vocabulary": 10})  # type: ignore[arg-type]
+
+
+def test_groups_of_heads_are_checked_when_the_settings_are_made() -> None:
+    with pytest.raises(UsageError, match="heads=8 is not a multiple of kv_heads=3"):
+        TransformerLMConfig(vocabulary=9, kv_heads=3)

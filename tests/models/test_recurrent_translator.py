@@ -111,10 +111,17 @@ def test_errors(source: Tensor, target: Tensor) -> None:
     with pytest.raises(ValueError, match="needs the encoder's last state, and this source has none"):
         model.decode(target, model.encode(source)._replace(final=None))
     source[1] = 0
-    with pytest.raises(ValueError, match=r"lengths must lie in 1\.\.6"):
+    with pytest.raises(ValueError, match="each source must hold a token"):
         model(source, target)  # nothing to read
 
 
 def test_empty_batch(source: Tensor, target: Tensor) -> None:
     model: Any = make_model(RecurrentTranslatorConfig(**TINY))
     assert model(source[:0], target[:0]).shape == (0, 5, 13)
+
+
+@pytest.mark.parametrize("source", [[[0, 0, 5]], [[5, 0, 6]], [[0, 0, 0]]])
+def test_padding_stands_at_the_end_of_a_source(source: list[list[int]]) -> None:
+    model = make_model(RecurrentTranslatorConfig(source_vocabulary=9, target_vocabulary=9, embedding=4, hidden=4))
+    with pytest.raises(ValueError, match=r"each source must hold a token, and its padding .* at the end"):
+        model.encode(torch.tensor(source))

@@ -1,0 +1,149 @@
+"""G2, G4, G5: language modelling, captioning and recognition of pictures, each as small as can be.
+
+B batch   p model width   patches of 4 x 4 pixels
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import regard
+from regard import RecurrentLMConfig, Transformer, TransformerConfig, TransformerLMConfig, make_model
+from regard.models.config import StackConfig
+from regard.models.stack import make_stack
+from regard.models.state import Encoded
+from regard.text.special import END, START
+
+TEXT = "to be or not to be"
+LETTERS = sorted(set(TEXT))
+MODELS = {
+    "transformer": TransformerLMConfig(
+        vocabulary=len(LETTERS), layers=1, dim=32, heads=4, hidden=64, order="pre", dropout=0.0
+    ),
+    "recurrent": RecurrentLMConfig(vocabulary=len(LETTERS), embedding=16, hidden=32, dropout=0.0),
+}
+
+
+def train(loss_of: Callable[[], Tensor], parameters: Iterable[nn.Parameter], *, steps: int, lr: float = 0.01) -> None:
+    optimizer = torch.optim.Adam(parameters, lr=lr)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_G2_language_modelling_and_text_generation(name: str) -> None:
+    """Perplexity from that of guessing, or worse, to almost one; and then the text itself, letter by letter."""
+    model = make_model(MODELS[name])
+    text = torch.tensor([[LETTERS.index(letter) for letter in TEXT]])
+
+    def loss() -> Tensor:
+        return F.cross_entropy(model(text[:, :-1])[0], text[0, 1:])
+
+    assert math.exp(loss().item()) > len(LETTERS) / 2
+    train(loss, model.parameters(), steps=200)
+    assert math.exp(loss().item()) < 1.1
+
+    model.eval()
+    state, token, written = model.start(1, 32), text[:, :1], TEXT[0]
+    for _ in range(len(TEXT) - 1):
+        token = model.project(model.decode(token, state=state)).argmax(-1)
+        written += LETTERS[int(token)]
+    assert written == TEXT
+
+
+class Patches(nn.Module):
+    """A picture (B, 8, 8) as four vectors (B, 4, p), one a patch, each with its place.
+
+    Dosovitskiy et al. 2021, equation 1; G5.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(16, dim)
+        self.place = nn.Parameter(torch.randn(4, dim))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        patches = pictures.unfold(1, 4, 4).unfold(2, 4, 4).flatten(1, 2).flatten(2)  # (B, 4, 16)
+        return self.project(patches) + self.place
+
+
+class VisionTransformer(nn.Module):
+    """Patches and a class token through encoder blocks; the token's vector is classified; G5."""
+
+    def __init__(self, config: StackConfig, classes: int) -> None:
+        super().__init__()
+        self.patches = Patches(config.dim)
+        self.token = nn.Parameter(torch.randn(1, 1, config.dim) * 0.02)
+        self.encoder = make_stack(config, config.layers, causal=False, cross=False)
+        self.head = nn.Linear(config.dim, classes)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        x = torch.cat([self.token.expand(len(pictures), 1, -1), self.patches(pictures)], dim=1)  # (B, 5, p)
+        return self.head(self.encoder(x)[:, 0])
+
+
+def bright_squares(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Noisy pictures (count, 8, 8) with a bright square in one quarter, and which quarter it is."""
+    dice = torch.Generator().manual_seed(seed)
+    quarters = torch.randint(4, (count,), generator=dice)
+    pictures = 0.1 * torch.randn(count, 8, 8, generator=dice)
+    for picture, quarter in zip(pictures, quarters.tolist(), strict=True):
+        row, column = quarter // 2 * 4, quarter % 2 * 4
+        picture[row : row + 4, column : column + 4] += 1
+    return pictures, quarters
+
+
+def test_G5_a_vision_transformer_tells_pictures_apart() -> None:
+    config = StackConfig(layers=1, dim=16, heads=2, hidden=32, activation="gelu", order="pre", dropout=0.0)
+    model = VisionTransformer(config, classes=4)
+    pictures, quarters = bright_squares(64, seed=0)
+    cut = nn.Unfold(4, stride=4)(pictures[:, None]).transpose(1, 2)  # torch's own way to cut patches
+    torch.testing.assert_close(model.patches(pictures), model.patches.project(cut) + model.patches.place)
+    train(lambda: F.cross_entropy(model(pictures), quarters), model.parameters(), steps=300)
+    new, answers = bright_squares(64, seed=1)
+    assert (model(new).argmax(-1) == answers).float().mean() > 0.9
+    with regard.record(model) as maps:
+        model(new)
+    assert maps["encoder.0.self"].shape == (64, 2, 5, 5)
+
+
+def test_G4_a_caption_by_attention_to_the_picture() -> None:
+    """The decoder looks at patches in place of source words, and the weights say where it looked."""
+    config = TransformerConfig(
+        source_vocabulary=4, target_vocabulary=10, layers=1, dim=16, heads=2, hidden=32, order="pre", dropout=0.0
+    )
+    model, patches = Transformer(config), Patches(16)
+    rows, columns = torch.tensor([4, 5]), torch.tensor([6, 7])  # "upper", "lower", "left", "right"
+
+    def captions(quarters: Tensor) -> Tensor:
+        words = [torch.full_like(quarters, START), rows[quarters // 2], columns[quarters % 2]]
+        return torch.stack([*words, torch.full_like(quarters, END)], dim=1)  # (B, 4)
+
+    def look(pictures: Tensor) -> Encoded:
+        return Encoded(patches(pictures), torch.ones(len(pictures), 4, dtype=torch.bool))
+
+    pictures, quarters = bright_squares(64, seed=0)
+    target = captions(quarters)
+
+    def loss() -> Tensor:
+        logits = model.project(model.decode(target[:, :-1], look(pictures)))
+        return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten())
+
+    train(loss, [*model.decoder.parameters(), *model.target.parameters(), *patches.parameters()], steps=250)
+    new, answers = bright_squares(64, seed=1)
+    with torch.no_grad(), regard.record(model) as maps:
+        state, token, written = model.start(look(new), 4), torch.full((64, 1), START), []
+        for _ in range(3):
+            token = model.project(model.decode(token, state=state)).argmax(-1)
+            written.append(token)
+    right = (torch.cat(written, dim=1) == captions(answers)[:, 1:]).all(1)
+    assert right.float().mean() > 0.9
+    assert maps["decoder.0.cross"].shape == (64, 2, 3, 4)  # for each word, a distribution over the four patches

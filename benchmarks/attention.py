@@ -68,7 +68,6 @@ def measure(cell: Cell, place: Place, *, rounds: int, budget: float) -> dict[str
         check_equal(cell, forms, TOLERANCE[place.dtype])
         best = {name: fastest(by_form, device=place.device) for name, by_form in forms.items()}
         runs = {name: forms[name][form] for name, form in best.items()}
-        runs["regard again"] = runs["regard"]  # the same thing twice: how far apart is noise
         samples = take_turns(runs, device=place.device, rounds=rounds, budget=budget)
     rivals = {name: samples.ratio("regard", name) for name in forms if name != "regard"}
     return {
@@ -77,7 +76,7 @@ def measure(cell: Cell, place: Place, *, rounds: int, budget: float) -> dict[str
         "seconds": {name: samples.median(name) for name in runs},
         "forms": {name: form for name, form in best.items() if form},
         "ratios": rivals,
-        "again": samples.ratio("regard again", "regard"),
+        "again": samples.again("regard"),
         "rounds": len(samples.seconds["regard"]),
         **verdict(cell, samples, list(rivals)),
     }
@@ -122,7 +121,6 @@ def row(cell: dict) -> str:
         f"{name} {seconds * 1e6:.1f}"
         + (f" ({cell['forms'][name]})" if name == "torch" and name in cell["forms"] else "")
         for name, seconds in cell["seconds"].items()
-        if name != "regard again"
     )
     ratio = "     -" if cell["ratio"] is None else f"{cell['ratio']:6.3f}"
     return (

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import platform
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,10 @@ class Samples:
         """
         return median(a / b for a, b in zip(self.seconds[name], self.seconds[other], strict=True))
 
+    def again(self, name: str) -> float:
+        """One half of the contender's samples over the other: the same thing twice, so what is not 1 is noise."""
+        return median(self.seconds[name][::2]) / median(self.seconds[name][1::2])
+
     def excess(self, name: str, other: str) -> float:
         """How many seconds longer `name` takes than `other`, likewise round by round."""
         return median(a - b for a, b in zip(self.seconds[name], self.seconds[other], strict=True))
@@ -42,17 +47,17 @@ class Samples:
 def take_turns(runs: dict[str, Run], *, device: str, rounds: int, budget: float) -> Samples:
     """Sample every contender once a round, for at least `rounds` rounds and then until `budget` seconds are spent.
 
-    Each round begins with another contender, and all samples hold the same number of calls, so that none gains by its
-    place or by a longer sample.
+    Each round has an order of its own and all samples hold the same number of calls, so that none gains by its place,
+    by who ran before it or by a longer sample.
     """
     calls = max(calls_in_sample(run, device) for run in runs.values())
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    names = list(runs)
+    names, order = list(runs), random.Random(0)
     start, done = time.perf_counter(), 0
-    while done < rounds or done % len(names) or (time.perf_counter() - start < budget and done < 200):
+    while done < max(rounds, 2) or (time.perf_counter() - start < budget and done < 200):
+        order.shuffle(names)
         for name in names:
             seconds[name].append(sample(runs[name], calls, device))
-        names.append(names.pop(0))
         done += 1
     return Samples(seconds)
 

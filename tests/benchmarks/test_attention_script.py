@@ -70,7 +70,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> Non
         assert cell.keys() >= CELL_KEYS
         assert cell["rounds"] >= 2 and all(seconds > 0 for seconds in cell["seconds"].values())
         rival = "sdpa" if cell["subject"] == "attend" else "torch"
-        assert {"regard", "regard again", rival} <= cell["seconds"].keys()
+        assert {"regard", rival} <= cell["seconds"].keys()
         judged = cell["subject"] == "attend" or cell["work"] != "step" or report["versions"]["x-transformers"]
         assert cell["verdict"] in (("behind", "level", "ahead") if judged else ("not judged",))
     for subject in ("attend", "multihead"):
@@ -92,7 +92,7 @@ def test_it_runs_without_x_transformers_and_in_bfloat16() -> None:
     assert {cell["subject"] for cell in report["cells"]} == {"multihead"}
     assert report["setting"]["dtype"] == "bfloat16" and report["versions"]["x-transformers"] is None
     for cell in report["cells"]:
-        assert cell["seconds"].keys() == {"regard", "regard again", "torch"}
+        assert cell["seconds"].keys() == {"regard", "torch"}
         assert (cell["verdict"] == "not judged") == (cell["work"] == "step")
 
 

@@ -5,6 +5,9 @@ A1, B3, D6, D10, E9. A number that differs ends the command with exit code 1: th
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 NEXT = (
-    ("regard plot alignment -o align.svg", "the alignment matrix, as a vector picture"),
-    ("regard plot mask --kind window --size 16", "who may attend to whom"),
-    ("regard plot --help", "all pictures"),
+    ("plot alignment -o align.svg", "the alignment matrix, as a vector picture"),
+    ("plot mask --kind window --size 16", "who may attend to whom"),
+    ("plot --help", "all pictures"),
 )
 
 
@@ -40,7 +43,14 @@ def show_demo(
     draw_pictures(out, console.print)
     console.print("\n[bold]Next[/bold]")
     for command, meaning in NEXT:
-        console.print(f"  [bold cyan]{command}[/bold cyan]\n      {meaning}")
+        console.print(f"  [bold cyan]{program()} {command}[/bold cyan]\n      {meaning}")
+
+
+def program() -> str:
+    """What to type for this command here: after `make demo` it lies in .venv, where no shell looks."""
+    if shutil.which("regard"):
+        return "regard"
+    return os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).is_file() else "regard"
 
 
 def panel(title: str, *parts: RenderableType) -> RenderableType:

@@ -148,3 +148,17 @@ def test_a_layer_checks_its_options_when_it_is_made() -> None:
         MultiHeadAttention(dim=8, heads=2, backend="spda")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"dropout is a share .* got 1.5"):
         MultiHeadAttention(dim=8, heads=2, dropout=1.5)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1, 5), (1, 1, 4, 5), (1, 3, 1, 5), (1, 1, 1, 4)])
+def test_a_mask_never_makes_the_output_larger(shape: tuple[int, ...]) -> None:
+    q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5, 8)
+    with pytest.raises(ValueError, match="does not broadcast to the weights"):
+        attend(q, k, k, mask=torch.ones(shape, dtype=torch.bool))
+
+
+def test_numbers_are_no_mask() -> None:
+    """torch would add them to the scores."""
+    q = torch.randn(1, 2, 3, 8)
+    with pytest.raises(TypeError, match=r"mask must be bool .* bias="):
+        attend(q, q, q, mask=torch.zeros(1, 1, 3, 3))

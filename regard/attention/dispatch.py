@@ -74,14 +74,14 @@ def attend(
     also without heads (B, m, d) or without batch and heads (m, d). Keys and values may have fewer heads than the
     queries (grouped or multi-query attention).
 
-    mask     a regard mask or a bool tensor, True = may attend, broadcastable to the weights (B, H, m, n)
-    bias     numbers added to the scaled scores, broadcastable likewise
-    causal   no query sees a later key; the last query sees every key, so it is right with a cache
-    score    "scaled" (q.k / sqrt(d_k)), "dot" (q.k), or any callable (q, k) -> (…, m, n), see regard.AdditiveScore
-    scale    what the score is multiplied by; default 1/sqrt(d_k) for "scaled", else 1
-    dropout  share of the weights set to zero; always applied, so give 0.0 outside training
-    backend  "auto", "reference", "sdpa" or one of its kernels "flash", "efficient", "cudnn", "math"; "flex" in
-             compiled CUDA code
+        mask     a regard mask or a bool tensor, True = may attend, broadcastable to the weights (B, H, m, n)
+        bias     numbers added to the scaled scores, broadcastable likewise
+        causal   no query sees a later key; the last query sees every key, so it is right with a cache
+        score    "scaled" (q.k / sqrt(d_k)), "dot" (q.k), or any callable (q, k) -> (…, m, n), see regard.AdditiveScore
+        scale    what the score is multiplied by; default 1/sqrt(d_k) for "scaled", else 1
+        dropout  share of the weights set to zero; always applied, so give 0.0 outside training
+        backend  "auto", "reference", "sdpa" or one of its kernels "flash", "efficient", "cudnn", "math"; "flex" in
+                 compiled CUDA code
 
     A query with nothing to attend to gets zeros. With `return_weights` the result is (output, weights), the
     weights before dropout, computed by the reference.

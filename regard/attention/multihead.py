@@ -28,13 +28,13 @@ class MultiHeadAttention(nn.Module):
 
     Vaswani et al. 2017, section 3.2.2; D11, D12, D13.
 
-    kv_heads   fewer heads for keys and values: grouped-query (Ainslie et al. 2023), 1 is multi-query (Shazeer 2019)
-    d_k, d_v   widths of a head's keys and values, dim / heads when not given
-    key_dim, value_dim   widths of the inputs of keys and values where they differ from dim (cross-attention)
-    form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
-    position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
-    qk_norm    normalise queries and keys per head before the score (Henry et al. 2020)
-    output     False leaves out W^O, as L4 does: the heads are only concatenated
+        kv_heads   fewer heads for keys and values: grouped-query (Ainslie et al. 2023), 1 is multi-query (Shazeer 2019)
+        d_k, d_v   widths of a head's keys and values, dim / heads when not given
+        key_dim, value_dim   widths of the inputs of keys and values where they differ from dim (cross-attention)
+        form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
+        position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
+        qk_norm    normalise queries and keys per head before the score (Henry et al. 2020)
+        output     False leaves out W^O, as L4 does: the heads are only concatenated
     """
 
     returns_weights = True  # regard.record asks such modules for their weights

@@ -61,9 +61,9 @@ class Recording(Mapping[str, Tensor]):
 def record(model: nn.Module) -> Iterator[Recording]:
     """Record all attention weights of `model` inside the block; compiled models run eagerly meanwhile.
 
-    with regard.record(model) as r:
-        model(source, target)
-    r["decoder.2.cross"]  # (B, H, m, n)
+        with regard.record(model) as r:
+            model(source, target)
+        r["decoder.2.cross"]  # (B, H, m, n)
     """
     # Weights are looked at, not trained on: they are kept without their graph.
     layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}

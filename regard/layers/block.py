@@ -23,8 +23,8 @@ ORDERS = ("post", "pre")
 class Block(nn.Module):
     """One block of an encoder (E3), or with `cross_attention` one of an encoder-decoder's decoder (E4).
 
-    order "post", as in the paper: x <- Norm(x + Sublayer(x))
-    order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
+        order "post", as in the paper: x <- Norm(x + Sublayer(x))
+        order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
 
     The residuals carry the positions upward. `norm` makes a fresh normalisation for each sublayer; `dropout` acts on
     each sublayer's output before it is added (section 5.4).

@@ -1,9 +1,10 @@
 """The model folder: the only reader and writer of it.
 
-manifest.json       format version, size and sha256 of each file
-config.json         kind and settings of the model, special tokens, versions, and what else the writer knows
-model.safetensors   the weights: float32, bfloat16, or int8 with a scale per output row
-README.md           the model card
+    manifest.json       format version, size and sha256 of each file
+    config.json         kind and settings of the model, special tokens, versions, and what else the writer knows
+    model.safetensors   the weights: float32, bfloat16, or int8 with a scale per output row
+    README.md           the model card
+
 and the tokenizer's files. A folder may come from anywhere, so nothing in it is believed: names, sizes, checksums,
 settings and shapes are checked before memory is taken, and nothing is ever unpickled.
 """

@@ -1,6 +1,6 @@
 """Models of the sizes that their papers describe, by name.
 
-`make_model(preset("transformer-base", source_vocabulary=37000, target_vocabulary=37000))`
+    make_model(preset("transformer-base", source_vocabulary=37000, target_vocabulary=37000))
 """
 
 from __future__ import annotations

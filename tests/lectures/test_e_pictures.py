@@ -101,7 +101,8 @@ def test_E11_the_whole_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
         "Linear", "Softmax",
     ]  # fmt: skip
     assert graph.into("Add & norm") == [2] * 5  # post-norm: the block's output and the residual line
-    assert graph.into("Feed-forward") == [1, 1]
+    assert graph.into("Feed-forward") == [1, 1] == graph.into("Embedding")
+    assert graph.into("Linear") == [1] == graph.into("Softmax")
     for name in ("Multi-head self-attention", "Masked multi-head self-attention", "Multi-head cross-attention"):
         assert graph.into(name) == [3], name  # keys, values and queries
     assert graph.notes.count("6 ×") == 2

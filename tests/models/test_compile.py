@@ -21,6 +21,7 @@ from regard import (
     TransformerLMConfig,
     make_model,
 )
+from regard.positions import POSITIONS
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
@@ -43,7 +44,7 @@ def tokens(batch: int, length: int) -> Tensor:
 WHOLE = {
     **{
         f"transformer {name}": TransformerConfig(**STACK, **SIDES, position=name)
-        for name in ("sinusoidal", "rotary", "t5")  # the others: tests/attention/test_compile.py
+        for name in POSITIONS
     },
     "transformer-lm": TransformerLMConfig(**STACK, vocabulary=11, order="pre", norm="rms", activation="swiglu"),
     "encoder mean": EncoderConfig(**STACK, vocabulary=11),

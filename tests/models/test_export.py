@@ -81,7 +81,7 @@ def follow(program: Any, model: Any, state: TransformerState, plain: Any) -> Non
         torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "t5"])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "relative", "t5", "alibi"])
 @torch.no_grad()
 def test_transformer(position: str) -> None:
     model: Any = make_model(

@@ -1,6 +1,8 @@
 """What `attend` asks of its arguments, and the messages when they do not fit.
 
-B batch   H heads   m queries   n keys   d_k key width   d_v value width
+Each message names the argument, what was given and what fits.
+
+    B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
 
 from __future__ import annotations

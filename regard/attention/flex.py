@@ -1,6 +1,8 @@
 """FlexAttention: masks that leave whole blocks empty, skipped block by block. Compiled CUDA code only.
 
-B batch   H heads   m queries   n keys   d_k key width   d_v value width
+Dong et al. 2024. The rule of a mask becomes part of the kernel.
+
+    B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
 
 from __future__ import annotations

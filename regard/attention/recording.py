@@ -59,11 +59,14 @@ class Recording(Mapping[str, Tensor]):
 
 @contextmanager
 def record(model: nn.Module) -> Iterator[Recording]:
-    """Record all attention weights of `model` inside the block; compiled models run eagerly meanwhile.
+    """Record all attention weights of `model` inside the block.
 
         with regard.record(model) as r:
             model(source, target)
         r["decoder.2.cross"]  # (B, H, m, n)
+
+    The names are those of the layers: encoder, decoder, the block's number, self or cross. Compiled models run eagerly
+    meanwhile.
     """
     # Weights are looked at, not trained on: they are kept without their graph.
     layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}

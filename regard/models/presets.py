@@ -1,6 +1,8 @@
 """Models of the sizes that their papers describe, by name.
 
     make_model(preset("transformer-base", source_vocabulary=37000, target_vocabulary=37000))
+
+MODELS holds the kinds of model that there are, PRESETS the sizes.
 """
 
 from __future__ import annotations

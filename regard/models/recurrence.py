@@ -1,6 +1,8 @@
 """The recurrent layers of a model: made from its settings, run by torch's kernels or as part of a compiled graph.
 
-B batch   T time
+C1; Sutskever et al. 2014.
+
+    B batch   T time
 """
 
 from __future__ import annotations

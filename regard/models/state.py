@@ -1,6 +1,8 @@
 """What a model hands from one decoding step to the next.
 
-B batch   m new tokens   n source tokens   p width
+A state knows how to take some of its rows along, in any order: `select`.
+
+    B batch   m new tokens   n source tokens   p width
 """
 
 from __future__ import annotations

@@ -42,10 +42,7 @@ def tokens(batch: int, length: int) -> Tensor:
 
 
 WHOLE = {
-    **{
-        f"transformer {name}": TransformerConfig(**STACK, **SIDES, position=name)
-        for name in POSITIONS
-    },
+    **{f"transformer {name}": TransformerConfig(**STACK, **SIDES, position=name) for name in POSITIONS},
     "transformer-lm": TransformerLMConfig(**STACK, vocabulary=11, order="pre", norm="rms", activation="swiglu"),
     "encoder mean": EncoderConfig(**STACK, vocabulary=11),
     "encoder learned": EncoderConfig(**STACK, vocabulary=11, pooling="learned"),

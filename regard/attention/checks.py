@@ -55,6 +55,16 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, score: str | Score) -> None:
         raise ValueError(f"k and v must have the same heads, and these divide those of q; {_shapes(q, k, v)}")
 
 
+def one_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Under autocast, which leaves some tensors in float32 and makes others half, all three in autocast's dtype."""
+    if not all(isinstance(x, Tensor) for x in (q, k, v)) or q.dtype == k.dtype == v.dtype:
+        return q, k, v
+    if not torch.is_autocast_enabled(q.device.type):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(q.device.type)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
 def check_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
     """The mask, if it is bool and fits the weights."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:

@@ -12,7 +12,7 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from regard.attention.checks import check_bias, check_mask, check_tensors, with_heads, without_heads
+from regard.attention.checks import check_bias, check_mask, check_tensors, one_dtype, with_heads, without_heads
 from regard.attention.flex import attend_flex, flex_pays
 from regard.attention.fused import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix
 from regard.attention.reference import attend_reference
@@ -92,6 +92,7 @@ def attend(
         if y is not None:
             return y
 
+    q, k, v = one_dtype(q, k, v)
     check_tensors(q, k, v, score)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")

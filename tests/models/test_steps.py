@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import regard
+
 ATOL = 1e-10  # float64
 
 
@@ -140,3 +142,21 @@ def test_a_full_cache_says_so(case: Any, source: Tensor, target: Tensor) -> None
         state = case.start(source, capacity=4, static=static)
         with pytest.raises(ValueError, match="room for 4 tokens, holds 0 and was given 5 more"):
             case.step(target, state)
+
+
+def test_mixed_precision(case: Any, source: Tensor, target: Tensor) -> None:
+    """Under autocast, which leaves some tensors in float32 and makes others bfloat16: forward, backward and steps."""
+    model = case.model.float()
+    want = case.full(target, source)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = case.full(target, source)
+        torch.testing.assert_close(got.float(), want, atol=0.1, rtol=0.1)
+        got.float().square().sum().backward()
+        with torch.no_grad():
+            state = case.start(source)
+            steps = torch.cat([case.step(token, state) for token in target.split(1, dim=1)], dim=1)
+            torch.testing.assert_close(steps.float(), want, atol=0.1, rtol=0.1)
+            with regard.record(model) as maps:
+                case.full(target, source)
+            assert all(weights.isfinite().all() for weights in maps.values())
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

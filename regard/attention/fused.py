@@ -55,7 +55,7 @@ def attend_everyday(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None,
                 return attend_everyday(q, k, v, None, True)
             causal = causal or found
             mask = rule.matrix(m, n, device=q.device)
-        if mask.dtype != torch.bool or mask.dim() != 4 or (causal and m != 1):
+        if mask.dtype is not torch.bool or mask.dim() != 4 or (causal and m != 1):
             return None
         y = F.scaled_dot_product_attention(q, k, v, mask)
         if y.is_cuda and y.dtype in HALVES:  # as in attend_sdpa

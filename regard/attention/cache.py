@@ -68,10 +68,9 @@ class StaticCache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new keys (B, H, m, d_k) and values at each row's place and return the whole buffers."""
+        # On another device the look would wait for it, and in a graph the numbers are not there yet.
         if not torch.compiler.is_compiling() and self.lengths.device.type == "cpu":
-            longest = (
-                int(self.lengths.max()) if len(self.lengths) else 0
-            )  # elsewhere the look would wait for the device
+            longest = int(self.lengths.max()) if len(self.lengths) else 0
             if longest + k.shape[2] > self.capacity:
                 raise ValueError(full(self.capacity, longest, k.shape[2]))
         at = self.positions(k.shape[2])[:, None, :, None]  # (B, 1, m, 1)

@@ -14,7 +14,10 @@ from regard.attention.rules import Causal, Mask, Place
 
 
 def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:
-    """Is this a long, block-sparse mask in compiled CUDA code, where FlexAttention is ahead of a dense mask?"""
+    """Is this a long, block-sparse mask in compiled CUDA code, where a dense matrix (B, m, n) had better not be built?
+
+    1,024 keys, a megabyte of matrix a sentence, is where we draw the line; the times have not been compared yet.
+    """
     return mask.sparse and why_not_flex(q, dropout) is None and k.shape[2] >= 1024
 
 

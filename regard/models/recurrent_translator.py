@@ -37,13 +37,20 @@ class RecurrentEncoder(nn.Module):
         if source.dim() != 2:
             raise ValueError(f"source must be (B, length), got {tuple(source.shape)}")
         keep = source != self.pad_id  # (B, n)
-        if not torch.compiler.is_compiling() and not (keep.any(1).all() and (keep[:, 1:] <= keep[:, :-1]).all()):
+        states, final = run_recurrent(self.rnn, self.dropout(self.embedding(source)), lengths=self._lengths(keep))
+        return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
+
+    def _lengths(self, keep: Tensor) -> Tensor:
+        """The tokens of each source (B,), on the CPU, where packing wants them: the one wait for the device."""
+        places = torch.arange(1, keep.shape[1] + 1, device=keep.device)
+        count, total = torch.stack([keep.sum(1), (keep * places).sum(1)]).cpu()
+        # The places of the tokens are 1, 2, …, count just when their total is count (count + 1) / 2.
+        if not torch.compiler.is_compiling() and not ((count > 0) & (2 * total == count * (count + 1))).all():
             raise ValueError(
                 f"each source must hold a token, and its padding (pad_id={self.pad_id}) must stand at the end: a "
                 "recurrent net reads in order"
             )
-        states, final = run_recurrent(self.rnn, self.dropout(self.embedding(source)), lengths=keep.sum(1))
-        return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
+        return count
 
     def _join_directions(self, final: Tensor) -> Tensor:
         """(layers · directions, B, hidden) -> (layers, B, directions · hidden)."""

@@ -24,7 +24,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.installed  ## set up, then show the worked examples of the lectures
+demo: $(VENV)/.installed  ## set up, then train a translator in some minutes and look inside
 	$(BIN)/regard demo
 
 test: lint  ## set up, then run lint, types and all tests but the slow ones

@@ -8,6 +8,10 @@ from typing import Any
 from regard.version import __version__
 
 _WHERE = {
+    # text
+    "SubwordTokenizer": "regard.text.subwords",
+    "CharacterTokenizer": "regard.text.characters",
+    "demo_pairs": "regard.text.demo_corpus",
     # positions
     "positions": "regard.positions",
     # attention
@@ -52,8 +56,19 @@ _WHERE = {
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",
     "load_model": "regard.models.folder",
+    # decoding
+    "Greedy": "regard.decoding.greedy",
+    "Sample": "regard.decoding.sample",
+    "Beam": "regard.decoding.beam",
     # look
     "look": "regard.look",
+    # api
+    "load": "regard.api.loading",
+    "Translator": "regard.api.translator",
+    "Writer": "regard.api.writer",
+    "Embedder": "regard.api.embedder",
+    # training
+    "train": "regard.training.run",
 }
 
 __all__ = ["__version__", *_WHERE]

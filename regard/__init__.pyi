@@ -1,6 +1,10 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
 from regard import look as look, positions as positions
+from regard.api.embedder import Embedder as Embedder
+from regard.api.loading import load as load
+from regard.api.translator import Translator as Translator
+from regard.api.writer import Writer as Writer
 from regard.attention import masks as masks
 from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache
 from regard.attention.dispatch import attend as attend
@@ -13,6 +17,9 @@ from regard.attention.scores import (
     ConcatScore as ConcatScore,
     DotScore as DotScore,
 )
+from regard.decoding.beam import Beam as Beam
+from regard.decoding.greedy import Greedy as Greedy
+from regard.decoding.sample import Sample as Sample
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
 from regard.layers.embedding import Embedding as Embedding
@@ -33,4 +40,8 @@ from regard.models.language_model import RecurrentLM as RecurrentLM, Transformer
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.transformer import Transformer as Transformer
+from regard.text.characters import CharacterTokenizer as CharacterTokenizer
+from regard.text.demo_corpus import demo_pairs as demo_pairs
+from regard.text.subwords import SubwordTokenizer as SubwordTokenizer
+from regard.training.run import train as train
 from regard.version import __version__ as __version__

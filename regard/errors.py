@@ -30,6 +30,20 @@ class ModelError(RegardError, ValueError):
     exit_code = 4
 
 
+class DivergedError(RegardError):
+    """Training came to numbers that are not finite, again and again."""
+
+    exit_code = 5
+
+
+class StoppedError(RegardError):
+    """Ctrl-C or SIGTERM came and was obeyed, after everything was saved."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal
+
+
 def unknown_name(what: str, given: object, known: Sequence[str]) -> str:
     """The message for a name that does not exist: the nearest one, and all that do."""
     near = difflib.get_close_matches(str(given), known, n=1)

@@ -24,7 +24,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version")
+ABOVE_ALL = ("errors", "version", "files")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

@@ -58,13 +58,16 @@ def unsafe(source: str) -> list[tuple[int, str]]:
                 found.append((node.lineno, f"imports {name}"))
             if name in FORBIDDEN_CALLS:
                 found.append((node.lineno, f"{name} {FORBIDDEN_CALLS[name]}"))
-        # Not only calls: a forbidden function handed on under another name is as bad.
-        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        # Not only calls: a forbidden function handed on under another name is as bad. To give a name is none: a
+        # setting may be called compile.
+        used = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+        name = dotted(node) if used else ""
         if name in FORBIDDEN_CALLS:
             found.append((node.lineno, f"{name} {FORBIDDEN_CALLS[name]}"))
         if isinstance(node, ast.Attribute) and node.attr.endswith(("_object", "_object_list")):
             found.append((node.lineno, f"{node.attr}: the object collectives pickle"))
-        if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "trust_remote_code"):
+        refused = isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and node.value.value is False
+        if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "trust_remote_code") and not refused:
             found.append((node.value.lineno, f"{node.arg}="))
     return found
 

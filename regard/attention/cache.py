@@ -44,8 +44,10 @@ class KVCache:
         return mask, causal
 
     def select(self, rows: Tensor) -> KVCache:
-        """A cache of the given rows in the given order (beams, finished sentences)."""
-        return KVCache(self.k[rows], self.v[rows], self.length)
+        """A cache of the given rows in the given order (beams, finished sentences); only what is written is copied."""
+        k, v = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.k, self.v))
+        k[:, :, : self.length], v[:, :, : self.length] = self.k[rows, :, : self.length], self.v[rows, :, : self.length]
+        return KVCache(k, v, self.length)
 
 
 class StaticCache:

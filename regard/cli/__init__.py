@@ -15,8 +15,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.compare import compare_models
 from regard.cli.demo import show_demo
+from regard.cli.embed import embed_lines
+from regard.cli.evaluate import evaluate_model
+from regard.cli.generate import generate_text
+from regard.cli.info import show_info
+from regard.cli.lectures import show_lectures
 from regard.cli.plot import plots
+from regard.cli.score import score_text
+from regard.cli.train import train_model
+from regard.cli.translate import translate_text
 from regard.errors import RegardError
 from regard.version import __version__
 
@@ -76,6 +85,15 @@ def options(
 
 
 app.command("demo")(show_demo)
+app.command("train")(train_model)
+app.command("translate")(translate_text)
+app.command("generate")(generate_text)
+app.command("embed")(embed_lines)
+app.command("score")(score_text)
+app.command("evaluate")(evaluate_model)
+app.command("compare")(compare_models)
+app.command("info")(show_info)
+app.command("lectures")(show_lectures)
 app.add_typer(plots, name="plot")
 
 

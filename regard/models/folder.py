@@ -11,7 +11,6 @@ settings and shapes are checked before memory is taken, and nothing is ever unpi
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -27,6 +26,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.errors import ModelError, UsageError, unknown_name
+from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.presets import MODELS, make_model
 from regard.text.special import SPECIAL_TOKENS
 from regard.version import __version__
@@ -55,7 +55,8 @@ def save_model(
     """Write the model as a new folder, whole or not at all.
 
     `files` are the tokenizer's, by name; `info` joins config.json (recipe, scores, alignment head); `card` is the text
-    of README.md. A folder that is there already is replaced only if it is a model folder.
+    of README.md. A folder that is there already is replaced only if it is a model folder or a run's, whose
+    `training/` stays.
     """
     if storage not in STORAGES:
         raise UsageError(unknown_name("storage", storage, STORAGES))
@@ -70,7 +71,8 @@ def save_model(
         if name in RESERVED:
             raise UsageError(f"info may not hold {name!r}: config.json writes that itself")
     folder = Path(folder)
-    if folder.exists() and not (folder / "manifest.json").is_file():
+    run = (folder / "training").is_dir()
+    if folder.exists() and not run and not (folder / "manifest.json").is_file():
         raise UsageError(f"{folder} exists and is not a model folder: it is left alone, choose another name")
 
     fresh = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
@@ -86,13 +88,16 @@ def save_model(
             "special_tokens": {token: number for number, token in enumerate(SPECIAL_TOKENS)},
             "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
-        _write(fresh / "config.json", json.dumps(settings, indent=1, ensure_ascii=False).encode())
-        _write(fresh / "README.md", (card or _card(model, storage)).encode())
+        write_synced(fresh / "config.json", json.dumps(settings, indent=1, ensure_ascii=False).encode())
+        write_synced(fresh / "README.md", (card or _card(model, storage)).encode())
         for name, content in (files or {}).items():
-            _write(fresh / name, content)
-        manifest = {"format": FORMAT, "files": {path.name: _fingerprint(path) for path in sorted(fresh.iterdir())}}
-        _write(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
-        _swap(fresh, folder)
+            write_synced(fresh / name, content)
+        manifest = {"format": FORMAT, "files": {path.name: fingerprint(path) for path in sorted(fresh.iterdir())}}
+        write_synced(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
+        if run:
+            _fill(fresh, folder)
+        else:
+            _swap(fresh, folder)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -153,12 +158,12 @@ def verify_folder(folder: str | Path) -> list[str]:
             raise ModelError(f"{path}: listed in the manifest, but not there as a file")
         if not isinstance(want, dict) or path.stat().st_size != want.get("size"):
             raise ModelError(f"{path}: its size differs from the manifest's; the file is damaged or incomplete")
-        if _fingerprint(path) != want:
+        if fingerprint(path) != want:
             raise ModelError(f"{path}: its sha256 differs from the manifest's; the file is damaged")
     return list(files)
 
 
-def _weights(model: nn.Module) -> dict[str, Tensor]:
+def distinct_weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's parameters and buffers by name, each shared one (tied tables) once."""
     seen: dict[int, str] = {}
     state = model.state_dict(keep_vars=True)
@@ -168,7 +173,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 def _stored(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
     """The weights as the file holds them: each shared one once, matrices in the storage's format."""
     stored: dict[str, Tensor] = {}
-    for name, parameter in _weights(model).items():
+    for name, parameter in distinct_weights(model).items():
         weight = parameter.detach().float().cpu().contiguous()
         if storage == "int8" and weight.dim() == 2:
             scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
@@ -181,7 +186,7 @@ def _stored(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
 
 def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
     """The file's weights, if they are just those of the model."""
-    wanted = {name: tuple(weight.shape) for name, weight in _weights(model).items()}
+    wanted = {name: tuple(weight.shape) for name, weight in distinct_weights(model).items()}
     weights: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
@@ -227,18 +232,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
 def _swap(fresh: Path, folder: Path) -> None:
     """Put the new folder in the old one's place; at every moment one of the two is there under some name."""
     old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
@@ -251,6 +244,15 @@ def _swap(fresh: Path, folder: Path) -> None:
             os.rename(old, folder)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _fill(fresh: Path, folder: Path) -> None:
+    """Move the new files into a run's folder, the manifest last: cut off in between, the run still resumes and the
+    checksums say that the model is not whole."""
+    for path in sorted(fresh.iterdir(), key=lambda path: path.name == "manifest.json"):
+        os.replace(path, folder / path.name)
+    sync_folder(folder)
+    fresh.rmdir()
 
 
 def _card(model: nn.Module, storage: str) -> str:

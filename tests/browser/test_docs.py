@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-PAGES = ["index", "lectures", "lecture-tests", "architecture", "letters", "pictures", "reference/attention"]
+PAGES = [
+    "index",
+    "lectures",
+    "lecture-tests",
+    "architecture",
+    "letters",
+    "pictures",
+    "train",
+    "recipes",
+    "translate",
+    "compare",
+    "reference/attention",
+]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard import TransformerConfig, load_model, make_model, save_model
+from regard import RecurrentLMConfig, TransformerConfig, load_model, make_model, save_model
 from regard.errors import UsageError
 from regard.models import folder as folder_module
 from regard.models.config import Config
@@ -198,7 +198,7 @@ def test_a_failure_leaves_the_old_folder(
         return call
 
     monkeypatch.setattr(folder_module, "save_file", failing(folder_module.save_file))
-    monkeypatch.setattr(folder_module, "_write", failing(folder_module._write))
+    monkeypatch.setattr(folder_module, "write_synced", failing(folder_module.write_synced))
     monkeypatch.setattr(folder_module.os, "rename", failing(os.rename))
     with pytest.raises(type(error)):
         save_model(make_model(TransformerConfig(**TINY, **SIDES)), old, files={"tokenizer.model": b"x"})
@@ -260,3 +260,21 @@ def test_info_keeps_off_the_names_of_the_format(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="info may not hold 'kind'"):
         save_model(model, tmp_path / "m", info={"kind": "mine"})
     assert read_config(save_model(model, tmp_path / "m", info={"scores": {"bleu": 1}}))["scores"] == {"bleu": 1}
+
+
+def test_a_run_is_filled_and_keeps_its_training(tmp_path: Path) -> None:
+    """A folder that has training/ in it belongs to a run: the model's files are replaced, all else stays."""
+    run = tmp_path / "run"
+    (run / "training").mkdir(parents=True)
+    (run / "training" / "latest").write_text("step-00000005")
+    (run / "metrics.jsonl").write_text("{}\n")
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = make_model(RecurrentLMConfig(vocabulary=9, embedding=4, hidden=4))
+        save_model(model, run)
+        assert all(
+            torch.equal(weight, load_model(run).state_dict()[name]) for name, weight in model.state_dict().items()
+        )
+    assert (run / "training" / "latest").read_text() == "step-00000005"
+    assert (run / "metrics.jsonl").read_text() == "{}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

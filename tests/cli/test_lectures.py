@@ -1,4 +1,4 @@
-"""`regard demo`: the lectures' numbers on the screen, in 80 columns, and every picture in a folder."""
+"""`regard lectures`: the lectures' numbers on the screen, in 80 columns, and every picture in a folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 
 from regard.attention import dispatch
 from regard.cli import app
-from regard.cli.demo import agree
+from regard.cli.lectures import agree
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    folder = tmp_path_factory.mktemp("demo") / "deep" / "pictures"
-    return CliRunner().invoke(app, ["demo", "--out", str(folder)], env={"COLUMNS": "120"}), folder
+    folder = tmp_path_factory.mktemp("lectures") / "deep" / "pictures"
+    return CliRunner().invoke(app, ["lectures", "--out", str(folder)], env={"COLUMNS": "120"}), folder
 
 
 def rows(text: str) -> list[list[str]]:
@@ -107,7 +107,7 @@ def test_a_wrong_number_is_a_bug_and_says_so(monkeypatch: pytest.MonkeyPatch, tm
         return attend(*tensors, score="scaled", **options)
 
     monkeypatch.setattr(dispatch, "attend", always_scaled)
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["lectures", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert re.search(r"A differs from the lecture by 0\.\d+, more than 0\.0006", result.stderr)
 
@@ -119,6 +119,6 @@ def test_agree_refuses_nan() -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "pictures")])
+    result = CliRunner().invoke(app, ["lectures", "--out", str(tmp_path / "file" / "pictures")])
     assert result.exit_code == 2
     assert "regard: cannot make the folder" in result.stderr

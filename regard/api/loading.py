@@ -1,0 +1,102 @@
+"""From a name or a folder to a model that is ready to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.api.embedder import Embedder
+from regard.api.translator import Translator
+from regard.api.writer import Writer
+from regard.errors import ModelError, UsageError, unknown_name
+from regard.models.folder import load_model, read_config
+from regard.text.tokenizer import Tokenizer, read_tokenizers
+
+SHIPPED = Path(__file__).parents[1] / "shipped"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+def load(
+    name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
+) -> Translator | Writer | Embedder:
+    """The model of that folder, or the one of that name that regard brings along, ready to use.
+
+    What comes back follows the model's kind: a Translator, a Writer (language models) or an Embedder (sentence
+    encoders). `device` "auto" is the first of CUDA, MPS and CPU that is there; `dtype` "auto" is float32.
+    """
+    folder = find_model(name_or_folder)
+    place, number = find_device(device), find_dtype(dtype)
+    info = read_config(folder)
+    model = load_model(folder, device=place, dtype=number)
+    try:
+        return wrap_model(model, *read_tokenizers(folder), info=info)
+    except ModelError as error:
+        raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
+
+
+def wrap_model(
+    model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]
+) -> Translator | Writer | Embedder:
+    """The face of a model that is in memory, by its kind."""
+    config: Any = model.config
+    if hasattr(config, "target_vocabulary"):
+        return Translator(model, source, target, info=info)
+    if config.kind == "encoder":
+        return Embedder(model, source, info=info)
+    return Writer(model, source, info=info)
+
+
+def find_model(name_or_folder: str | Path) -> Path:
+    """The folder of a model: one that exists, else a shipped one of that name."""
+    folder = Path(name_or_folder)
+    if folder.is_dir():
+        return folder
+    names = shipped_models()
+    if str(name_or_folder) in names:
+        return SHIPPED / str(name_or_folder)
+    there = f"{folder} is a file, not a folder" if folder.exists() else f"there is no folder {folder.absolute()}"
+    raise ModelError(
+        f"no model {str(name_or_folder)!r}: {there}, and no model of that name comes with regard "
+        f"(shipped: {', '.join(names) or 'none'})"
+    )
+
+
+def shipped_models() -> list[str]:
+    """The names of the models that regard brings along."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """The device of that name, if this machine has it."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise UsageError(unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps"))) from None
+    available = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    if (found.index or 0) >= available.get(found.type, 0):
+        raise UsageError(f"there is no device {str(device)!r} on this machine: take 'auto' or 'cpu'")
+    return found
+
+
+def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """The number format of that name; what suits the device is left to the user, so "auto" is float32 everywhere."""
+    if isinstance(dtype, torch.dtype):
+        if dtype not in DTYPES.values():
+            raise UsageError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype}")
+        return dtype
+    if dtype == "auto":
+        return torch.float32
+    if dtype not in DTYPES:
+        raise UsageError(unknown_name("dtype", dtype, ("auto", *DTYPES)))
+    return DTYPES[dtype]

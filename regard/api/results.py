@@ -1,0 +1,151 @@
+"""What comes back from a translator: the text, how sure the model was, and where it looked.
+
+m target tokens   n source tokens   M, N words
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.evaluation.perplexity import Likelihood
+
+if TYPE_CHECKING:
+    from regard.api.translator import Translator
+    from regard.look.terminal import HeatMap
+    from regard.text.tokenizer import Word
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The weights of all layers and heads; H4. Row i is the distribution used when output token i was produced.
+
+    `layers` holds them by name, as `regard.record` does: "decoder.2.cross" is (heads, m, n). The properties are all
+    layers of one kind together, or None where the model has no such attention.
+    """
+
+    layers: Mapping[str, Tensor]
+
+    @property
+    def cross(self) -> Tensor | None:
+        """(layers, heads, m, n): the target on the source."""
+        return self._stacked("decoder", "cross")
+
+    @property
+    def encoder(self) -> Tensor | None:
+        """(layers, heads, n, n): the source on itself."""
+        return self._stacked("encoder", "self")
+
+    @property
+    def decoder(self) -> Tensor | None:
+        """(layers, heads, m, m): the target on itself; column 0 is the start token, column j output token j - 1."""
+        return self._stacked("decoder", "self")
+
+    def _stacked(self, side: str, kind: str) -> Tensor | None:
+        maps = [weights for name, weights in self.layers.items() if name.startswith(f"{side}.") and name.endswith(kind)]
+        return torch.stack(maps) if maps else None
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Who translates whom: weights (M, N) with the words of its rows and columns; D16, H1.
+
+    The last row and column are the end tokens. `pairs` holds (source word, target word) for each target word, by its
+    largest weight, the end tokens left out.
+    """
+
+    weights: Tensor
+    source: list[str]
+    target: list[str]
+    pairs: list[tuple[int, int]]
+
+    def __rich__(self) -> HeatMap:
+        from regard.look.terminal import HeatMap
+
+        return HeatMap(self.weights, self.source, self.target)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it, and as `regard plot alignment` reads it but for the pairs."""
+        weights = [[round(weight, 4) for weight in row] for row in self.weights.tolist()]
+        return {"source": self.source, "target": self.target, "weights": weights, "pairs": self.pairs}
+
+
+@dataclass(eq=False)
+class Translation:
+    """A translated sentence.
+
+    `tokens` are the pieces that the model wrote, the end token last; `source_tokens` those that it read. `score` is
+    the sum of their log-probabilities. `alternatives` are the translations that were asked for, best first, this one
+    among them. `attention` and `alignment()` run the model over the result once, when they are first wanted.
+    """
+
+    source: str
+    text: str
+    source_tokens: list[str]
+    tokens: list[str]
+    source_ids: list[int]
+    ids: list[int]
+    source_words: list[Word]
+    words: list[Word]
+    score: float
+    finished: bool  # False where the text was cut off at max_tokens
+    translator: Translator
+    alternatives: list[Translation] = field(default_factory=list)
+
+    @cached_property
+    def attention(self) -> Attention:
+        """The weights of every layer and head, for every way of searching."""
+        return self.translator.attention_of(self.source_ids, self.ids)
+
+    def alignment(self, level: Literal["word", "piece"] = "word") -> Alignment:
+        """Source and target words, or pieces, side by side, by the head that config.json names."""
+        return self.translator.alignment_of(self, level)
+
+    def plot(self, path: str | Path, *, level: Literal["word", "piece"] = "word") -> Path:
+        """The alignment matrix as PNG, SVG or PDF."""
+        from regard.look.figures import save
+        from regard.look.matrices import alignment_plot
+
+        shown = self.alignment(level)
+        layer, head = self.translator.alignment_head
+        made = f"Attention weights of {layer}, {'mean of its heads' if head is None else f'head {head}'}."
+        return save(alignment_plot(shown.weights, shown.source, shown.target, made=made), path)
+
+    def __repr__(self) -> str:
+        return f"Translation({self.text!r}, score={self.score:.2f})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """A given text, and the true log-probability that the model gives to each of its tokens, in nats."""
+
+    text: str
+    tokens: list[str]
+    logps: list[float]
+
+    @property
+    def score(self) -> float:
+        """log p(text)."""
+        return math.fsum(self.logps)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Loss, perplexity and bits per character."""
+        return Likelihood(-self.score, len(self.logps), len(self.text) or None)
+
+    @property
+    def perplexity(self) -> float:
+        return self.likelihood.perplexity
+
+    def __repr__(self) -> str:
+        return f"ScoredText({self.text!r}, score={self.score:.2f}, perplexity={self.perplexity:.2f})"

@@ -1,0 +1,70 @@
+"""A sentence on its way into a translator: the same tokens as in training, and what can be known before it runs."""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.api.unknown import hide_unseen
+from regard.errors import DataError
+from regard.text.characters import CharacterTokenizer
+from regard.text.special import END
+from regard.text.tokenizer import Tokenizer, Word
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sentence as the model reads it: tokens with the end token last, and the words that they make."""
+
+    text: str
+    ids: list[int]
+    words: list[Word]
+    units: list[Word]  # what may be copied into the translation: words, or characters of a model that reads those
+
+
+class SourceReader:
+    """Reads sentences for one model. `info` is its config.json, `longest` the end of its learned positions."""
+
+    def __init__(self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None) -> None:
+        self.tokenizer, self.longest = tokenizer, longest
+        self.unseen = frozenset(info.get("unseen_pieces") or ())
+        trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
+        self.trained: int | None = trained if isinstance(trained, int) else None
+
+    def read(self, text: str) -> Source:
+        """The sentence as tokens. A word with a piece that training never met is one UNKNOWN."""
+        tokens = self.tokenizer.encode(text)
+        words = words_of(self.tokenizer, text, tokens)
+        if self.unseen:
+            tokens, words = hide_unseen(tokens, words, self.unseen)
+        units = words
+        if isinstance(self.tokenizer, CharacterTokenizer):
+            units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
+        self._check_length(text, len(tokens))
+        return Source(text, [*tokens, END], words, units)
+
+    def _check_length(self, text: str, length: int) -> None:
+        begins = repr(text if len(text) <= 40 else text[:39] + "…")
+        if self.longest is not None and length + 1 > self.longest:
+            raise DataError(
+                f"a sentence of {length} tokens, and the positions of this model end at {self.longest}: split it "
+                f"({begins})"
+            )
+        if self.trained is not None and length > self.trained:
+            warnings.warn(
+                f"a sentence of {length} tokens, and the model was trained on {self.trained} at most; its translation "
+                f"may be poor: split it ({begins})",
+                stacklevel=4,
+            )
+
+
+def words_of(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> list[Word]:
+    """The words of an encoded text, characters that the tokenizer does not know included."""
+    words = tokenizer.words(tokens)
+    if isinstance(tokenizer, CharacterTokenizer):
+        letters = unicodedata.normalize("NFC", text)  # a token each
+        words = [word._replace(text=letters[word.start : word.end].strip()) for word in words]
+    return words

@@ -1,0 +1,63 @@
+"""`regard embed`: a vector for each line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.model_options import STDIN, Device, Dtype, Model, load_as, read_text
+from regard.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def embed_lines(
+    model: Model,
+    file: Annotated[Path, typer.Argument(help="One text a line; - is stdin.")] = STDIN,
+    npy: Annotated[Path | None, typer.Option(help="Write one float32 array (lines, width) to this .npy file.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="The cosine of each line with each, in place of the vectors.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line: text and vector, or with --compare similarity.")
+    ] = False,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+) -> None:
+    """Embed text line by line: vectors of unit length, one line of tab-separated numbers for each.
+
+    Example: regard embed -m runs/encoder sentences.txt --npy vectors.npy
+    """
+    from regard.api.embedder import Embedder
+
+    if npy is not None and as_json:
+        raise UsageError("give --npy or --json, not both")
+    lines = read_text(file)
+    embedder = load_as(Embedder, model, device, dtype)
+    numbers = embedder.embed(lines)
+    if compare:
+        numbers = numbers @ numbers.T
+    if npy is not None:
+        save_array(npy, numbers)
+        typer.echo(npy)
+        return
+    for text, row in zip(lines, numbers.tolist(), strict=True):
+        if as_json:
+            name = "similarity" if compare else "vector"
+            typer.echo(json.dumps({"text": text, name: [round(x, 6) for x in row]}, ensure_ascii=False))
+        else:
+            typer.echo("\t".join(f"{x:.6f}" for x in row))
+
+
+def save_array(path: Path, numbers: Tensor) -> None:
+    import numpy as np
+
+    try:
+        with path.open("wb") as file:  # np.save would add a suffix to the name
+            np.save(file, numbers.numpy())
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,137 @@
+"""`regard info`: what a model folder holds, whether it is whole, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+# What a kind of model can do, as commands.
+USES = {
+    "transformer": ("translate", "score", "evaluate"),
+    "rnn-attention": ("translate", "score", "evaluate"),
+    "rnn-seq2seq": ("translate", "score", "evaluate"),
+    "transformer-lm": ("generate", "score", "evaluate"),
+    "rnn-lm": ("generate", "score", "evaluate"),
+    "encoder": ("embed",),
+}
+# The settings that tell models apart; --json has all.
+SETTINGS = (
+    "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
+    "attention", "style", "bidirectional", "pooling",
+)  # fmt: skip
+
+
+def show_info(
+    model: Annotated[str, typer.Argument(help="Model folder, or the name of a model that regard ships.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the whole config.json.")] = False,
+) -> None:
+    """Say what a model is, and check its files against their checksums.
+
+    Example: regard info runs/mine
+    """
+    found = describe(model)
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    for name, value in lines_of(found):
+        typer.echo(f"{name:<12}{value}")
+
+
+def describe(model: str) -> dict[str, Any]:
+    """All that is known of a model; a ModelError where the folder is damaged."""
+    from regard.api.loading import find_model
+    from regard.models.folder import load_model, read_config, verify_folder
+    from regard.text.tokenizer import read_tokenizers
+
+    folder = find_model(model)
+    files = {name: (folder / name).stat().st_size for name in verify_folder(folder)}
+    config = read_config(folder)
+    network = load_model(folder)
+    source, target = read_tokenizers(folder)
+    kind = str(config["kind"])
+    return {
+        "folder": str(folder),
+        "kind": kind,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "storage": config.get("storage"),
+        "vocabulary": {"source": source.size, "target": target.size, "shared": source is target},
+        "tokenizer": {"source": type(source).__name__, "target": type(target).__name__},
+        "files": files,
+        "bytes": sum(files.values()),
+        "trainable": (folder / "training").is_dir(),
+        "uses": [f"regard {command}" for command in USES[kind]],
+        "config": config,
+    }
+
+
+def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The description as names and values."""
+    config, vocabulary = found["config"], found["vocabulary"]
+    sizes = {name: value for name, value in config["model"].items() if name in SETTINGS and value is not None}
+    settings = ", ".join(f"{name} {value}" for name, value in sizes.items())
+    lines = [
+        ("folder", found["folder"]),
+        ("kind", found["kind"]),
+        ("parameters", f"{found['parameters']:,}, stored as {found['storage']}"),
+        ("settings", settings),
+        ("vocabulary", vocabulary_line(vocabulary, found["tokenizer"])),
+    ]
+    if languages := config.get("languages"):
+        lines.append(("languages", " to ".join(str(language) for language in languages.values())))
+    lines += [("scores", text) for text in score_lines(config.get("scores") or {})]
+    lines += [("data", text) for text in data_lines((config.get("recipe") or {}).get("data") or {})]
+    if context := config.get("context"):
+        lines.append(("context", f"{context} tokens"))
+    if head := config.get("alignment"):
+        which = "mean of heads" if head.get("head") is None else f"head {head['head']}"
+        lines.append(("alignment", f"{head.get('layer')}, {which}"))
+    lines.append(("versions", ", ".join(f"{name} {number}" for name, number in config.get("versions", {}).items())))
+    lines += [("file", f"{name}, {size_text(size)}") for name, size in found["files"].items()]
+    lines.append(
+        ("checksums", f"all {len(found['files'])} files are as the manifest says, {size_text(found['bytes'])}")
+    )
+    if found["trainable"]:
+        lines.append(("training", "a run that `regard train` can resume"))
+    lines.append(("use", ", ".join(f"{use} -m {found['folder']}" for use in found["uses"][:1]) + more(found["uses"])))
+    return lines
+
+
+def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:
+    names = {"SubwordTokenizer": "subwords", "CharacterTokenizer": "characters"}
+    if sizes["shared"]:
+        return f"{sizes['source']:,} {names.get(tokenizers['source'], 'tokens')}"
+    parts = (f"{side} {sizes[side]:,} {names.get(tokenizers[side], 'tokens')}" for side in ("source", "target"))
+    return ", ".join(parts)
+
+
+def score_lines(scores: dict[str, Any]) -> list[str]:
+    """BLEU and chrF with their signatures, then plain numbers."""
+    lines = []
+    for name, value in scores.items():
+        if isinstance(value, dict) and isinstance(value.get("value"), int | float):
+            lines.append(f"{value.get('name', name)} {value['value']:.1f} ({value.get('signature', 'no signature')})")
+        elif isinstance(value, int | float):
+            lines.append(f"{name} {value:.4g}")
+    return lines
+
+
+def data_lines(data: dict[str, Any]) -> list[str]:
+    """Where the training data came from."""
+    return [
+        f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in data.items()
+        if value and name in ("source", "target", "pairs", "text", "demo")
+    ]
+
+
+def size_text(size: int) -> str:
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def more(uses: list[str]) -> str:
+    return f" (also {', '.join(uses[1:])})" if len(uses) > 1 else ""

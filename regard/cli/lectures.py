@@ -1,0 +1,244 @@
+"""`regard lectures`: the worked examples of the lectures, computed now and held against the numbers they print.
+
+A1, B3, D6, D10, E9. A number that differs ends the command with exit code 1: then something is broken.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+    from torch import Tensor
+
+WIDTH = 80
+NEXT = (
+    ("plot alignment -o align.svg", "the alignment matrix, as a vector picture"),
+    ("plot mask --kind window --size 16", "who may attend to whom"),
+    ("plot --help", "all pictures"),
+)
+
+
+def show_lectures(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures; made when it is not there.")] = Path(
+        "pictures"
+    ),
+) -> None:
+    """Show the worked examples of the lectures, computed live, and draw their pictures."""
+    from rich.console import Console
+
+    console = Console(width=min(Console().width, WIDTH), highlight=False)
+    for section in (embedding, worked_example, masking, positions, alignment):
+        console.print(section())
+    draw_pictures(out, console.print)
+    console.print("\n[bold]Next[/bold]")
+    for command, meaning in NEXT:
+        console.print(f"  [bold cyan]{program()} {command}[/bold cyan]\n      {meaning}")
+
+
+def program() -> str:
+    """What to type for this command here: after `make demo` it lies in .venv, where no shell looks."""
+    if shutil.which("regard"):
+        return "regard"
+    return os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).is_file() else "regard"
+
+
+def panel(title: str, *parts: RenderableType) -> RenderableType:
+    """A titled frame around parts, one below the other."""
+    from rich.console import Group
+    from rich.panel import Panel
+
+    return Panel(Group(*parts), title=f"[bold]{title}[/bold]", title_align="left", padding=(1, 2), width=WIDTH)
+
+
+def agree(what: str, computed: Tensor, printed: list[list[float]], tolerance: float) -> str:
+    """A line that says that computed is what the lecture prints; RuntimeError when it is not."""
+    import torch
+
+    difference = (computed.double() - torch.tensor(printed, dtype=torch.float64)).abs().max().item()
+    if not difference <= tolerance:
+        raise RuntimeError(f"{what} differs from the lecture by {difference:.2g}, more than {tolerance}")
+    within = f"within {tolerance:g}" if tolerance else "exactly"
+    return f"[green]✓[/green] {what} is what the lecture has ({within})"
+
+
+def matrix(values: Tensor, digits: int = 3, name: str = "") -> RenderableType:
+    """A matrix between brackets, its columns aligned."""
+    from rich.text import Text
+
+    cells = [[f"{value:.{digits}f}" for value in row] for row in values.tolist()]
+    wide = max(len(cell) for row in cells for cell in row)
+    corners = {0: ("⎡", "⎤"), len(cells) - 1: ("⎣", "⎦")} if len(cells) > 1 else {0: ("[", "]")}
+    lines = []
+    for i, row in enumerate(cells):
+        left, right = corners.get(i, ("⎢", "⎥"))
+        head = name if i == (len(cells) - 1) // 2 else ""
+        lines.append(f"{head:<14}{left} {'  '.join(cell.rjust(wide) for cell in row)} {right}")
+    return Text("\n".join(lines))
+
+
+def embedding() -> RenderableType:
+    """A1: a one-hot row times the table is a row of the table."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        table = torch.nn.Embedding(4, 5).weight.detach()
+    ids = torch.tensor([2, 3, 1])
+    rows = table[ids]
+    product = torch.nn.functional.one_hot(ids, 4).float() @ table
+    printed = [
+        [0.6957, -1.8061, -1.1589, 0.3255, -0.6315],
+        [-2.8400, -0.7849, -1.4096, -0.4076, 0.7953],
+        [1.3010, 1.2753, -0.2010, -0.1606, -0.4015],
+    ]
+    return panel(
+        "A1  Embedding: a look-up is a product with one-hot rows",
+        matrix(rows, 4, "rows 2, 3, 1"),
+        "",
+        agree("the table", rows, printed, 1e-4),
+        agree("one-hot × table", product, printed, 1e-4),
+    )
+
+
+def worked_example() -> RenderableType:
+    """D6: attention with the unscaled dot, step by step, and what the scale of D9 would change."""
+    import torch
+
+    from regard.attention.dispatch import attend
+
+    V = torch.tensor([[2.0, 3, 1], [2, -1, 0], [0, 5, 1]])
+    K = torch.tensor([[2.0, 1, -1], [0, 3, -1], [1, 1, 3]])
+    Q = torch.tensor([[2.0, -1, 0], [-2, 1, 4]])
+    Y, A = attend(Q, K, V, score="dot", return_weights=True)
+    _, scaled = attend(Q, K, V, score="scaled", return_weights=True)
+    return panel(
+        "D6  Attention by hand: queries, keys, values",
+        matrix(Q @ K.T, 0, "scores QKᵀ"),
+        matrix(A, 3, "A = softmax"),
+        matrix(Y, 3, "Y = AV"),
+        "",
+        agree("QKᵀ", Q @ K.T, [[3, -3, 1], [-7, -1, 11]], 0),
+        agree("A", A, [[0.879, 0.002, 0.119], [0, 0, 1]], 6e-4),
+        agree("AV", Y, [[1.762, 3.23, 0.998], [0, 5, 1]], 1e-3),
+        "\nThe lecture does not scale here; divided by √3 the weights are softer:\n",
+        matrix(scaled, 3, "A scaled"),
+    )
+
+
+def masking() -> RenderableType:
+    """D10: forbidden scores become -inf before the softmax."""
+    import torch
+    from rich.columns import Columns
+    from rich.text import Text
+
+    from regard.attention import masks
+    from regard.attention.dispatch import attend
+
+    def softmax(scores: list[float], seen: int) -> Tensor:
+        """The weights of one query whose first `seen` keys are allowed."""
+        k = torch.tensor(scores, dtype=torch.float32)[:, None]  # the query is 1, so the keys are the scores
+        allowed = (torch.arange(len(scores)) < seen)[None]
+        return attend(torch.ones(1, 1), k, k, mask=allowed, score="dot", return_weights=True)[1]
+
+    two, three = softmax([2, 2, 9], 2), softmax([1, 1, 1, 9], 3)
+    pictures = {
+        "causal": masks.causal(),
+        "window(2)": masks.window(2),
+        "causal & document": masks.causal() & masks.document([0, 0, 0, 1, 1, 1, 1, 1]),
+    }
+    return panel(
+        "D10  Masks: who may look at whom",
+        matrix(two, 3, "2 2 −∞"),
+        matrix(three, 3, "1 1 1 −∞"),
+        "",
+        agree("softmax(2, 2, −∞)", two, [[1 / 2, 1 / 2, 0]], 1e-6),
+        agree("softmax(1, 1, 1, −∞)", three, [[1 / 3, 1 / 3, 1 / 3, 0]], 1e-6),
+        "",
+        Columns([Text(f"{name}\n{mask.picture(8, 8)}") for name, mask in pictures.items()], padding=(0, 6)),
+        "\nRows are queries, columns keys; ■ may look, · may not.",
+    )
+
+
+def positions() -> RenderableType:
+    """B3: the inner product of two positions depends on their distance alone."""
+    import torch
+    from rich.table import Table
+
+    from regard.positions.absolute import sinusoidal
+
+    dim, starts, distances = 128, (0, 7, 100), (0, 1, 2, 5, 10, 50)
+    p = sinusoidal(starts[-1] + distances[-1] + 1, dim, dtype=torch.float64)
+    products = torch.stack([torch.stack([p[t] @ p[t + k] for k in distances]) for t in starts])
+    waves = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    formula = [torch.cos(torch.tensor(distances)[:, None] * waves).sum(-1).tolist()] * len(starts)
+    table = Table("distance", *map(str, distances), box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for t, row in zip(starts, products.tolist(), strict=True):
+        table.add_row(f"from t = {t}", *(f"{value:.4f}" for value in row))
+    line = agree("pₜ · pₜ₊ₖ, a sum of cosines of k,", products, formula, 1e-9)
+    return panel("B3  Positions: inner products know the distance, not the place", table, "", line)
+
+
+def alignment() -> RenderableType:
+    """E9 as an alignment matrix in the terminal, in the colours of the pictures."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from regard.look.colours import colour_of, ink_on
+    from regard.look.examples import jane_alignment
+
+    shown = jane_alignment()
+    table = Table("", *(f"{word:^9}" for word in shown.source), box=None, pad_edge=False, padding=0)
+    for word, row in zip(shown.target, shown.weights.tolist(), strict=True):
+        cells = []
+        for weight in row:
+            colour = colour_of(min(weight, 1.0))
+            text = f"{weight:.2f}" if weight >= 0.01 else "·"
+            cells.append(Text(f"{text:^9}", style=f"{ink_on(colour)} on {colour}"))
+        table.add_row(f"{word}  ", *cells)
+    return panel("E9  Jane visite l'Afrique en septembre", table, f"\n{shown.made}")
+
+
+def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
+    """All pictures of `regard plot` into folder, as PNG."""
+    from rich.markup import escape
+
+    from regard.look import examples, figures
+    from regard.look.curves import position_products_plot, position_variance_plot
+    from regard.look.diagrams import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
+    from regard.look.flow import qkv_flow_diagram
+    from regard.look.gradients import gradient_plot
+    from regard.look.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
+    from regard.positions.absolute import sinusoidal
+
+    marine = examples.marine_alignment()
+    pictures: dict[str, Callable[[], Figure]] = {
+        "alignment": lambda: alignment_plot(marine.weights, marine.source, marine.target, made=marine.made),
+        "positions": lambda: positions_plot(sinusoidal(100, 500)),
+        "variance": position_variance_plot,
+        "products": position_products_plot,
+        "mask": lambda: mask_plot(examples.example_mask("causal", 12), title="Causal mask"),
+        "one-hot": one_hot_plot,
+        "gradients": gradient_plot,
+        "architecture": architecture_diagram,
+        "scaled-dot-product": scaled_dot_product_diagram,
+        "multi-head": multi_head_diagram,
+        "qkv-flow": qkv_flow_diagram,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+    for name, draw in pictures.items():
+        figures.save(draw(), folder / f"{name}.png")
+    say(f"[green]✓[/green] {len(pictures)} pictures in {escape(str(folder))}: {', '.join(pictures)}")

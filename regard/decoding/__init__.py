@@ -1,0 +1,1 @@
+"""From weights to text: one file a search, and the engine that runs them."""

@@ -1,0 +1,90 @@
+"""The inputs of a search: checked, numbered, and sorted into batches.
+
+E8. What comes out of a search does not depend on the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from regard.errors import UsageError
+from regard.text.special import START
+
+# A Transformer, RecurrentTranslator, TransformerLM or RecurrentLM, or whatever has their decode, project and start,
+# and encode if it translates.
+TextModel = Any
+Tokens = Sequence[int]
+
+
+class Job(NamedTuple):
+    """One input."""
+
+    number: int  # its place in the caller's list
+    source: Tokens | None
+    prefix: list[int]  # what the decoder reads before it writes, at least one token
+    limit: int  # the most tokens that it may write
+
+
+def make_jobs(
+    model: TextModel,
+    source: Sequence[Tokens] | None,
+    prefixes: Sequence[Tokens] | None,
+    max_tokens: int | Sequence[int],
+) -> list[Job]:
+    """The inputs, checked and numbered."""
+    if not all(hasattr(model, name) for name in ("decode", "project", "start")):
+        raise UsageError(f"a {type(model).__name__} does not write text")
+    translates = hasattr(model, "encode")
+    if translates != (source is not None):
+        what = "translates: give it a source" if translates else "is a language model: its source is None"
+        raise UsageError(f"a {type(model).__name__} {what}")
+    if source is None and prefixes is None:
+        raise UsageError("a language model needs prefixes, one for each text to write; an empty one begins a new text")
+    count = len(prefixes or ()) if source is None else len(source)
+    prefixes = [()] * count if prefixes is None else prefixes
+    limits = [max_tokens] * count if isinstance(max_tokens, int) else list(max_tokens)
+    for name, given in (("prefixes", prefixes), ("max_tokens", limits)):
+        if len(given) != count:
+            raise UsageError(f"{name} has {len(given)} entries for {count} inputs: give one for each")
+    jobs = []
+    for number, (prefix, limit) in enumerate(zip(prefixes, limits, strict=True)):
+        tokens = None if source is None else source[number]
+        if tokens is not None and not len(tokens):
+            raise UsageError(f"source {number} holds no token: an empty sentence is at least its END")
+        jobs.append(Job(number, tokens, opening(prefix, translates=translates), limit))
+    return jobs
+
+
+def opening(prefix: Tokens, *, translates: bool) -> list[int]:
+    """What the decoder reads before the first token that it writes.
+
+    A translator's target begins with START. A language model reads its prompt as it is, since a text that goes on need
+    not have begun there; without a prompt it reads START.
+    """
+    return [START, *prefix] if translates or not prefix else list(prefix)
+
+
+def make_batches(jobs: Sequence[Job], *, rows: int, batch_tokens: int) -> Iterator[list[Job]]:
+    """Batches of similar inputs, the longest first, so that what does not fit into memory fails early.
+
+    The rows of a batch stand at the same place, so they have prefixes of one length. An input that is too large for
+    `batch_tokens` has a batch of its own.
+    """
+    if batch_tokens < 1:
+        raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
+
+    def size(job: Job) -> tuple[int, int, int]:
+        return len(job.prefix), len(job.source or ()), job.limit
+
+    batch: list[Job] = []
+    widest = 0  # tokens of the widest row, if the next job joins the batch
+    for job in sorted(jobs, key=size, reverse=True):
+        widest = max(widest, sum(size(job)))
+        full = rows * (len(batch) + 1) * widest > batch_tokens
+        if batch and (full or len(job.prefix) != len(batch[0].prefix)):
+            yield batch
+            batch, widest = [], sum(size(job))
+        batch.append(job)
+    if batch:
+        yield batch

@@ -1,0 +1,177 @@
+"""What a search is: it begins a run on a batch, and the run chooses the next token of each row until all are done.
+
+E8. Also here: what comes out, and the rows that go on alone, which greedy search and sampling share.
+
+    B inputs   R rows (hypotheses in the decoder)   V vocabulary   T longest text   K candidates
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from regard.decoding.observer import Observer, StepRecord
+from regard.errors import ModelError
+from regard.text.special import END
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A text that a search found: what follows the prefix, which is not repeated and not scored."""
+
+    tokens: list[int]  # with END when finished
+    logps: list[float]  # the model's log-probability of each token
+    score: float  # their sum
+    ranking: float  # the score under the length penalty; the score itself where there is none
+    finished: bool  # END was written before max_tokens was reached
+
+
+class Inputs(NamedTuple):
+    """The inputs of one batch as a search sees them."""
+
+    numbers: Tensor  # (B,) the place of each in the caller's list
+    limits: Tensor  # (B,) the most tokens of each
+    longest: int  # the largest of the limits
+    alternatives: int  # hypotheses wanted of each
+    dtype: torch.dtype  # of log-probabilities
+
+
+class Choice(NamedTuple):
+    """What the model is fed next. No rows: everything is done."""
+
+    rows: Tensor | None  # (R',) the rows of the state that go on, repeated and reordered as need be; None: all, as is
+    tokens: Tensor  # (R',)
+
+
+class Run(Protocol):
+    """A search at work on one batch."""
+
+    def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
+        """Choose by the log-probabilities (R, V) of the next token of each row; -inf bars a token."""
+
+    def results(self) -> dict[int, list[Hypothesis]]:
+        """What was found for each input that is done, by its number."""
+
+
+class Search(Protocol):
+    """The settings of a search: Greedy, Sample, Beam."""
+
+    def rows(self, alternatives: int) -> int:
+        """How many rows an input takes; a UsageError where the search cannot give so many alternatives."""
+
+    def begin(self, inputs: Inputs) -> Run:
+        """A run on these inputs, whose rows stand side by side: the first input's, then the second's, …"""
+
+
+class Picked(NamedTuple):
+    """The next token of each row, and how chance had it."""
+
+    tokens: Tensor  # (R,)
+    draws: Tensor | None = None  # (R,)
+    probabilities: Tensor | None = None  # (R, V)
+
+
+class Lines:
+    """A run of rows that go on alone and leave one by one. `pick` is the search.
+
+    It gets the log-probabilities (R, V), the number of each row's input, which alternative it is, and the step.
+    """
+
+    def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Picked]) -> None:
+        batch, each = len(inputs.numbers), inputs.alternatives
+        device = inputs.numbers.device
+        self.pick, self.length = pick, 0
+        self.numbers = inputs.numbers.repeat_interleave(each)  # (R,)
+        self.alternatives = torch.arange(each, device=device).repeat(batch)  # (R,)
+        self.limits = inputs.limits.repeat_interleave(each)  # (R,)
+        self.tokens = torch.empty(batch * each, inputs.longest, dtype=torch.long, device=device)  # (R, T)
+        self.logps = torch.empty(batch * each, inputs.longest, dtype=inputs.dtype, device=device)  # (R, T)
+        self.closed: dict[tuple[int, int], Hypothesis] = {}
+
+    def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
+        picked = self.pick(logps, self.numbers, self.alternatives, self.length)
+        self.tokens[:, self.length] = picked.tokens
+        self.logps[:, self.length] = logps.gather(1, picked.tokens[:, None])[:, 0]
+        self.length += 1
+        ended = picked.tokens == END
+        done = ended | (self.limits == self.length)
+        if observer is not None:
+            observer.step(self._record(logps, picked, ended, done, observer.candidates))
+        if not bool(done.any()):  # the one wait for the device
+            return Choice(None, picked.tokens)
+        self._close(done, ended)
+        stay = (~done).nonzero()[:, 0]
+        self.numbers, self.alternatives, self.limits = self.numbers[stay], self.alternatives[stay], self.limits[stay]
+        self.tokens, self.logps = self.tokens[stay], self.logps[stay]
+        return Choice(stay, picked.tokens[stay])
+
+    def results(self) -> dict[int, list[Hypothesis]]:
+        found: dict[int, list[Hypothesis]] = {}
+        for number, alternative in sorted(self.closed):
+            found.setdefault(number, []).append(self.closed[number, alternative])
+        return found
+
+    def _close(self, done: Tensor, ended: Tensor) -> None:
+        length = self.length
+        columns = (self.numbers, self.alternatives, ended, self.tokens[:, :length], self.logps[:, :length])
+        for number, alternative, finished, tokens, logps in zip(*(c[done].tolist() for c in columns), strict=True):
+            self.closed[number, alternative] = close(tokens, logps, finished)
+
+    def _record(self, logps: Tensor, picked: Picked, ended: Tensor, done: Tensor, candidates: int) -> StepRecord:
+        chosen = picked.tokens[:, None]
+        before = self.logps[:, : self.length - 1].sum(1, keepdim=True)  # (R, 1)
+        order = logps if picked.probabilities is None else picked.probabilities
+        tokens = best(order, min(candidates, logps.shape[1]))[1]  # (R, K)
+        # Where chance took a token that is not among the best K, it stands last: all others are more likely.
+        missed = (tokens != chosen).all(1)
+        tokens[:, -1] = torch.where(missed, picked.tokens, tokens[:, -1])
+        hit = tokens == chosen
+        gained = logps.gather(1, tokens)
+        used = None if picked.probabilities is None else picked.probabilities.gather(1, tokens).cpu()
+        return StepRecord(
+            step=self.length - 1,
+            inputs=self.numbers.cpu(),
+            alternatives=self.alternatives.cpu(),
+            tokens=tokens.cpu(),
+            logps=gained.cpu(),
+            scores=(before + gained).cpu(),
+            parents=torch.zeros_like(tokens, device="cpu"),
+            kept=torch.where(ended, -1, hit.byte().argmax(1))[:, None].cpu(),
+            ended=(hit & ended[:, None]).cpu(),
+            done=done.cpu(),
+            draws=None if picked.draws is None else picked.draws.cpu(),
+            probabilities=used,
+        )
+
+
+def close(tokens: list[int], logps: list[float], finished: bool, *, length_penalty: float = 0.0) -> Hypothesis:
+    """The hypothesis of these tokens; its ranking is score / length^penalty, END counted."""
+    score = math.fsum(logps)
+    if not math.isfinite(score):
+        raise ModelError(
+            "the model gave NaN or infinity in place of a probability: its weights are damaged, its training diverged, "
+            "or its numbers outgrew the dtype (float16 ends at 65504; try bfloat16 or float32)"
+        )
+    return Hypothesis(tokens, logps, score, score / len(tokens) ** length_penalty, finished)
+
+
+def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest of each row (…, N) and their places, best first; of equals the earlier place comes first.
+
+    torch.topk is quick and leaves the order of equals open, so the order is made afterwards; only where equals stand
+    on both sides of the border a whole sort decides.
+    """
+    if k < scores.shape[-1]:
+        values, places = scores.topk(k + 1)
+        border = values[..., k - 1]
+        if not bool(((border == values[..., k]) & (border > -math.inf)).any()):
+            places, order = places[..., :k].sort(dim=-1)
+            values, order = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+            return values, places.gather(-1, order)
+    values, places = scores.sort(dim=-1, descending=True, stable=True)
+    return values[..., :k], places[..., :k]

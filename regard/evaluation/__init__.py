@@ -1,0 +1,1 @@
+"""How good it is: BLEU and chrF, perplexity, alignment error, quality by length, and whether a difference is real."""

@@ -1,0 +1,236 @@
+"""A tokenizer whose tokens are pieces of words, by sentencepiece: BPE or unigram.
+
+Sennrich et al. 2016 (BPE); Kudo 2018 (unigram, sampling); Provilkov et al. 2020 (BPE dropout); Kudo and Richardson 2018
+(sentencepiece). reference_bpe.py shows in 40 lines what BPE does.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any, Literal
+
+import sentencepiece
+
+from regard.errors import DataError, ModelError, UsageError, unknown_name
+from regard.text.characters import SHOWN
+from regard.text.randomness import random_fractions
+from regard.text.segmentations import Segmentations
+from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from regard.text.tokenizer import SPACE, Word, group_words
+
+Kind = Literal["unigram", "bpe"]
+KINDS = ("unigram", "bpe")
+BYTES = 256
+LARGEST_CHOICE = 32_000
+LARGEST_SIZE = 1_000_000
+TRAINING_SENTENCES = 1_000_000
+LONGEST_CHUNK = 1_000  # characters; sentencepiece drops lines of more than 4,192 bytes without a word
+MANY_CHARACTERS = 1_000
+
+# sentencepiece writes a space as ▁, so a ▁ of the text itself goes in disguise: ESCAPE and a digit.
+ESCAPE = "\x1a"
+SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class SubwordTokenizer:
+    """Pieces of words to numbers and back, by a sentencepiece model.
+
+    Texts are brought to Unicode's form NFC first. For lossless models decode(encode(text)) is the text in NFC, whatever
+    is in it. For the others it is equal up to spaces: runs of spaces become one, and those at the ends go. Characters
+    that the model has no piece for are written as bytes, so UNKNOWN never comes out of encode. Half surrogates, which
+    are no characters, become U+FFFD. encode(decode(tokens)) = tokens is not promised: a text has many segmentations.
+    """
+
+    FILE = "tokenizer.model"
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._model, pieces = _load(content)
+        self.lossless = self._model.decode(self._model.encode(" ")) == " "
+        self._shown = [SHOWN.get(piece, piece) for piece in pieces]
+        blank = (SPACE, "\n", "\t")
+        # No piece goes on after a space within it, so words are cut one by one.
+        self._parts = re.compile(" *[^ ]+| +" if self.lossless else "[^ ]+")
+        self._segmentations: dict[float, Segmentations] = {}  # by alpha
+        self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
+
+    @property
+    def size(self) -> int:
+        return self._model.get_piece_size()
+
+    def encode(self, text: str) -> list[int]:
+        return self._model.encode(_prepared(text))
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._model.encode([_prepared(text) for text in texts])
+
+    def sample_all(self, texts: Sequence[str], *, seed: int, alpha: float) -> list[list[int]]:
+        """Each text in a segmentation drawn at random: a function of the arguments alone.
+
+        Unigram models choose a word's segmentation with probability to the power alpha (Kudo 2018), so 0 is wildest;
+        BPE models leave out each merge with probability alpha (Provilkov et al. 2020), so 0 changes nothing.
+        """
+        if not 0 <= alpha <= 1:
+            raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
+        if alpha not in self._segmentations:
+            self._segmentations[alpha] = Segmentations(self._model, alpha=alpha)
+        choose = self._segmentations[alpha].choose
+        parts = [self._parts.findall(_prepared(text)) for text in texts]
+        fractions = iter(random_fractions(sum(map(len, parts)), seed).tolist())
+        return [[token for part in words for token in choose(part, next(fractions))] for words in parts]
+
+    def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
+        """The text; an UNKNOWN stands for a word, with a space before it unless it is the first."""
+        kept = [int(token) for token in tokens if token not in (PAD, START, END)]
+        if UNKNOWN not in kept:
+            return _restored(self._model.decode(kept))
+        text, given = "", iter(unknown)
+        for is_unknown, group in groupby(kept, UNKNOWN.__eq__):
+            run = list(group)
+            if is_unknown:
+                for word in islice(given, len(run)):
+                    text += " " * bool(text and word) + word
+            else:
+                # sentencepiece takes the space off the first piece that it is given, except in lossless models
+                space = bool(text) and not self.lossless and self._blanks[run[0]][0]
+                text += " " * space + _restored(self._model.decode(run))
+        return text
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        return [self._shown[token] for token in tokens]
+
+    def words(self, tokens: Sequence[int]) -> list[Word]:
+        """Words start at spaces, and in lossless models at line breaks and tabs; which join the next word."""
+        unknown = [SPECIAL_TOKENS[UNKNOWN]]
+        return [
+            Word(self.decode(tokens[start:end], unknown=unknown).strip(" \n\t"), start, end)
+            for start, end in self._spans(tokens)
+        ]
+
+    def save(self) -> tuple[str, bytes]:
+        return self.FILE, self._content
+
+    def _spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
+        """The spans of words. An UNKNOWN is a word, and what follows it without a space is another."""
+        flags = [None if token in (PAD, UNKNOWN, START, END) else self._blanks[token] for token in tokens]
+        spans = group_words(flags)
+        unknowns = [(i, i + 1) for i, token in enumerate(tokens) if token == UNKNOWN]
+        return sorted(spans + unknowns) if unknowns else spans
+
+
+def train_subwords(texts: Iterable[str], *, size: int | None, kind: Kind, lossless: bool) -> SubwordTokenizer:
+    """Learn a vocabulary of pieces from texts; the same texts give the same bytes.
+
+    Size None: as many pieces as there are words that occur five times or more, besides the characters and the bytes
+    (three times the characters at least, for writing without spaces), up to 32,000 and to what the data allows.
+    Above a million lines, an even sample of them is learned from. `lossless` is for language models: spaces stay as
+    they are, line breaks and tabs are pieces.
+    """
+    if kind not in KINDS:
+        raise UsageError(unknown_name("kind of subwords", kind, KINDS))
+    lines = [line for text in texts for line in _prepared(text).split("\n") if line.strip()]
+    lines = lines[:: -(-len(lines) // TRAINING_SENTENCES) or 1]
+    if not lines:
+        raise DataError("no words to learn a vocabulary from: the texts are empty")
+    characters = Counter[str]()
+    for line in lines:
+        characters.update(line)
+    characters.pop(" ", None)
+    wanted = _chosen_size(lines, len(characters)) if size is None else size
+    spaces: dict[str, Any] = {
+        "remove_extra_whitespaces": not lossless,
+        "add_dummy_prefix": not lossless,
+        "allow_whitespace_only_pieces": lossless,
+        "user_defined_symbols": ["\n", "\t"] if lossless else [],
+    }
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(chunk for line in lines for chunk in _chunks(line)),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=wanted,
+            hard_vocab_limit=size is not None,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=START,
+            eos_id=END,
+            normalization_rule_name="identity",
+            byte_fallback=True,
+            # With thousands of characters the rarest are left to bytes.
+            character_coverage=1.0 if len(characters) < MANY_CHARACTERS else 0.9995,
+            num_threads=4,  # the sums of unigram training depend on it
+            minloglevel=2,
+            **spaces,
+        )
+    except RuntimeError as error:
+        raise UsageError(_size_advice(str(error), wanted)) from error
+    return SubwordTokenizer(model.getvalue())
+
+
+def _chosen_size(lines: Sequence[str], characters: int) -> int:
+    """The size that train_subwords chooses."""
+    words = Counter(word for line in lines for word in re.findall(r"\w+", line))
+    frequent = sum(count >= 5 for count in words.values())
+    return min(LARGEST_CHOICE, BYTES + len(SPECIAL_TOKENS) + max(characters + frequent, 3 * characters))
+
+
+def _size_advice(message: str, size: int) -> str:
+    """sentencepiece's complaint about the size in our words; it names the limit that it found."""
+    if found := re.search(r"too high.*?<= *(\d+)", message):
+        return f"a vocabulary of {size} is larger than the data allows: choose at most {found[1]}, or let it be chosen"
+    if found := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", message):
+        return (
+            f"a vocabulary of {size} is too small for the characters of the data and the {BYTES} bytes: "
+            f"choose more than {found[1]}, or let it be chosen"
+        )
+    return f"no vocabulary of size {size} could be learned: {message}"
+
+
+def _chunks(line: str) -> Iterator[str]:
+    """A line in parts that sentencepiece takes, cut at spaces where there are any."""
+    while len(line) > LONGEST_CHUNK:
+        cut = line.rfind(" ", 1, LONGEST_CHUNK)
+        cut = cut if cut > 0 else LONGEST_CHUNK
+        yield line[:cut]
+        line = line[cut:]
+    yield line
+
+
+def _prepared(text: str) -> str:
+    """The text as sentencepiece gets it."""
+    if text.isascii() and ESCAPE not in text:
+        return text
+    text = unicodedata.normalize("NFC", SURROGATES.sub("\ufffd", text))
+    return text.replace(ESCAPE, ESCAPE + "0").replace(SPACE, ESCAPE + "1")
+
+
+def _restored(text: str) -> str:
+    """The text as it was before `_prepared`."""
+    if ESCAPE not in text:
+        return text
+    return re.sub(f"{ESCAPE}[01]", lambda found: ESCAPE if found[0][1] == "0" else SPACE, text)
+
+
+def _load(content: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+    """The model and its pieces, if it is one that numbers the special tokens as we do."""
+    if not content:  # an empty file is a valid protobuf
+        raise ModelError("not a sentencepiece model: the file is empty")
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_proto=content)
+        size = model.get_piece_size()
+        if not len(SPECIAL_TOKENS) < size <= LARGEST_SIZE:
+            raise ModelError(f"a sentencepiece model of {size} pieces, which none of ours has")
+        pieces = [model.id_to_piece(i) for i in range(size)]
+    except (RuntimeError, UnicodeError) as error:
+        raise ModelError(f"not a sentencepiece model: {error}") from error
+    found = tuple(pieces[: len(SPECIAL_TOKENS)])
+    kinds = (model.is_control(PAD), model.is_unknown(UNKNOWN), model.is_control(START), model.is_control(END))
+    if found != SPECIAL_TOKENS or not all(kinds):
+        raise ModelError(f"its first pieces are {' '.join(found)}, not the special tokens {' '.join(SPECIAL_TOKENS)}")
+    return model, pieces

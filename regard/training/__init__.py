@@ -1,0 +1,1 @@
+"""From batches to weights: recipes, the loop, its loss and schedule, checkpoints."""

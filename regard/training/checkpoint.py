@@ -1,0 +1,196 @@
+"""What resume needs, committed whole or not at all.
+
+    training/latest            the name of the newest checkpoint
+    training/step-00001000/    weights.safetensors, optimizer.safetensors, state.json, and manifest.json with the
+                               size and sha256 of each
+
+A checkpoint is written beside its place, synced, renamed, and then read again; only after that older ones go. One
+that is damaged is passed over for the one before it, with a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.errors import ModelError
+from regard.files import fingerprint, replace_file, sync_folder, write_synced
+from regard.models.folder import distinct_weights
+
+NAME = re.compile(r"step-(\d{8,})")
+FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint, read into memory."""
+
+    step: int
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    *,
+    weights: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+) -> Path:
+    """Commit a checkpoint to `folder` (a run's training/), then remove all but the newest `keep`."""
+    place = folder / f"step-{step:08d}"
+    fresh = folder / f".{place.name}.writing-{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        save_file(dict(weights), fresh / "weights.safetensors")
+        save_file(dict(optimizer), fresh / "optimizer.safetensors")
+        for name in ("weights.safetensors", "optimizer.safetensors"):
+            _sync(fresh / name)
+        write_synced(fresh / "state.json", json.dumps(state, indent=1).encode())
+        manifest = {"step": step, "files": {name: fingerprint(fresh / name) for name in FILES}}
+        write_synced(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
+        sync_folder(fresh)
+        if place.exists():  # saved before, then trained again from an earlier one: the same content
+            shutil.rmtree(place)
+        os.rename(fresh, place)
+        sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    replace_file(folder / "latest", place.name.encode())
+    _verify(place)
+    for old in checkpoint_steps(folder)[:-keep]:
+        shutil.rmtree(folder / f"step-{old:08d}", ignore_errors=True)
+    return place
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps of the checkpoints that lie there, complete or not, in order."""
+    if not folder.is_dir():
+        return []
+    found = (NAME.fullmatch(path.name) for path in folder.iterdir() if path.is_dir())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None where there is none at all, ModelError where none is whole."""
+    steps = checkpoint_steps(folder)
+    problems = []
+    for step in reversed(steps):
+        place = folder / f"step-{step:08d}"
+        try:
+            _verify(place)
+            return Checkpoint(
+                step,
+                load_file(place / "weights.safetensors"),
+                load_file(place / "optimizer.safetensors"),
+                json.loads((place / "state.json").read_bytes()),
+            )
+        except (ModelError, OSError, ValueError, SafetensorError) as error:
+            problems.append(str(error))
+            warnings.warn(f"{error}; going back to the checkpoint before it", RuntimeWarning, stacklevel=2)
+    if problems:
+        raise ModelError(f"{folder}: no checkpoint is whole: {'; '.join(problems)}. Start anew with another --out")
+    return None
+
+
+def average_weights(folder: Path, count: int) -> tuple[dict[str, Tensor], list[int]]:
+    """The mean of the newest `count` checkpoints' weights, and their steps (Vaswani et al. 2017, section 6.1)."""
+    steps = checkpoint_steps(folder)[-count:]
+    total: dict[str, Tensor] = {}
+    for step in steps:
+        place = folder / f"step-{step:08d}"
+        _verify(place)
+        weights = load_file(place / "weights.safetensors")
+        total = {name: weight.double() + total.get(name, 0.0) for name, weight in weights.items()}
+    return {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}, steps
+
+
+def model_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights as a checkpoint stores them: on the CPU, each shared one once."""
+    return {name: weight.detach().cpu().contiguous() for name, weight in distinct_weights(model).items()}
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """The reverse of model_weights; ModelError unless names and shapes are just the model's."""
+    wanted = distinct_weights(model)
+    if wanted.keys() != weights.keys():
+        odd = min(wanted.keys() ^ weights.keys())
+        raise ModelError(f"the weight {odd!r} is {'missing' if odd in wanted else 'of no part of the model'}")
+    with torch.no_grad():
+        for name, weight in wanted.items():
+            if weight.shape != weights[name].shape:
+                raise ModelError(
+                    f"the weight {name!r} has shape {tuple(weights[name].shape)}, not {tuple(weight.shape)}"
+                )
+            weight.copy_(weights[name])
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
+    """The optimizer's memory by parameter name: `decoder.0.….weight/exp_avg`."""
+    return {
+        f"{names[parameter]}/{key}": value.detach().cpu().contiguous()
+        for parameter, memory in optimizer.state.items()
+        for key, value in memory.items()
+    }
+
+
+def put_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], tensors: Mapping[str, Tensor]) -> None:
+    """The reverse of optimizer_tensors."""
+    parameters = {name: parameter for parameter, name in names.items()}
+    for full, value in tensors.items():
+        name, _, key = full.rpartition("/")
+        parameter = parameters[name]
+        # The step count stays where the optimizer wants it: on the CPU, unless it is fused.
+        fused = any(group.get("fused") for group in optimizer.param_groups)
+        device = parameter.device if key != "step" or fused else value.device
+        optimizer.state[parameter][key] = value.to(device).clone()
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The generators that dropout draws from."""
+    state = {"random/cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["random/cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def put_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["random/cpu"])
+    if device.type == "cuda" and "random/cuda" in state:
+        torch.cuda.set_rng_state(state["random/cuda"], device)
+
+
+def _verify(place: Path) -> None:
+    """Raise ModelError unless each file is there as the manifest says."""
+    try:
+        files = json.loads((place / "manifest.json").read_bytes())["files"]
+        wanted = {name: files[name] for name in FILES}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"checkpoint {place}: its manifest.json is missing or damaged") from error
+    for name, want in wanted.items():
+        if not (place / name).is_file():
+            raise ModelError(f"checkpoint {place}: {name} is missing")
+        if fingerprint(place / name) != want:
+            raise ModelError(f"checkpoint {place}: {name} is damaged, its sha256 differs from the manifest's")
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,117 @@
+"""What choices and forecasts rest on: how much there is to learn from, and on which machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from regard.errors import UsageError
+
+
+class Sentences(Protocol):
+    """What is counted: a corpus, whose target is None for a language model."""
+
+    @property
+    def source(self) -> Sequence[str]: ...
+
+    @property
+    def target(self) -> Sequence[str] | None: ...
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Counts over the training data; `words` and `characters` are those that the model learns to write."""
+
+    samples: int  # pairs, or documents of a language model
+    words: int
+    characters: int
+    distinct_words: int
+    shared_letters: float = 1.0  # share of the source's letters that the target has too
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the training runs. `memory` is the device's own, in bytes."""
+
+    device: str  # as torch names it
+    cores: int
+    memory: int
+    bf16: bool = False  # whether the device computes in bfloat16
+
+    @property
+    def type(self) -> str:
+        return self.device.partition(":")[0]
+
+
+def facts_of(corpus: Sentences) -> DataFacts:
+    """The facts of a corpus."""
+    written = corpus.source if corpus.target is None else corpus.target
+    words = characters = 0
+    distinct: set[str] = set()
+    for text in written:
+        parts = text.split()
+        words, characters = words + len(parts), characters + len(text)
+        distinct.update(parts)
+    shared = 1.0
+    if corpus.target is not None:
+        ours, theirs = _letters(corpus.source), _letters(corpus.target)
+        shared = len(ours & theirs) / max(len(ours), 1)
+    return DataFacts(len(corpus.source), words, characters, len(distinct), shared)
+
+
+def this_machine(device: str | None = None) -> Machine:
+    """This machine with the device of that name; by default the fastest that it has: cuda, then mps, then cpu."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device in (None, "auto"):
+        device = next(name for name, there in available.items() if there)
+    kind, _, number = str(device).partition(":")
+    if not available.get(kind) or (number and int(number) >= torch.cuda.device_count()):
+        there = ", ".join(name for name, is_there in available.items() if is_there)
+        raise UsageError(f"training.device: {device} was asked for, and this machine has {there}")
+    if kind == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+        return Machine(str(device), cores, memory, bf16=torch.cuda.is_bf16_supported(including_emulation=False))
+    return Machine(str(device), cores, _memory_line("MemTotal") or _pages())
+
+
+def free_memory(device: str) -> int:
+    """Bytes that a program may still take: of the GPU, or of the machine's memory and its control group's limit."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    free = _memory_line("MemAvailable") or _pages()
+    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    return min(free, limit - used) if limit is not None and used is not None else free
+
+
+def _letters(sentences: Sequence[str]) -> set[str]:
+    return {letter for text in sentences for letter in set(text) if letter.isalpha()}
+
+
+def _memory_line(name: str) -> int | None:
+    """A line of Linux' account of its memory, in bytes."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
+
+
+def _pages() -> int:
+    """The machine's memory where /proc is missing; 8 GB where even that cannot be asked."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 * 2**30
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None

@@ -1,0 +1,178 @@
+"""From a recipe to what the loop needs: corpora read and split, tokenizers trained, sentences cut into tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.text.characters import train_characters
+from regard.text.corpus import Corpus, make_corpus, read_documents, read_pairs, read_parallel
+from regard.text.data import PairData, WindowData
+from regard.text.demo_corpus import demo_pairs, demo_text
+from regard.text.subwords import train_subwords
+from regard.text.tokenizer import Tokenizer
+from regard.training.recipe import LANGUAGE_MODELS, Recipe
+
+Data = PairData | WindowData
+
+VALIDATION_SHARE = 0.1  # of a language model's text, from its end, when the recipe does not say
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The training and the validation part; gold alignments where the data has them."""
+
+    train: Corpus
+    validation: Corpus
+    gold: Sequence[set[tuple[int, int]]] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self.train.fingerprint} {self.validation.fingerprint}".encode()).hexdigest()
+
+
+def read_corpora(recipe: Recipe) -> Corpora:
+    """The files of a recipe, or the demo corpus; without validation files a part is held out."""
+    data = recipe.data
+    if recipe.kind in LANGUAGE_MODELS:
+        if data.demo:
+            train = make_corpus([demo_text(data.demo, seed=recipe.training.seed)], name="demo text")
+        else:
+            train = read_documents([Path(name) for name in data.text])
+        if data.validation_text:
+            return Corpora(train, read_documents([Path(name) for name in data.validation_text]))
+        return split_text(train, data.validation)
+    if data.demo:
+        return _demo_corpora(data.demo, data.validation or 1000, recipe.training.seed)
+    if data.pairs:
+        train = read_pairs([Path(name) for name in data.pairs], data.columns)
+    else:
+        train = read_parallel([Path(name) for name in data.source], [Path(name) for name in data.target])
+    if data.validation_pairs:
+        return Corpora(train, read_pairs([Path(name) for name in data.validation_pairs], data.columns))
+    if data.validation_source:
+        sides = data.validation_source, data.validation_target
+        source, target = ([Path(name) for name in side] for side in sides)
+        return Corpora(train, read_parallel(source, target))
+    return split_pairs(train, data.validation, recipe.training.seed)
+
+
+def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
+    """Hold `count` pairs out, chosen by the hash of their source, so that all copies of a sentence go together."""
+    count = count or max(1, min(1000, len(corpus) // 20))
+    if count >= len(corpus):
+        raise DataError(
+            f"{count} of {len(corpus)} sentence pairs shall be held out for validation, which leaves none to train on: "
+            f"lower data.validation or give validation files"
+        )
+
+    def place(source: str) -> bytes:
+        return hashlib.blake2b(source.encode(), digest_size=8, key=str(seed).encode()).digest()
+
+    places = [place(source) for source in corpus.source]
+    limit = sorted(places)[count - 1]
+    held = [i for i, where in enumerate(places) if where <= limit][:count]
+    kept = [i for i, where in enumerate(places) if where > limit]
+    if not kept:
+        raise DataError("every sentence pair has the same source, so none can be held out: give validation files")
+    return Corpora(_select(corpus, kept), _select(corpus, held))
+
+
+def split_text(corpus: Corpus, count: int | None) -> Corpora:
+    """Hold the last `count` characters of a text out, a tenth when not given."""
+    total = sum(map(len, corpus.source))
+    count = count or int(total * VALIDATION_SHARE)
+    if not 0 < count < total:
+        raise DataError(
+            f"{count} of {total} characters shall be held out for validation: "
+            f"the text is too short, or data.validation too large"
+        )
+    train, validation, left = [], [], total - count
+    for document in corpus.source:
+        if left > 0:
+            train.append(document[:left])
+        if len(document) > left:
+            validation.append(document[max(left, 0) :])
+        left -= len(document)
+    name = corpus.shards[0][1]
+    return Corpora(replace(make_corpus(train, name=name), report=corpus.report), make_corpus(validation, name=name))
+
+
+def make_tokenizers(recipe: Recipe, corpus: Corpus) -> tuple[Tokenizer, Tokenizer]:
+    """The source's and the target's, one and the same where they are shared or there is one side only."""
+    lossless = recipe.kind in LANGUAGE_MODELS
+
+    def make(texts: Sequence[str]) -> Tokenizer:
+        if recipe.tokenizer.kind == "characters":
+            return train_characters(texts)
+        kind = recipe.tokenizer.kind or "unigram"
+        return train_subwords(texts, size=recipe.tokenizer.size, kind=kind, lossless=lossless)  # type: ignore[arg-type]
+
+    if corpus.target is None or recipe.tokenizer.shared or recipe.kind == "encoder":
+        one = make([*corpus.source, *(corpus.target or [])])
+        return one, one
+    return make(corpus.source), make(corpus.target)
+
+
+def make_data(recipe: Recipe, corpora: Corpora, source: Tokenizer, target: Tokenizer) -> tuple[Data, Data]:
+    """Training and validation data; the latter always in the same pieces."""
+    training, data = recipe.training, recipe.data
+    assert training.batch_tokens is not None  # the recipe is complete
+    if recipe.kind in LANGUAGE_MODELS:
+        assert data.context is not None
+        return (
+            WindowData(
+                corpora.train, source, context=data.context, batch_tokens=training.batch_tokens, seed=training.seed
+            ),
+            WindowData(
+                corpora.validation, source, context=data.context, batch_tokens=training.batch_tokens, shuffle=False
+            ),
+        )
+    return (
+        PairData(
+            corpora.train,
+            source,
+            target,
+            batch_tokens=training.batch_tokens,
+            seed=training.seed,
+            max_length=data.max_length,
+            sampling=recipe.tokenizer.sampling,
+            copy=data.copy,
+        ),
+        PairData(
+            corpora.validation,
+            source,
+            target,
+            batch_tokens=training.batch_tokens,
+            shuffle=False,
+            max_length=data.max_length,
+        ),
+    )
+
+
+def _demo_corpora(count: int, held_out: int, seed: int) -> Corpora:
+    train, validation = demo_pairs("train", count, seed=seed), demo_pairs("validation", held_out, seed=seed)
+    sides = [([pair.source for pair in part], [pair.target for pair in part]) for part in (train, validation)]
+    return Corpora(
+        make_corpus(*sides[0], name="demo corpus"),
+        make_corpus(*sides[1], name="demo corpus, validation"),
+        [set(pair.alignment) for pair in validation],
+    )
+
+
+def _select(corpus: Corpus, rows: list[int]) -> Corpus:
+    """Some rows of a corpus, in order; they keep their places."""
+    shards = tuple((bisect_left(rows, first), name) for first, name in corpus.shards)
+    target = None if corpus.target is None else [corpus.target[i] for i in rows]
+    return replace(
+        corpus,
+        source=[corpus.source[i] for i in rows],
+        target=target,
+        shards=shards,
+        lines=array("q", (corpus.lines[i] for i in rows)),
+    )

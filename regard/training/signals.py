@@ -1,0 +1,34 @@
+"""Ctrl-C and SIGTERM while training: a signal only sets a flag, and the loop obeys it at the end of the step."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+
+class StopFlag:
+    """`with` it around a training: the first signal is remembered, a second Ctrl-C ends at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.before: dict[int, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return "Ctrl-C" if self.signal == signal.SIGINT else "SIGTERM"
+
+    def __enter__(self) -> StopFlag:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+            self.before = {number: signal.signal(number, self._set) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _set(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number

@@ -1,0 +1,325 @@
+"""The translator against the plain model: same tokens in, same tokens out, the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from regard.api import translator as module
+from regard.api.translator import Translator
+from regard.decoding.beam import Beam
+from regard.decoding.greedy import Greedy
+from regard.decoding.sample import Sample
+from regard.decoding.search import Hypothesis
+from regard.errors import DataError, ModelError, UsageError
+from regard.text.corpus import make_corpus
+from regard.text.data import PairData
+from regard.text.special import END, START, UNKNOWN
+
+Make = Callable[..., Translator]
+
+FRENCH = [
+    "Jane visite l'Afrique en septembre.",
+    "le chat noir dort dans la maison",
+    "la petite fille mange une pomme rouge",
+]
+ENGLISH = ["Jane visits Africa in September.", "the black cat sleeps in the house", "the little girl eats a red apple"]
+
+
+@torch.no_grad()
+def greedy_by_hand(translator: Translator, text: str, steps: int) -> list[int]:
+    """The whole model anew for each token."""
+    source = torch.tensor([[*translator.source_tokenizer.encode(text), END]])
+    target = [START]
+    while len(target) <= steps:
+        logits = translator.model(source, torch.tensor([target]))[0, -1]
+        logits[[0, START]] = -math.inf
+        target.append(int(logits.argmax()))
+        if target[-1] == END:
+            break
+    return target[1:]
+
+
+@torch.no_grad()
+def logps_by_hand(translator: Translator, text: str, ids: Sequence[int]) -> list[float]:
+    source = torch.tensor([[*translator.source_tokenizer.encode(text), END]])
+    logits = translator.model(source, torch.tensor([[START, *ids[:-1]]]))[0]
+    return [float(row[token]) for row, token in zip(F.log_softmax(logits, -1), ids, strict=True)]
+
+
+def test_greedy_is_the_model_step_by_step(translator: Translator) -> None:
+    for text in FRENCH[:3]:
+        found = translator.translate(text, beam=1, max_tokens=9)
+        wanted = greedy_by_hand(translator, text, 9)
+        assert found.ids == wanted
+        assert found.text == translator.target_tokenizer.decode(wanted)
+        assert found.score == pytest.approx(sum(logps_by_hand(translator, text, wanted)), abs=1e-4)
+        assert found.source_tokens == [*translator.source_tokenizer.pieces(found.source_ids[:-1]), "</s>"]
+        assert found.finished == (wanted[-1] == END)
+
+
+def test_the_source_is_what_training_reads(translator_of: Make) -> None:
+    """A model must meet the same tokens in use as in training."""
+    translator = translator_of()
+    corpus = make_corpus(FRENCH, ENGLISH, name="here")
+    data = PairData(corpus, translator.source_tokenizer, translator.target_tokenizer, batch_tokens=1000)
+    for i, text in enumerate(FRENCH):
+        assert translator.read(text).ids == data.collate([i], 0).source[0].tolist()
+
+
+def test_a_text_gives_one_and_a_list_a_list(translator_of: Make) -> None:
+    translator = translator_of()
+    single = translator.translate(FRENCH[1], max_tokens=6)
+    (one,) = translator.translate([FRENCH[1]], max_tokens=6)
+    assert single.ids == one.ids and translator.translate([]) == []
+    assert str(single) == single.text
+    assert repr(single) == f"Translation({single.text!r}, score={single.score:.2f})"
+
+
+def test_empty_texts_stay_empty_and_in_their_place(translator: Translator) -> None:
+    found = translator.translate(["", FRENCH[0], "   ", FRENCH[1]], beam=1, max_tokens=5)
+    assert [bool(one.ids) for one in found] == [False, True, False, True]
+    assert (found[0].text, found[0].tokens, found[0].score, found[0].alternatives) == ("", [], 0.0, [found[0]])
+    assert found[3].ids == translator.translate(FRENCH[1], beam=1, max_tokens=5).ids
+    assert found[0].attention.cross is None
+    with pytest.raises(UsageError, match="empty translation has no alignment"):
+        found[0].alignment()
+
+
+def test_alternatives_are_best_first(translator_of: Make) -> None:
+    found = translator_of().translate(FRENCH[2], alternatives=4, max_tokens=6)
+    assert len(found.alternatives) == 4 and found.alternatives[0] is found
+    assert len({tuple(one.ids) for one in found.alternatives}) == 4
+    ranking = [one.score / len(one.ids) for one in found.alternatives if one.finished]
+    assert ranking == sorted(ranking, reverse=True)
+
+
+def test_more_alternatives_than_the_default_beam_widen_it(translator_of: Make) -> None:
+    assert len(translator_of().translate(FRENCH[2], alternatives=7, max_tokens=6).alternatives) == 7
+
+
+def test_beam_five_is_the_default(translator_of: Make) -> None:
+    translator = translator_of()
+    assert (
+        translator.translate(FRENCH[2], max_tokens=6).ids == translator.translate(FRENCH[2], beam=5, max_tokens=6).ids
+    )
+    by_search = translator.translate(FRENCH[2], search=Beam(5, length_penalty=1.0), max_tokens=6)
+    assert translator.translate(FRENCH[2], max_tokens=6).ids == by_search.ids
+
+
+def test_samples(translator_of: Make) -> None:
+    translator = translator_of()
+    found = [
+        translator.translate(FRENCH[0], search=Sample(temperature=3.0, seed=seed), max_tokens=8) for seed in (1, 1, 2)
+    ]
+    assert found[0].ids == found[1].ids != found[2].ids
+
+
+def test_a_prefix_is_kept_and_continued(translator: Translator) -> None:
+    found = translator.translate(FRENCH[0], prefix="Jane visits", beam=1, max_tokens=4)
+    start = translator.target_tokenizer.encode("Jane visits")
+    assert found.ids[: len(start)] == start and len(found.ids) <= len(start) + 4
+    assert found.text.startswith("Jane visits")
+    source = torch.tensor([found.source_ids])
+    with torch.no_grad():
+        logits = translator.model(source, torch.tensor([[START, *start]]))[0, -1]
+    logits[[0, START]] = -math.inf
+    assert found.ids[len(start)] == int(logits.argmax())
+
+
+def test_the_length_is_bounded_by_the_source(translator_of: Make) -> None:
+    translator = translator_of()
+    found = translator.translate(FRENCH[0], beam=1)  # random weights hardly ever write END
+    assert not found.finished and len(found.ids) == 2 * len(found.source_ids) + 20
+
+
+def test_score_is_the_log_probability(translator: Translator) -> None:
+    found = translator.score(FRENCH, ENGLISH)
+    for source, target, one in zip(FRENCH, ENGLISH, found, strict=True):
+        ids = [*translator.target_tokenizer.encode(target), END]
+        wanted = logps_by_hand(translator, source, ids)
+        assert one.logps == pytest.approx(wanted, abs=1e-4)
+        assert one.tokens == translator.target_tokenizer.pieces(ids)
+        assert one.score == pytest.approx(sum(wanted), abs=1e-3)
+        assert one.perplexity == pytest.approx(math.exp(-sum(wanted) / len(wanted)), rel=1e-4)
+        assert one.likelihood.bits_per_character == pytest.approx(-sum(wanted) / math.log(2) / len(target), rel=1e-4)
+    single = translator.score(FRENCH[0], ENGLISH[0])
+    assert single.logps == pytest.approx(found[0].logps, abs=1e-3)
+
+
+def test_a_model_in_training_translates_without_dropout_and_stays_in_training(translator_of: Make) -> None:
+    translator = translator_of()
+    wanted = translator.translate(FRENCH[0], beam=1, max_tokens=8).ids
+    translator.model.train()
+    found = translator.translate(FRENCH[0], beam=1, max_tokens=8)
+    assert found.ids == wanted and translator.model.training
+    rows = found.attention.cross.sum(-1)
+    torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2, "search": Greedy()}, "beam or search, not both"),
+        ({"beam": 0}, "beam must be at least 1, got 0"),
+        ({"alternatives": 0}, "alternatives must be at least 1"),
+        ({"beam": 1, "alternatives": 2}, "greedy search finds one text"),
+        ({"beam": 2, "alternatives": 3}, "cannot find alternatives=3"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    ],
+)
+def test_wrong_options(translator_of: Make, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        translator_of().translate(FRENCH[0], **options)
+
+
+def test_score_needs_pairs(translator_of: Make) -> None:
+    with pytest.raises(UsageError, match="as many targets as sources, got 2 and 1"):
+        translator_of().score(FRENCH[:2], ENGLISH[:1])
+    with pytest.raises(UsageError, match="two texts or two lists"):
+        translator_of().score(FRENCH[0], ENGLISH[:1])
+
+
+def test_learned_positions_end(translator_of: Make) -> None:
+    translator = translator_of("learned")
+    found = translator.translate(FRENCH[1], beam=1)
+    assert len(found.ids) == 24  # of 2 n + 20
+    assert len(translator.translate(FRENCH[1], prefix="the black cat", beam=1).ids) == 24
+    with pytest.raises(DataError, match=r"positions of this model end at 24: split it \('le chat le chat"):
+        translator.translate("le chat " * 20)
+    length, full = len(translator.source_tokenizer.encode("le " * 23)), translator.read("le " * 23)
+    assert length == 23 and len(full.ids) == 24  # with the end token the places are taken
+    translator.translate("le " * 23, beam=1)
+    with pytest.raises(DataError, match="a sentence of 24 tokens"):
+        translator.read("le " * 24)
+
+
+def test_long_sentences_are_warned_of(translator_of: Make) -> None:
+    translator = translator_of(recipe={"data": {"max_length": 12}})
+    length = len(translator.source_tokenizer.encode("le chat " * 8))
+    with pytest.warns(UserWarning, match=f"a sentence of {length} tokens, and the model was trained on 12 at most"):
+        translator.translate("le chat " * 8, beam=1, max_tokens=3)
+    translator.translate("le chat", beam=1, max_tokens=3)  # warnings of ours are errors in the tests
+
+
+def test_tokenizers_that_do_not_fit(translator_of: Make, lossless: Any) -> None:
+    model = translator_of().model
+    with pytest.raises(ModelError, match=f"the source tokenizer has {lossless.size} tokens, the model only"):
+        Translator(model, lossless, lossless)
+
+
+# Words that the model cannot know, with attention rigged so that we know where it looks.
+
+
+def rigged(
+    monkeypatch: pytest.MonkeyPatch, translator: Translator, target: list[int], looks: list[int], *, head: int = 1
+) -> None:
+    """Let the search find `target`, whose token i looks at source token looks[i] in the given head."""
+
+    def find(model: Any, source: list[list[int]], **_: Any) -> list[list[Hypothesis]]:
+        return [[Hypothesis(target, [0.0] * len(target), 0.0, 0.0, True)]] * len(source)
+
+    def attend(model: Any, source: list[int], ids: Sequence[int], **_: Any) -> dict[str, torch.Tensor]:
+        weights = torch.full((2, len(ids), len(source)), 0.0)
+        weights[1 - head, :, 0] = 1.0
+        weights[head] = F.one_hot(torch.tensor(looks), len(source)).float()
+        return {"decoder.0.cross": weights, "decoder.1.cross": weights.flip(0)}
+
+    monkeypatch.setattr(module, "generate_tokens", find)
+    monkeypatch.setattr(module, "forced_attention", attend)
+
+
+@pytest.fixture
+def names(translator_of: Make, pieces: Any) -> Translator:
+    """A translator whose training never met q or z (they are bytes), nor a digit."""
+    unseen = sorted({token for text in ("q", "z", "0123456789") for token in pieces.encode(text)[1:]})
+    return translator_of(unseen_pieces=unseen, alignment={"layer": "decoder.0.cross", "head": 1})
+
+
+def test_words_with_unseen_pieces_are_one_unknown(names: Translator) -> None:
+    read = names.read("Qazaq visite la maison")
+    assert read.ids.count(UNKNOWN) == 1 and read.ids[0] == UNKNOWN and read.ids[-1] == END
+    assert [word.text for word in read.words] == ["Qazaq", "visite", "la", "maison"]
+    assert read.ids[1:-1] == names.source_tokenizer.encode("visite la maison")
+    spans = [tuple(names.source_tokenizer.pieces(read.ids[word.start : word.end])) for word in read.words]
+    assert spans[0] == ("<unk>",) and "".join(spans[1]) == "▁visite"
+    assert UNKNOWN not in names.read("le chat noir").ids
+
+
+def test_an_unknown_word_is_copied_with_its_spaces(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = names.target_tokenizer.encode
+    target = [*encode("we visit"), UNKNOWN, *encode("in September."), END]
+    source = "Nous visitons Qazaq"
+    place = names.read(source).ids.index(UNKNOWN)
+    rigged(monkeypatch, names, target, [place] * len(target))
+    found = names.translate(source)
+    assert found.text == "we visit Qazaq in September."
+    assert "<unk>" in found.tokens and found.words[2].text == "Qazaq"
+    assert [found.alignment().target[2], found.alignment().source[2]] == ["Qazaq", "Qazaq"]
+
+
+def test_each_unknown_takes_the_unknown_word_it_looks_at(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "Zoz voit Qaqa"
+    ids = names.read(source).ids
+    first, second = (i for i, token in enumerate(ids) if token == UNKNOWN)
+    target = [UNKNOWN, *names.target_tokenizer.encode("sees"), UNKNOWN, END]
+    looks = [second, *[1] * (len(target) - 3), first, 0]
+    rigged(monkeypatch, names, target, looks)
+    assert names.translate(source).text == "Qaqa sees Zoz"
+
+
+def test_an_unknown_word_is_preferred_to_a_known_one(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "la maison Zoz"  # all weight lies on "la", none on the unknown word
+    rigged(monkeypatch, names, [UNKNOWN, END], [0, 0])
+    assert names.translate(source).text == "Zoz"
+    rigged(monkeypatch, names, [UNKNOWN, END], [0, 0])
+    assert names.translate("la maison").text == "la"  # none is unknown: the most attended one
+
+
+def test_punctuation_is_not_copied_twice(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    rigged(monkeypatch, names, [UNKNOWN, END], [0, 0])
+    assert names.translate("Zoz.").text == "Zoz."
+    full_stop = names.target_tokenizer.encode("September.")[-1:]
+    assert names.target_tokenizer.pieces(full_stop) == ["."]
+    rigged(monkeypatch, names, [UNKNOWN, *full_stop, END], [0, 0, 0])
+    assert names.translate("Zoz.").text == "Zoz."
+
+
+def test_the_head_of_the_config_decides(
+    translator_of: Make, names: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = translator_of(unseen_pieces=names.info["unseen_pieces"], alignment={"layer": "decoder.0.cross", "head": 0})
+    for translator, wanted in ((names, "Qaqa"), (other, "Zoz")):
+        rigged(monkeypatch, translator, [UNKNOWN, END], [1, 1], head=1)  # head 0 looks at token 0
+        assert translator.translate("Zoz Qaqa").text == wanted
+
+
+def test_unknown_characters_are_copied_one_by_one(
+    translator_of: Make, letters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = translator_of(tokenizer=letters, alignment={"layer": "decoder.0.cross", "head": 1})
+    source = "caf€ ‰"
+    assert [i for i, token in enumerate(translator.read(source).ids) if token == UNKNOWN] == [3, 5]
+    assert [word.text for word in translator.read(source).words] == ["caf€", "‰"]
+    target = [*letters.encode("a "), UNKNOWN, *letters.encode("b"), UNKNOWN, END]
+    rigged(monkeypatch, translator, target, [0, 0, 5, 0, 3, 0])
+    found = translator.translate(source)
+    assert found.text == "a ‰b€" and [word.text for word in found.words] == ["a", "‰b€"]
+
+
+def test_a_model_without_attention_leaves_unknown_words_out(
+    translator_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = translator_of("rnn-seq2seq")
+    target = [*translator.target_tokenizer.encode("the"), UNKNOWN, *translator.target_tokenizer.encode("cat"), END]
+
+    def find(*_: Any, **__: Any) -> list[list[Hypothesis]]:
+        return [[Hypothesis(target, [0.0] * len(target), 0.0, 0.0, True)]]
+
+    monkeypatch.setattr(module, "generate_tokens", find)
+    assert translator.translate("le chat").text == "the cat"

@@ -1,0 +1,179 @@
+"""benchmarks/train.py runs, measures equal work and reports as promised; no timing here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ROOT = Path(__file__).parents[2]
+CELL_KEYS = {"name", "place", "parameters", "tokens", "padding", "tokens_per_second", "ratio", "memory", "memory_ratio"}
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    """The script as a module, with its neighbours on the path as when it is run."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        yield importlib.import_module("train")
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def contenders(script: ModuleType, **changes: Any) -> tuple[Any, Any, list]:
+    """Both contenders with the same weights, and their batches."""
+    setting = replace(script.QUICK, layers=2, **changes)
+    ours, plain = script.Ours(setting, "cpu", "fp32"), script.Plain(setting, "cpu", "fp32")
+    for parameter in ours.model.parameters():
+        if parameter.dim() == 1:  # biases and norms away from 0 and 1, where a mistake would not show
+            torch.nn.init.normal_(parameter, mean=0.5, std=0.5)
+    script.copy_weights(ours.model, plain.model)
+    return ours, plain, script.make_batches(setting, "cpu")
+
+
+def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> None:
+    out = tmp_path / "results" / "cpu.json"
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    arguments = ["--quick", "--device", "cpu", "--dropout", "sublayers", "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, "benchmarks/train.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    *table, last = done.stdout.splitlines()
+    report = json.loads(last)
+    assert json.loads(out.read_text(encoding="utf-8")) == report
+    assert report.keys() >= {"date", "hardware", "versions", "command", "setting", "cells", "summary"}
+    assert report["setting"] == {"device": "cpu", "precision": "fp32"}
+    assert report["command"].startswith("python benchmarks/train.py --quick") and str(ROOT) not in last
+    (cell,) = report["cells"]
+    assert cell.keys() >= CELL_KEYS and cell["rounds"] >= 2 and 0 <= cell["padding"] < 0.5
+    assert all(cell["tokens_per_second"][name] > 0 for name in ("regard", "torch"))
+    if sys.platform == "linux":
+        weights = 4 * cell["parameters"]
+        assert all(cell["memory"][name] > weights for name in ("regard", "torch"))
+        assert cell["memory_ratio"] == pytest.approx(cell["memory"]["regard"] / cell["memory"]["torch"])
+    assert sum(line.startswith("quick ") for line in table) == 1
+    busy = report["hardware"]["load"] > report["hardware"]["cores"] / 4
+    assert report["summary"]["busy"] is busy is ("these numbers prove nothing" in done.stdout)
+
+
+def test_both_loops_compute_the_same_loss_gradients_and_update(script: ModuleType) -> None:
+    ours, plain, batches = contenders(script, dropout=0.0)
+    for batch in batches:
+        mine, theirs = ours.loss(batch), plain.loss(batch)
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=0.0)
+    mine.backward(), theirs.backward()
+    script.copy_weights(with_gradients(ours.model), plain.model)  # under torch's names
+    gradients = [parameter.detach().clone() for parameter in plain.model.parameters()]
+    for got, parameter in zip(gradients, plain.model.parameters(), strict=True):
+        torch.testing.assert_close(got, parameter.grad, atol=1e-6, rtol=1e-4)
+    assert sum(bool(gradient.abs().max() > 1e-3) for gradient in gradients) > len(gradients) / 2
+
+    ours, plain, batches = contenders(script, dropout=0.0)
+    for contender in (ours, plain):
+        contender.step(batches[0])
+    ahead = [parameter.detach().clone() for parameter in plain.model.parameters()]
+    script.copy_weights(ours.model, plain.model)
+    for here, parameter, gradient in zip(ahead, plain.model.parameters(), gradients, strict=True):
+        clear = gradient.abs() > 1e-5  # Adam's first step is the gradient's sign, which rounding decides near 0
+        torch.testing.assert_close(here[clear], parameter[clear], atol=1e-6, rtol=1e-5)
+
+
+def with_gradients(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with each parameter's gradient in its place."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    return model
+
+
+@pytest.mark.parametrize("place", ["sublayers", "everywhere"])
+def test_dropout_falls_on_the_same_tensors(script: ModuleType, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain, batches = contenders(script, place=place, dropout=0.25)
+    seen: Counter = Counter()
+    dropout, attention = F.dropout, F.scaled_dot_product_attention
+
+    def noted_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        seen["dropout", x.shape[-1], x.numel(), p] += training and p > 0
+        return dropout(x, p, training, inplace)
+
+    def noted_attention(*qkv: Any, **options: Any) -> Tensor:
+        q, k, p = qkv[0], qkv[1], qkv[4] if len(qkv) > 4 else options.get("dropout_p", 0.0)
+        seen["attention", q.shape[-2], k.shape[-2], p] += p > 0
+        return attention(*qkv, **options)
+
+    monkeypatch.setattr(F, "dropout", noted_dropout)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted_attention)
+    found = []
+    for contender in (ours, plain):
+        seen.clear()
+        contender.step(batches[0])
+        found.append(+seen)
+    assert found[0] == found[1]
+    layers, inside = 2, place == "everywhere"
+    assert found[0].total() == 2 + layers * 5 + inside * layers * (2 + 3)  # embeddings, sublayers; inside them
+    kinds = {key[0] for key in found[0]}
+    assert kinds == ({"dropout", "attention"} if inside else {"dropout"})
+
+
+def test_unequal_work_is_not_measured(script: ModuleType) -> None:
+    ours, plain, batches = contenders(script)
+    assert script.check_equal(ours, plain, batches, 1e-4) == sum(one.numel() for one in ours.model.parameters())
+    assert ours.model.training and plain.model.training
+    with torch.no_grad():
+        plain.model.transformer.encoder.layers[0].linear1.bias += 1.0
+    with pytest.raises(AssertionError, match="unequal losses"):
+        script.check_equal(ours, plain, batches, 1e-4)
+    larger = script.Plain(replace(script.QUICK, layers=3), "cpu", "fp32")
+    with pytest.raises(AssertionError, match="not of one size"):
+        script.check_equal(ours, larger, batches, 1e-4)
+
+
+def test_batches_are_those_of_a_trainer(script: ModuleType) -> None:
+    setting = replace(script.QUICK, batches=30)
+    batches = script.make_batches(setting, "cpu")
+    assert len(batches) == 30
+    for batch, again in zip(batches, script.make_batches(setting, "cpu"), strict=True):
+        assert batch.tokens == int((batch.labels != 0).sum())
+        assert max(batch.source.numel(), batch.labels.numel()) <= setting.batch_tokens
+        assert (batch.inputs[:, 0] == 2).all() and torch.equal(batch.labels == 3, (batch.inputs != 0) & last(batch))
+        assert int(batch.source.max()) < setting.vocabulary
+        assert all(torch.equal(getattr(batch, name), getattr(again, name)) for name in ("source", "inputs", "labels"))
+    lengths = torch.cat([(batch.source != 0).sum(1) for batch in batches]).float()
+    assert 6 <= lengths.median() <= 10 and lengths.max() > 2 * lengths.median()  # of the setting's 8, with a long tail
+
+
+def last(batch: Any) -> Tensor:
+    """Where each row's last real input stands."""
+    lengths = (batch.inputs != 0).sum(1, keepdim=True)
+    return torch.arange(batch.inputs.shape[1]) == lengths - 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "memory_ratio", "met"), [(1.2, 0.9, True), (1.2, 1.1, False), (0.9, 0.9, False), (1.2, None, True)]
+)
+def test_summary(script: ModuleType, ratio: float, memory_ratio: float | None, met: bool) -> None:
+    good = {"ratio": 1.5, "memory_ratio": 0.8, "again": 1.01}
+    cells = [good, {"ratio": ratio, "memory_ratio": memory_ratio, "again": 0.97}]
+    cells = [{**cell, "ahead": script.is_ahead(cell["ratio"], cell["memory_ratio"])} for cell in cells]
+    found = script.summary(cells)
+    assert found["met"] is met and found["worst_ratio"] == min(1.5, ratio)
+    assert found["worst_memory_ratio"] == max(0.8, memory_ratio or 0.0) and found["noise"] == pytest.approx(0.03)

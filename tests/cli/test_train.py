@@ -1,0 +1,193 @@
+"""`regard train` as it is typed: what it prints, how it ends, and what it says of wrong input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner, Result
+
+from regard.cli import app
+
+SMALL = [
+    f"--set={setting}"
+    for setting in (
+        "model.layers=1",
+        "model.dim=16",
+        "model.heads=2",
+        "model.hidden=32",
+        "training.steps=4",
+        "training.save_every=2",
+        "training.validate_every=2",
+        "training.batch_tokens=200",
+        "tokenizer.size=330",
+        "decoding.sentences=2",
+        "training.samples=0",
+    )
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Two parallel files of 150 lines."""
+    words = ["un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"]
+    lines = [" ".join(words[(i * k) % 10] for k in range(1, 3 + i % 5)) + f" {i}" for i in range(150)]
+    source, target = tmp_path / "train.fr", tmp_path / "train.en"
+    source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    target.write_text("".join(line.upper() + "\n" for line in lines), encoding="utf-8")
+    return source, target
+
+
+def regard(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_two_files_are_enough(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = regard("train", *files, *SMALL)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == "runs/fr-en\n"
+    assert "chosen: training.lr = " in result.stderr
+    assert "validation: loss" in result.stderr
+    translated = regard("translate", "-m", "runs/fr-en", "-t", "un deux trois")
+    assert translated.exit_code == 0, translated.stderr
+    again = regard("train", *files, *SMALL)
+    assert again.exit_code == 0
+    assert "already complete" in again.stderr
+
+
+def test_a_language_model_from_one_file(files: tuple[Path, Path], tmp_path: Path) -> None:
+    small = [one for one in SMALL if "size" not in one and "sentences" not in one]
+    result = regard("train", files[0], "--out", tmp_path / "run", "--quiet", *small)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["kind"] == "transformer-lm"
+
+
+def test_a_dry_run_writes_nothing(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = regard("train", *files, *SMALL, "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    parts = ("data: 150 of 150 kept", "7 samples held out", "vocabulary: ", "parameters: ", "memory: ", "time: ")
+    assert all(f"# {part}" in result.stdout for part in parts)
+    assert tomllib.loads(result.stdout)["training"]["steps"] == 4
+    assert 'schedule = "cosine"  # ' in result.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def start(files: tuple[Path, Path], out: Path) -> subprocess.Popen[str]:
+    """A training of 200 short steps without validations in between, in a process of its own."""
+    intervals = ("training.steps=200", "training.log_every=1", "training.validate_every=999", "training.save_every=999")
+    command = ["train", *map(str, files), "--out", str(out), *SMALL, *(f"--set={one}" for one in intervals)]
+    return subprocess.Popen(
+        [sys.executable, "-c", "from regard.cli import main; main()", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def send_at_step(process: subprocess.Popen[str], step: int, number: signal.Signals) -> str:
+    """Send a signal once a step is told; what the process says after it."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(f"step {step}/"):
+            break
+    process.send_signal(number)
+    return process.communicate(timeout=100)[1]
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp_path: Path) -> None:
+    process, whole = start(files, tmp_path / "run"), start(files, tmp_path / "whole")
+    said = send_at_step(process, 30, signal.SIGINT)
+    assert process.returncode == 130
+    assert "stopped by Ctrl-C after step" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run/training/step-00000200").exists()
+    rest = start(files, tmp_path / "run")
+    for one in (rest, whole):
+        said = one.communicate(timeout=200)[1]
+        assert one.returncode == 0, said
+    ends = [load_file(tmp_path / out / "training/step-00000200/weights.safetensors") for out in ("run", "whole")]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+
+
+def test_sigterm_saves(files: tuple[Path, Path], tmp_path: Path) -> None:
+    process = start(files, tmp_path / "run")
+    said = send_at_step(process, 30, signal.SIGTERM)
+    assert process.returncode == 143
+    assert "stopped by SIGTERM after step" in said
+    assert list((tmp_path / "run/training").glob("step-*"))
+
+
+def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, str]:
+    """The arguments of a wrong call, its exit code, and words that its message must have."""
+    match case:
+        case "wrong path":
+            return ["train.fx", target], 3, "no such file"
+        case "unequal files":
+            target.write_text(target.read_text() + "ONE MORE\n")
+            return [source, target], 3, "has 150 lines and .* has 151"
+        case "unknown key":
+            return [source, target, "--set", "training.lerning_rate=1"], 2, "unknown key 'lerning_rate'"
+        case "unknown recipe":
+            return ["dmeo"], 2, "did you mean 'demo'"
+        case "out of range":
+            return [source, target, "--set", "training.lr=-1"], 2, "training.lr must be above 0"
+        case "unknown model":
+            return [source, target, "--model", "transfomer"], 2, "did you mean 'transformer'"
+        case "vocabulary":
+            return [source, target, "--set", "tokenizer.size=50000"], 2, "tokenizer.size|50000"
+        case "encoding":
+            source.write_bytes("été\n".encode("latin-1") + source.read_bytes())
+            target.write_text("X\n" + target.read_text())
+            return [source, target], 3, r"train\.fr:1"
+        case "truncated":
+            packed = source.with_suffix(".fr.gz")
+            packed.write_bytes(gzip.compress(source.read_bytes())[:-20])
+            return [packed, target], 3, "gz"
+        case "same file":
+            return [source, source], 2, "same file"
+        case "no sign":
+            return [source, target, "--set", "training.lr"], 2, "KEY=VALUE"
+    raise AssertionError(case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "wrong path",
+        "unequal files",
+        "unknown key",
+        "unknown recipe",
+        "out of range",
+        "unknown model",
+        "vocabulary",
+        "encoding",
+        "truncated",
+        "same file",
+        "no sign",
+    ],
+)
+def test_wrong_input(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    """What, where, why; the right exit code; and no half-made run is left."""
+    import re
+
+    arguments, code, words = broken(case, *files)
+    result = regard("train", *arguments, "--out", tmp_path / "run")
+    assert result.exit_code == code, result.stderr
+    assert re.search(words, result.stderr), result.stderr
+    assert "Traceback" not in result.stderr
+    assert "bug of regard" not in result.stderr
+    assert not (tmp_path / "run").exists()

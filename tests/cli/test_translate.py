@@ -1,0 +1,238 @@
+"""`regard translate`: a line for each line, whatever the lines are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from typer.testing import Result
+
+from regard.api.loading import load
+from regard.cli.translate import Settings, line_batches, make_search, written
+from regard.decoding.beam import Beam
+from regard.decoding.greedy import Greedy
+from regard.decoding.sample import Sample
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "from regard.cli import main; main()"
+
+Run = Callable[..., Result]
+SHORT = ("--max-tokens", "6")
+
+
+def test_a_line_for_each_line_and_what_the_library_says(command: Run, models: dict[str, str]) -> None:
+    lines = ["Jane visite l'Afrique.", "", "le chat", "   ", "Jane dort"]
+    result = command("translate", "-m", models["translator"], *SHORT, stdin="\n".join(lines) + "\n")
+    assert result.exit_code == 0, result.stderr
+    wanted = load(models["translator"]).translate(lines, beam=5, max_tokens=6)
+    assert result.stdout.split("\n") == [*(one.text.replace("\n", " ") for one in wanted), ""]
+    assert result.stdout.split("\n")[1] == result.stdout.split("\n")[3] == ""
+
+
+def test_a_file_with_windows_line_ends_a_mark_and_no_last_line_end(
+    command: Run, models: dict[str, str], tmp_path: Path
+) -> None:
+    plain, windows = tmp_path / "plain.txt", tmp_path / "windows.txt"
+    plain.write_bytes("le chat\n\nJane dort en été\n".encode())
+    windows.write_bytes("\ufeffle chat\r\n\r\nJane dort en été".encode())
+    results = [command("translate", "-m", models["translator"], *SHORT, file) for file in (plain, windows)]
+    assert results[0].stdout == results[1].stdout and results[0].stdout.count("\n") == 3
+
+
+def test_only_line_feeds_end_lines(command: Run, models: dict[str, str]) -> None:
+    text = "le chat\u2028dort\x0bdans\x85la\rmaison\n"
+    assert command("translate", "-m", models["translator"], *SHORT, stdin=text).stdout.count("\n") == 1
+
+
+def test_a_line_that_is_not_utf8_is_empty_and_told(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, stdin=b"le chat\n\xe9t\xe9\nle chat\n")
+    assert result.exit_code == 3
+    first, bad, last, end = result.stdout.split("\n")
+    assert first == last != "" and bad == end == ""
+    assert "regard: line 2: not UTF-8: " in result.stderr and "at byte 1" in result.stderr
+    assert "1 of 3 lines failed" in result.stderr
+
+
+def test_a_line_that_is_too_long_fails_alone(command: Run, models: dict[str, str]) -> None:
+    lines = ["le chat", "le chat " * 30, "la maison"]
+    result = command("translate", "-m", models["short"], "--beam", "1", stdin="\n".join(lines))
+    assert result.exit_code == 3
+    alone = load(models["short"]).translate([lines[0], lines[2]], beam=1)
+    wanted = [alone[0].text, "", alone[1].text, ""]
+    assert result.stdout.split("\n") == [text.replace("\n", " ") for text in wanted]
+    assert "line 2: a sentence of" in result.stderr and "split it" in result.stderr
+
+
+def test_long_lines_are_warned_of_in_one_line(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, "--beam", "1", stdin="le chat " * 80)
+    assert result.exit_code == 0
+    (message,) = result.stderr.splitlines()
+    assert message.startswith("regard: a sentence of") and "trained on 100 at most" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "search"),
+    [
+        (["--beam", "1"], Greedy()),
+        (["--beam", "3"], Beam(3)),
+        (["--beam", "3", "--length-penalty", "0"], Beam(3, length_penalty=0.0)),
+        (["--sample", "--seed", "7"], Sample(seed=7)),
+        (
+            ["--sample", "--temperature", "2", "--top-k", "9", "--top-p", "0.9", "--min-p", "0.01"],
+            Sample(temperature=2.0, top_k=9, top_p=0.9, min_p=0.01),
+        ),
+    ],
+)
+def test_the_options_are_the_search(command: Run, models: dict[str, str], options: list[str], search: object) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, *options, "--json", "-t", "le chat noir")
+    wanted = load(models["translator"]).translate("le chat noir", search=search, max_tokens=6)
+    found = json.loads(result.stdout)
+    assert found["tokens"] == wanted.tokens and found["text"] == wanted.text
+    assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
+
+
+def test_the_length_penalty_reaches_the_beam() -> None:
+    assert make_search(3, 0.5, None, 1) == Beam(3, length_penalty=0.5)
+    assert make_search(None, None, None, 7) == Beam(7, length_penalty=1.0)
+
+
+def test_line_breaks_of_the_model_do_not_break_lines() -> None:
+    found: Any = SimpleNamespace(text="a\nb\rc", score=0.0)
+    found.alternatives = [found, found]
+    for n, wanted in ((1, "a b c"), (2, "5\t0.0000\ta b c\n5\t0.0000\ta b c")):
+        assert written(5, found, Settings(Greedy(), n, None, attention=False, as_json=False)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "0.5"], "--temperature is an option of sampling: add --sample"),
+        (["--seed", "0"], "--seed is an option of sampling"),
+        (["--sample", "--beam", "2"], "do not go with it"),
+        (["--sample", "--length-penalty", "1"], "do not go with it"),
+        (["--beam", "1", "--length-penalty", "1"], "--beam 1 has one"),
+        (["--attention"], "--attention needs --json or --text"),
+        (["--plot", "a.png"], "--plot draws one sentence"),
+        (["-t", "le chat", "file.txt"], "a file or --text, not both"),
+        (["--beam", "2", "-n", "3", "-t", "x"], "cannot find alternatives=3"),
+        (["--sample", "--top-p", "2", "-t", "x"], "top_p must be a share"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--dtype", "int8"], "unknown dtype 'int8'"),
+    ],
+)
+def test_wrong_options(command: Run, models: dict[str, str], options: list[str], message: str) -> None:
+    result = command("translate", "-m", models["translator"], *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("regard: ") and message in result.stderr
+
+
+def test_n_best_as_columns(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, "-n", "3", stdin=b"le chat\n\n\xff\n")
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    wanted = load(models["translator"]).translate("le chat", alternatives=3, max_tokens=6).alternatives
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "3"]
+    assert [row[2] for row in rows[:3]] == [one.text.replace("\n", " ") for one in wanted]
+    assert [float(row[1]) for row in rows[:3]] == pytest.approx([one.score for one in wanted], abs=1e-3)
+    assert rows[3:] == [["2", "0.0000", ""], ["3", "", ""]] and result.exit_code == 3
+
+
+def test_json_lines(command: Run, models: dict[str, str]) -> None:
+    options = ("--json", "--attention", "-n", "2")
+    result = command("translate", "-m", models["translator"], *SHORT, *options, stdin=b"le chat noir\n\n\xff\n")
+    full, empty, failed = map(json.loads, result.stdout.splitlines())
+    assert full["text"] == full["alternatives"][0]["text"] and len(full["alternatives"]) == 2
+    alignment = full["alignment"]
+    assert alignment["source"] == ["le", "chat", "noir", "</s>"]
+    assert [len(row) for row in alignment["weights"]] == [4] * len(alignment["target"])
+    assert [sum(row) for row in alignment["weights"]] == pytest.approx([1.0] * len(alignment["target"]), abs=1e-3)
+    assert (empty["text"], empty["tokens"], empty["alignment"]) == ("", [], None)
+    assert failed["text"] == "" and "not UTF-8" in failed["error"]
+
+
+def test_one_sentence_with_its_alignment_and_picture(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    picture = tmp_path / "align.png"
+    options = ("--attention", "--plot", picture)
+    result = command("translate", "-m", models["translator"], *SHORT, *options, "--text", "le chat noir")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1].split() == ["le", "chat", "noir", "</s>"]
+    assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in result.stderr
+
+
+def test_no_attention_no_alignment(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["plain"], *SHORT, "--attention", "-t", "le chat")
+    assert result.exit_code == 2 and "'rnn-seq2seq' has no attention to the source" in result.stderr
+
+
+def test_missing_things(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    result = command("translate", "-m", models["translator"], tmp_path / "nothing.txt")
+    assert result.exit_code == 3 and "cannot read" in result.stderr and "nothing.txt" in result.stderr
+    result = command("translate", "-m", tmp_path / "nothing")
+    assert result.exit_code == 4 and "there is no folder" in result.stderr and "shipped: " in result.stderr
+    result = command("translate", "-m", tmp_path)
+    assert result.exit_code == 4 and "not a model folder" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "right"), [("writer", "generate"), ("encoder", "embed")])
+def test_another_kind_of_model(command: Run, models: dict[str, str], name: str, right: str) -> None:
+    result = command("translate", "-m", models[name], "-t", "le chat")
+    assert result.exit_code == 2 and f"use `regard {right} -m {models[name]}`" in result.stderr
+
+
+class Trickle:
+    """A pipe that gives a few bytes at a time."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = iter(parts)
+
+    def isatty(self) -> bool:
+        return False
+
+    def read1(self, size: int) -> bytes:
+        return next(self.parts, b"")
+
+
+BYTES = st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\xff"]), max_size=40).map(b"".join)
+
+
+@given(BYTES, st.lists(st.integers(1, 9), max_size=20), st.integers(1, 4))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_lines_do_not_depend_on_how_they_arrive(content: bytes, sizes: list[int], batch: int) -> None:
+    parts = []
+    rest = content
+    for size in sizes:
+        parts.append(rest[:size])
+        rest = rest[size:]
+    parts = [part for part in [*parts, rest] if part]
+    batches = list(line_batches(Trickle(parts), batch))  # type: ignore[arg-type]
+    wanted = content.split(b"\n")
+    assert [line for lines in batches for line in lines] == (wanted[:-1] if wanted[-1] == b"" else wanted)
+    assert all(0 < len(lines) <= batch for lines in batches)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+@pytest.mark.timeout(90)  # an answer that stays in a buffer would be waited for
+def test_lines_are_answered_one_by_one(models: dict[str, str]) -> None:
+    """At a keyboard, with a prompt on stderr: the second line is typed only when the first has come back."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}  # our own flush shall do it
+    line = [sys.executable, "-c", SCRIPT, "translate", "-m", models["translator"], "--beam", "1", "--max-tokens", "3"]
+    keyboard, terminal = os.openpty()
+    with subprocess.Popen(line, env=environment, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stderr is not None
+        answers = []
+        for text in (b"le chat\n", b"la maison\n"):
+            os.write(keyboard, text)
+            answers.append(run.stdout.readline())
+        os.write(keyboard, b"\x04")  # the end of input
+        assert (run.stdout.read(), run.stderr.read(), run.wait(timeout=60)) == (b"", b"> > > ", 0)
+    os.close(terminal)
+    os.close(keyboard)
+    assert all(answer.endswith(b"\n") and len(answer) > 1 for answer in answers)

@@ -1,0 +1,106 @@
+"""D17: with and without attention, BLEU by sentence length; the task is made here and the trainer is ours.
+
+The "language" has twelve words, its translation has twelve others, in the same order. Nothing but memory is needed,
+which is what one vector for a whole sentence lacks (Bahdanau et al. 2015, figure 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+import torch
+
+from regard import RecurrentTranslator, RecurrentTranslatorConfig
+from regard.decoding.engine import generate_tokens
+from regard.evaluation.by_length import Bucket, scores_by_length
+from regard.text.batching import Batch
+from regard.text.special import END, START
+from regard.training.loop import Loop
+from regard.training.loss import objective
+from regard.training.recipe import TrainingRecipe
+
+WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 450
+SOURCE = [f"mot{i}" for i in range(WORDS)]
+TARGET = [f"word{i}" for i in range(WORDS)]
+FIRST = 4  # the tokens before it are special
+
+
+class Sentences:
+    """Batches of random sentences of one length each, without end."""
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        random = Random(epoch)
+        while True:
+            length = random.randint(3, LONGEST)
+            rows = torch.tensor([[random.randrange(WORDS) for _ in range(length)] for _ in range(ROWS)]) + FIRST
+            begin, end = torch.full((ROWS, 1), START), torch.full((ROWS, 1), END)
+            yield Batch(
+                ids=list(range(ROWS)),
+                source=torch.cat([rows, end], 1),
+                inputs=torch.cat([begin, rows], 1),
+                labels=torch.cat([rows, end], 1),
+                tokens=ROWS * (length + 1),
+            )
+
+
+def trained(attention: str, hidden: int) -> RecurrentTranslator:
+    torch.manual_seed(0)
+    model = RecurrentTranslator(
+        RecurrentTranslatorConfig(
+            source_vocabulary=FIRST + WORDS,
+            target_vocabulary=FIRST + WORDS,
+            embedding=32,
+            hidden=hidden,
+            attention=attention,
+            dropout=0.0,
+        )
+    )
+    recipe = TrainingRecipe(steps=STEPS, lr=0.01, warmup=20, schedule="cosine", precision="fp32")
+    loop = Loop(model, Sentences(), objective(model), recipe, device=torch.device("cpu"), dim=hidden)
+    batches = loop.batches()
+    for _ in range(STEPS):
+        loop.train_step([next(batches)])
+    return model.eval()
+
+
+def by_length(model: RecurrentTranslator) -> list[Bucket]:
+    """The scores of up to 5, 6 to 10, and 11 to 15 words, on sentences that were never seen."""
+    random = Random("test")
+    test = [[random.randrange(WORDS) for _ in range(random.randint(3, LONGEST))] for _ in range(400)]
+    found = generate_tokens(model, [[*(FIRST + i for i in row), END] for row in test], max_tokens=2 * LONGEST)
+    said = [" ".join(TARGET[i - FIRST] for i in best[0].tokens if i >= FIRST) for best in found]
+    references = [" ".join(TARGET[i] for i in row) for row in test]
+    sources = [" ".join(SOURCE[i] for i in row) for row in test]
+    return scores_by_length(said, references, sources, edges=(5, 10), minimum=50, samples=200)
+
+
+@pytest.fixture(scope="module")
+def curves() -> tuple[list[Bucket], list[Bucket]]:
+    """Without and with attention: the same steps, the same sentences, and more parameters for the one without."""
+    without, with_attention = trained("none", 96), trained("additive", 64)
+    sizes = [sum(p.numel() for p in model.parameters()) for model in (without, with_attention)]
+    assert sizes[0] > sizes[1]
+    return by_length(without), by_length(with_attention)
+
+
+def test_D17_attention_has_the_better_bleu(curves: tuple[list[Bucket], list[Bucket]]) -> None:
+    for without, with_attention in zip(*curves, strict=True):
+        assert with_attention.bleu.interval[0] > without.bleu.interval[1]
+
+
+def test_D17_without_it_quality_falls_with_the_length(curves: tuple[list[Bucket], list[Bucket]]) -> None:
+    short, middle, long = (bucket.bleu for bucket in curves[0])
+    assert short.interval[0] > middle.interval[1] and middle.interval[0] > long.interval[1]
+    assert short.value - long.value > 30
+
+
+def test_D17_with_it_quality_holds(curves: tuple[list[Bucket], list[Bucket]]) -> None:
+    short, _, long = (bucket.bleu for bucket in curves[1])
+    assert long.value > 95 and short.value - long.value < 5
+
+
+def test_D17_the_gap_grows_with_the_length(curves: tuple[list[Bucket], list[Bucket]]) -> None:
+    gaps = [with_attention.bleu.value - without.bleu.value for without, with_attention in zip(*curves, strict=True)]
+    assert gaps == sorted(gaps) and gaps[-1] > gaps[0] + 30

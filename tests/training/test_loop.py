@@ -1,0 +1,266 @@
+"""The step against a plain loop written by hand, and the properties that a trainer is trusted for."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.errors import DivergedError, UsageError
+from regard.models.config import TransformerConfig
+from regard.models.transformer import Transformer
+from regard.text.batching import Batch
+from regard.text.special import END, PAD, START, pad_batch
+from regard.training.loop import MOST_SKIPPED, Loop, Validation, freeze
+from regard.training.loss import objective
+from regard.training.recipe import TrainingRecipe
+from regard.training.schedule import learning_rate
+
+CPU = torch.device("cpu")
+
+
+def make_batch(seed: int, rows: int, longest: int = 7) -> Batch:
+    """Random pairs; the target is the source backwards."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(2, longest + 1, (rows,), generator=draw).tolist()
+    sources = [torch.randint(4, 20, (n,), generator=draw).tolist() for n in lengths]
+    labels = pad_batch([[*s[::-1], END] for s in sources])
+    inputs = pad_batch([[START, *s[::-1]] for s in sources])
+    ids = list(range(rows))
+    return Batch(ids, pad_batch([[*s, END] for s in sources]), inputs, labels, int((labels != PAD).sum()))
+
+
+class Endless:
+    """Data that hands out the same batches again and again."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.all = batches
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        done = 0
+        for batch in self.all:
+            if done >= start:
+                yield batch
+            done += len(batch.ids)
+
+
+def make_model(*, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> Transformer:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        source_vocabulary=20, target_vocabulary=20, layers=1, dim=16, heads=2, hidden=32, dropout=dropout
+    )
+    return Transformer(config).to(dtype)
+
+
+def make_loop(batches: list[Batch], model: Transformer | None = None, **settings: object) -> Loop:
+    values = {
+        "steps": 40,
+        "batch_tokens": 100,
+        "lr": 1e-2,
+        "warmup": 4,
+        "schedule": "inverse-sqrt",
+        "precision": "fp32",
+        "device": "cpu",
+        "validate_every": 5,
+        "save_every": 5,
+        "label_smoothing": 0.1,
+        "log_every": 5,
+    }
+    recipe = TrainingRecipe(**{**values, **settings})
+    model = model or make_model()
+    smoothing = recipe.label_smoothing or 0.0
+    return Loop(model, Endless(batches), objective(model, smoothing=smoothing), recipe, device=CPU, dim=16)
+
+
+def train_steps(loop: Loop, count: int) -> None:
+    for _ in range(count):
+        loop.train_step([make_batch(6, 4)])
+
+
+def flat(model: Transformer) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def plain_steps(model: Transformer, batches: list[Batch], *, rates: list[float], clip: float, decay: float) -> None:
+    """What every tutorial writes: cross-entropy with ignored padding, AdamW, clipping."""
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
+        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9, foreach=False, fused=False)
+    model.train()
+    for batch, rate in zip(batches, rates, strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        logits = model(batch.source, batch.inputs)
+        F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD, label_smoothing=0.1).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+
+
+def test_steps_equal_a_plain_loop() -> None:
+    """Loss, clipping, learning rate and AdamW together, against torch's own parts put together here."""
+    batches = [make_batch(seed, 6) for seed in range(5)]
+    loop = make_loop(batches, clip=0.5, weight_decay=0.1)
+    plain = copy.deepcopy(loop.model)
+    rates = [learning_rate(step, kind="inverse-sqrt", peak=1e-2, warmup=4) for step in range(1, 6)]
+    plain_steps(plain, batches, rates=rates, clip=0.5, decay=0.1)
+    before = flat(loop.model)
+    for batch in batches:
+        loop.train_step([batch])
+    assert (flat(loop.model) - before).abs().max() > 1e-2
+    torch.testing.assert_close(flat(loop.model), flat(plain), rtol=0, atol=1e-9)
+
+
+def test_accumulation_counts_every_token_once() -> None:
+    """Micro-batches of 2 and 9 sentences give the update of all 11 together, not the mean of two means."""
+    small, large = make_batch(1, 2), make_batch(2, 9)
+    parts = make_loop([small, large], accumulate=2, clip=0.0)
+    whole = make_loop([small, large], clip=0.0)
+    width = max(small.labels.shape[1], large.labels.shape[1])
+    deep = max(small.source.shape[1], large.source.shape[1])
+
+    def join(name: str, wide: int) -> Tensor:
+        sides = [getattr(batch, name) for batch in (small, large)]
+        return torch.cat([F.pad(side, (0, wide - side.shape[1]), value=PAD) for side in sides])
+
+    both = Batch(
+        list(range(11)),
+        join("source", deep),
+        join("inputs", width),
+        join("labels", width),
+        small.tokens + large.tokens,
+    )
+    parts.train_step([small, large])
+    whole.train_step([both])
+    torch.testing.assert_close(flat(parts.model), flat(whole.model), rtol=0, atol=1e-9)
+    assert parts.progress.tokens == whole.progress.tokens == both.tokens
+
+
+def test_the_reported_loss_is_the_true_likelihood() -> None:
+    """Smoothing changes what is trained on, never what is reported."""
+    batch = make_batch(3, 8)
+    told = []
+    for smoothing in (0.0, 0.4):
+        loop = make_loop([batch], label_smoothing=smoothing)
+        with torch.no_grad():
+            logits = loop.model(batch.source, batch.inputs)
+            want = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
+        loop.train_step([batch])
+        values = loop.meter.values()
+        assert values["loss"] == pytest.approx(want.item(), abs=1e-9)
+        assert values["perplexity"] == pytest.approx(math.exp(want.item()), rel=1e-9)
+        told.append(flat(loop.model))
+    assert not torch.equal(*told)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precision_takes_nearly_the_same_step(precision: str) -> None:
+    """A gradient that is clipped before it is unscaled would be 65,536 times too small and leave Adam's eps to win."""
+    batch = make_batch(4, 8)
+    models = []
+    for kind in ("fp32", precision):
+        loop = make_loop([batch], make_model(dtype=torch.float32), precision=kind, clip=0.5, eps=1e-2)
+        before = flat(loop.model)
+        for _ in range(3):
+            loop.train_step([batch])
+        models.append(flat(loop.model) - before)
+    assert models[0].norm() > 0.01
+    assert (models[0] - models[1]).norm() < 0.05 * models[0].norm()
+
+
+def test_the_learning_rate_follows_the_schedule() -> None:
+    loop = make_loop([make_batch(5, 4)])
+    for step in range(1, 8):
+        loop.train_step([make_batch(5, 4)])
+        rate = 1e-2 * (step / 4 if step < 4 else math.sqrt(4 / step))
+        assert all(group["lr"] == pytest.approx(rate) for group in loop.optimizer.param_groups)
+
+
+def test_a_step_without_finite_gradients_changes_nothing() -> None:
+    loop = make_loop([make_batch(6, 4)])
+    good = loop.loss_function
+    loop.train_step([make_batch(6, 4)])
+    before = flat(loop.model)
+
+    def broken(model: Transformer, batch: Batch):
+        loss = good(model, batch)
+        return loss._replace(total=loss.total * math.nan)
+
+    loop.loss_function = broken
+    loop.train_step([make_batch(6, 4)])
+    assert torch.equal(flat(loop.model), before)
+    assert (loop.progress.skipped, loop.progress.skipped_in_row) == (1, 1)
+    loop.loss_function = good
+    loop.train_step([make_batch(6, 4)])
+    assert (loop.progress.skipped, loop.progress.skipped_in_row) == (1, 0)
+    loop.loss_function = broken
+    with pytest.raises(DivergedError, match=r"at step 23 .* learning rate 0\.004.* samples \[0, 1, 2, 3\]") as error:
+        train_steps(loop, MOST_SKIPPED)
+    assert error.value.exit_code == 5
+    assert flat(loop.model).isfinite().all()
+
+
+def test_frozen_parts_stay() -> None:
+    model = make_model()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    loop = make_loop([make_batch(7, 4)], model, freeze=("encoder.*", "*.bias"))
+    for _ in range(3):
+        loop.train_step([make_batch(7, 4)])
+    moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
+    assert moved
+    assert not any(name.startswith("encoder.") or name.endswith(".bias") for name in moved)
+    assert {name for name in before if name.startswith("decoder.") and name.endswith("weight")} <= moved
+
+
+def test_freezing_nothing_or_everything_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"'encodr\.\*' matches no parameter"):
+        freeze(make_model(), ("encodr.*",))
+    with pytest.raises(UsageError, match="leaves nothing to train"):
+        freeze(make_model(), ("*",))
+
+
+def run(loop: Loop, scores: Callable[[int], float], tmp_path) -> list[int]:
+    """Run a loop whose validations find these scores; the steps at which the model was the best so far."""
+    from regard.training.report import Report
+
+    best: list[int] = []
+    with Report(tmp_path, steps=loop.recipe.steps or 0, quiet=True) as report:
+        loop.run(
+            report,
+            tmp_path / "training",
+            validate=lambda step: Validation(scores(step), {}, ""),
+            better=lambda: best.append(loop.progress.step),
+        )
+    return best
+
+
+def test_patience_ends_a_training_that_gets_no_better(tmp_path) -> None:
+    loop = make_loop([make_batch(8, 4)], patience=2)
+    found = {5: 1.0, 10: 3.0, 15: 2.0, 20: 3.0, 25: 9.0}
+    best = run(loop, found.__getitem__, tmp_path)
+    assert best == [5, 10]
+    assert loop.progress.step == 20
+    assert loop.progress.ended == "2 validations without a better one than step 10's"
+
+
+def test_without_patience_all_steps_are_done(tmp_path) -> None:
+    loop = make_loop([make_batch(8, 4)], steps=12)
+    best = run(loop, lambda step: -step, tmp_path)
+    assert (best, loop.progress.step, loop.progress.ended) == ([5], 12, "all steps are done")
+
+
+def test_every_sample_of_an_epoch_comes_once() -> None:
+    batches = [dataclasses.replace(make_batch(n, n + 1), ids=list(range(10 * n, 11 * n + 1))) for n in range(4)]
+    loop = make_loop(batches)
+    taken = loop.batches()
+    seen = [number for _ in range(8) for number in next(taken).ids]
+    assert sorted(seen[: len(seen) // 2]) == sorted(seen[len(seen) // 2 :]) == sorted(i for b in batches for i in b.ids)
+    assert (loop.progress.epoch, loop.progress.consumed) == (1, 10)

@@ -1,0 +1,110 @@
+"""What is held out for validation, and what the tokenizers and batches are made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regard.errors import DataError
+from regard.text.corpus import make_corpus, read_parallel
+from regard.training.prepare import make_data, make_tokenizers, read_corpora, split_pairs, split_text
+from regard.training.recipe import recipe_from
+
+
+def numbered(count: int, *, copies: int = 1):
+    sources = [f"phrase {i // copies}" for i in range(count)]
+    return make_corpus(sources, [f"sentence {i}" for i in range(count)], name="made")
+
+
+def test_held_out_pairs_are_not_trained_on() -> None:
+    corpus = numbered(400)
+    parts = split_pairs(corpus, 30, seed=1)
+    assert len(parts.validation) == 30
+    assert len(parts.train) == 370
+    assert not set(parts.train.source) & set(parts.validation.source)
+    both = {*zip(parts.train.source, parts.train.target, strict=True)}
+    both |= {*zip(parts.validation.source, parts.validation.target, strict=True)}
+    assert both == {*zip(corpus.source, corpus.target, strict=True)}
+
+
+def test_copies_of_a_sentence_go_together() -> None:
+    """A sentence that stands four times in the data is in one part only."""
+    parts = split_pairs(numbered(400, copies=4), 30, seed=1)
+    assert len(parts.validation) == 30
+    assert not set(parts.train.source) & set(parts.validation.source)
+
+
+def test_the_split_is_a_function_of_the_seed() -> None:
+    one, same, other = (split_pairs(numbered(200), 20, seed=seed).validation.source for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+def test_the_places_stay(tmp_path: Path) -> None:
+    for side in ("fr", "en"):
+        for shard in "ab":
+            (tmp_path / f"{shard}.{side}").write_text("".join(f"{side} {shard} {i}\n" for i in range(1, 31)))
+    sides = [[tmp_path / f"{shard}.{side}" for shard in "ab"] for side in ("fr", "en")]
+    parts = split_pairs(read_parallel(*sides), 10, seed=3)
+    for part in (parts.train, parts.validation):
+        for i, source in enumerate(part.source):
+            _, shard, line = source.split()
+            assert part.place(i) == f"{tmp_path / shard}.fr:{line}"
+
+
+def test_too_much_held_out() -> None:
+    with pytest.raises(DataError, match=r"20 of 20 sentence pairs .* lower data\.validation"):
+        split_pairs(numbered(20), 20, seed=0)
+    with pytest.raises(DataError, match="every sentence pair has the same source"):
+        split_pairs(make_corpus(["a"] * 9, ["b"] * 9, name="made"), 2, seed=0)
+
+
+def test_the_end_of_a_text_is_held_out() -> None:
+    corpus = make_corpus(["x" * 70, "y" * 30], name="made")
+    parts = split_text(corpus, None)
+    assert ("".join(parts.train.source), "".join(parts.validation.source)) == ("x" * 70 + "y" * 20, "y" * 10)
+    parts = split_text(corpus, 40)
+    assert (parts.train.source, parts.validation.source) == (["x" * 60], ["x" * 10, "y" * 30])
+    with pytest.raises(DataError, match="100 of 100 characters"):
+        split_text(corpus, 100)
+
+
+def demo_recipe(**tokenizer: object):
+    return recipe_from(
+        {
+            "name": "d",
+            "data": {"demo": 300, "validation": 20, "max_length": 60},
+            "tokenizer": {"kind": "unigram", **tokenizer},
+            "model": {"kind": "transformer"},
+            "training": {"batch_tokens": 400, "steps": 5, "device": "cpu"},
+        }
+    )
+
+
+def test_demo_parts_share_no_sentence() -> None:
+    parts = read_corpora(demo_recipe())
+    assert (len(parts.train), len(parts.validation), len(parts.gold or ())) == (300, 20, 20)
+    assert not set(parts.train.source) & set(parts.validation.source)
+    assert not set(parts.train.target) & set(parts.validation.target)
+
+
+def test_shared_and_separate_vocabularies() -> None:
+    corpora = read_corpora(demo_recipe())
+    source, target = make_tokenizers(demo_recipe(shared=True), corpora.train)
+    assert source is target
+    source, target = make_tokenizers(demo_recipe(shared=False), corpora.train)
+    assert source is not target
+    assert len(source.encode("Les enfants mangent.")) < len(target.encode("Les enfants mangent."))
+
+
+def test_validation_is_in_order_and_never_sampled() -> None:
+    recipe = demo_recipe(shared=True, sampling=0.5)
+    corpora = read_corpora(recipe)
+    tokenizers = make_tokenizers(recipe, corpora.train)
+    train, validation = make_data(recipe, corpora, *tokenizers)
+    pieces = [
+        [batch.source.tolist() for batch in data.batches(epoch)] for data in (train, validation) for epoch in (0, 1)
+    ]
+    assert pieces[0] != pieces[1]
+    assert pieces[2] == pieces[3]

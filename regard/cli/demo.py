@@ -24,12 +24,14 @@ SENTENCES = 1000  # of the test part
 def show_demo(
     out: Annotated[Path, typer.Option(help="Folder of the run; a second time it is only shown.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Draws other training sentences and other first weights.")] = 1,
+    steps: Annotated[int | None, typer.Option(help="Train for so many steps only, for a quick look.")] = None,
     corpus: Annotated[
         Path | None, typer.Option(help="Only write the demo corpus into this folder, as text files to train on.")
     ] = None,
 ) -> None:
     """Train a Transformer, French to English, in some minutes; translate with it and see where it looks."""
     from rich.console import Console
+    from rich.markup import escape
 
     from regard.training.run import train
 
@@ -38,28 +40,34 @@ def show_demo(
         from regard.text.demo_corpus import write_demo
 
         write_demo(corpus, train=40_000, validation=1_000, test=2_000, seed=seed)
-        console.print(f"the demo corpus is in {corpus}: {program()} train {corpus}/train.fr {corpus}/train.en")
+        folder = escape(str(corpus))
+        console.print(
+            f"the demo corpus is in {folder}: {program()} train {folder}/train.fr {folder}/train.en", soft_wrap=True
+        )
         return
     console.print("[bold]Training a Transformer, French to English, on sentences of regard's own grammar[/bold]")
+    overrides = {"training.seed": seed}
+    if steps is not None:
+        overrides |= {"training.steps": steps, "training.warmup": steps // 10}
     run = train(
         "demo",
         out=out,
-        overrides={"training.seed": seed},
+        overrides=overrides,
         say=lambda text: typer.echo(text, err=True),
     )
     translator = run.load(device="cpu")
     show_new_sentences(translator, console)
     found = translator.translate(JANE, beam=5)
-    console.print(f"\n[bold]{JANE}[/bold]  →  [bold green]{found.text}[/bold green]\n")
+    console.print(f"\n[bold]{JANE}[/bold]  →  [bold green]{escape(found.text)}[/bold green]\n")
     console.print(found.alignment())
     picture = found.plot(out / "alignment.png")
-    console.print(f"\nThe same as a picture: {picture}\n\n[bold]Next[/bold]")
+    console.print(f"\nThe same as a picture: {escape(str(picture))}\n\n[bold]Next[/bold]")
     for command, meaning in (
         (f'translate -m {out} -t "La petite fille aime les oranges."', "translate with the model you have trained"),
         ("train YOUR.fr YOUR.en", "train on your own parallel text; --dry-run says what it would do"),
         ("compare", "recurrent nets with and without attention against the Transformer, in one table"),
     ):
-        console.print(f"  [bold cyan]{program()} {command}[/bold cyan]\n      {meaning}")
+        console.print(f"  [bold cyan]{program()} {escape(command)}[/bold cyan]\n      {meaning}", soft_wrap=True)
 
 
 def show_new_sentences(translator: Translator, console: Console) -> None:

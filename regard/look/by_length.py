@@ -15,6 +15,7 @@ from regard.look.colours import INK, LINES, RULE
 from regard.look.figures import caption, new_figure, quiet
 
 COLOURS = (*LINES, INK)
+LEGEND = 1.9  # inches beside the axes
 MARKERS = "os^DvP"  # with five colours and six marks the first thirty systems differ
 
 
@@ -24,7 +25,7 @@ def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
     The systems must have been scored on the same sentences, so that their buckets are the same.
     """
     buckets = _shared_buckets(curves)
-    figure = new_figure(max(7.2, 0.6 * len(buckets) + 1.5), 4.8)
+    figure = new_figure(max(7.2, 0.6 * len(buckets) + 1.5) + LEGEND, 4.8)
     axes = figure.add_subplot()
     x = [bucket.middle for bucket in buckets]
     for i, (name, curve) in enumerate(curves.items()):
@@ -45,7 +46,7 @@ def learning_plot(curves: Mapping[str, Sequence[tuple[int, float]]], *, measure:
     """Learning curves: `measure` (BLEU, loss) against the target tokens seen, a line for each system."""
     if not curves or not all(curves.values()):
         raise ValueError("curves must hold at least one system, and each at least one (tokens, value)")
-    figure = new_figure(7.2, 4.6)
+    figure = new_figure(7.2 + LEGEND, 4.6)
     axes = figure.add_subplot()
     for i, (name, curve) in enumerate(curves.items()):
         tokens, values = zip(*curve, strict=True)
@@ -83,7 +84,8 @@ def _line(axes: Axes, i: int, name: str, x: Sequence[float], y: Sequence[float])
 def _finish(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=13, weight="bold", color=INK, loc="left")
     axes.grid(color=RULE, linewidth=0.6)
-    axes.legend(frameon=False, labelcolor=INK)
+    # Beside the axes, for the lines may run anywhere inside them.
+    axes.legend(frameon=False, labelcolor=INK, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
     quiet(axes)
 
 

@@ -120,10 +120,10 @@ def _choose_device(c: Chooser) -> None:
         training["device"] = None
     device = c.take("training.device", machine.device, "the fastest device of this machine")
     if device.startswith("cuda"):
-        why = "bfloat16 is twice as fast here and needs no loss scaling" if machine.bf16 else "this GPU has no bfloat16"
+        why = "the GPU has it, and it needs no loss scaling" if machine.bf16 else "this GPU has no bfloat16"
         c.take("training.precision", "bf16" if machine.bf16 else "fp16", why)
     else:
-        c.take("training.precision", "fp32", f"half precision gains nothing on {machine.type}")
+        c.take("training.precision", "fp32", f"half precision pays off on {machine.type} for wide models only")
 
 
 def _choose_tokenizer(c: Chooser) -> None:

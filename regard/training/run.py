@@ -24,7 +24,7 @@ from torch import nn
 
 from regard.api.loading import find_device, find_model, load
 from regard.errors import DataError, UsageError
-from regard.files import replace_file
+from regard.files import fingerprint, replace_file
 from regard.models.folder import load_model, read_config, save_model
 from regard.models.presets import make_model
 from regard.text.tokenizer import Tokenizer, read_tokenizers, tokenizer_files, unseen
@@ -106,7 +106,7 @@ def prepare(asked: Recipe, *, folder: Path | None, init: str | Path | None = Non
     kept = None if folder is None else folder / "training"
     choices: list[Choice] = []
     if kept is not None and (kept / "recipe.toml").exists():
-        recipe = resumed_recipe(asked, kept, corpora)
+        recipe = resumed_recipe(asked, kept, corpora, init=init)
         source, target = read_tokenizers(kept)
     else:
         if folder is not None and folder.exists() and any(folder.iterdir()):
@@ -129,12 +129,12 @@ def prepare(asked: Recipe, *, folder: Path | None, init: str | Path | None = Non
         model = load_model(find_model(init))
     train_data, validation_data = make_data(recipe, corpora, source, target)
     if kept is not None and not (kept / "recipe.toml").exists():
-        write_start(kept, recipe, corpora, (source, target))
+        write_start(kept, recipe, corpora, (source, target), init=init)
     return Prepared(recipe, corpora, (source, target), train_data, validation_data, model.to(device), device, choices)
 
 
-def resumed_recipe(asked: Recipe, kept: Path, corpora: Corpora) -> Recipe:
-    """The recipe that the run began with, if what is asked now and the data are still the same."""
+def resumed_recipe(asked: Recipe, kept: Path, corpora: Corpora, *, init: str | Path | None = None) -> Recipe:
+    """The recipe that the run began with, if what is asked now, the data and the first weights are still the same."""
     began = read_recipe(kept / "recipe.toml")
     now = fill_in(asked, began)
     if changed := changed_keys(began, now):
@@ -149,7 +149,15 @@ def resumed_recipe(asked: Recipe, kept: Path, corpora: Corpora) -> Recipe:
             f"samples then, {len(corpora.train):,} and {len(corpora.validation):,} now, or other words in them. "
             f"Put the files back, or train into another --out"
         )
+    if data.get("init") != first_weights(init):
+        began_with = "from another model's weights" if data.get("init") else "from fresh weights"
+        raise UsageError(f"{kept.parent} was begun {began_with}: give the same --init, or train into another --out")
     return now
+
+
+def first_weights(init: str | Path | None) -> str | None:
+    """The sha256 of the weights that a training starts from; None where they are fresh."""
+    return None if init is None else str(fingerprint(find_model(init) / "model.safetensors")["sha256"])
 
 
 def with_held_out(asked: Recipe, corpora: Corpora) -> Recipe:
@@ -178,7 +186,14 @@ def start_from(asked: Recipe, init: str | Path) -> Recipe:
     return dataclasses.replace(asked, model={"kind": settings["kind"], **filled})
 
 
-def write_start(kept: Path, recipe: Recipe, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def write_start(
+    kept: Path,
+    recipe: Recipe,
+    corpora: Corpora,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    *,
+    init: str | Path | None = None,
+) -> None:
     """Write down what the run was begun with; the recipe last, for it says that the rest is there."""
     kept.mkdir(parents=True, exist_ok=True)
     for name, content in tokenizer_files(*tokenizers).items():
@@ -188,6 +203,7 @@ def write_start(kept: Path, recipe: Recipe, corpora: Corpora, tokenizers: tuple[
         "train": len(corpora.train),
         "validation": len(corpora.validation),
         "report": corpora.train.report.to_dict(),
+        "init": first_weights(init),
     }
     replace_file(kept / "data.json", json.dumps(data, indent=1, ensure_ascii=False).encode())
     replace_file(kept / "recipe.toml", to_toml(recipe).encode())

@@ -103,3 +103,11 @@ def test_errors() -> None:
             length_plot(empty)
         with pytest.raises(ValueError, match="at least one"):
             learning_plot(empty)
+
+
+def test_the_legend_hides_no_line() -> None:
+    """It stands beside the axes, wherever the lines run."""
+    for figure in (length_plot(CURVES), learning_plot({"a": [(1, 90.0), (9, 95.0)], "b": [(1, 5.0), (9, 1.0)]})):
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())

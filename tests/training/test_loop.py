@@ -264,3 +264,16 @@ def test_every_sample_of_an_epoch_comes_once() -> None:
     seen = [number for _ in range(8) for number in next(taken).ids]
     assert sorted(seen[: len(seen) // 2]) == sorted(seen[len(seen) // 2 :]) == sorted(i for b in batches for i in b.ids)
     assert (loop.progress.epoch, loop.progress.consumed) == (1, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_compiled_loss_takes_the_same_steps() -> None:
+    """torch.compile of the whole loss function, batches of several shapes."""
+    batches = [make_batch(seed, 5 + seed, longest=5 + seed) for seed in range(3)]
+    eager = make_loop(batches, make_model(dtype=torch.float32))
+    compiled = make_loop(batches, make_model(dtype=torch.float32), compile=True)
+    for batch in batches:
+        eager.train_step([batch])
+        compiled.train_step([batch])
+    torch.testing.assert_close(flat(compiled.model), flat(eager.model), rtol=0, atol=1e-4)

@@ -157,6 +157,10 @@ def test_fine_tuning_keeps_the_tokenizer_and_what_is_frozen(make_recipe, tmp_pat
     assert "decoder.blocks.0.feed_forward.up.weight" in before.keys() - same or len(same) < len(before)
     moved = [(before[name] - after[name]).abs().max() for name in before.keys() - same]
     assert max(moved) < 0.01  # two small steps from where the first model ended, not from fresh weights
+    with pytest.raises(UsageError, match="begun from another model's weights: give the same --init"):
+        train(recipe, out=tmp_path / "second", quiet=True)
+    with pytest.raises(UsageError, match="begun from fresh weights"):
+        train(tmp_path / "small.toml", out=tmp_path / "first", init=second.folder, quiet=True)
 
 
 @pytest.mark.parametrize(

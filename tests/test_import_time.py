@@ -30,6 +30,11 @@ def test_the_names_come_when_asked_for() -> None:
     assert "torch" in modules_after("import regard\nregard.attend")
 
 
+def test_the_compiler_is_not_loaded_to_use_a_model() -> None:
+    """Half of the time to the first translation would go into it."""
+    modules_after("import sys\nimport regard\nregard.load\nassert 'torch._dynamo' not in sys.modules")
+
+
 def test_every_public_name_exists_and_is_listed() -> None:
     modules_after(
         "import regard\n"

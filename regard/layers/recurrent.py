@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.layers.cells import (
     Backend,
@@ -269,18 +268,14 @@ def _unroll(
     return torch.stack(y[::-1] if backwards else y), state  # (T, B, P)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels for whole sequences stay outside of compiled graphs
 def _packed(
     layer: nn.RNNBase, kernels: Callable[..., tuple[Any, S]], x: Tensor, state: S | None, lengths: Tensor | None
 ) -> tuple[Tensor, S]:
-    """Torch's kernels, on a packed sequence when there are lengths."""
-    if lengths is None:
-        return kernels(layer, x, state)
-    first = layer.batch_first
-    packed = pack_padded_sequence(x, lengths.cpu(), batch_first=first, enforce_sorted=False)
-    y, last = kernels(layer, packed, state)
-    y, _ = pad_packed_sequence(y, batch_first=first, total_length=x.shape[1 if first else 0])
-    return y, last
+    """Torch's kernels, which stay outside of compiled graphs."""
+    # Not imported above: to say so loads torch's compiler, two seconds of every start, also for Transformers.
+    from regard.layers.packed import run_packed
+
+    return run_packed(layer, kernels, x, state, lengths)
 
 
 def _kernels_run(layer: nn.RNNBase, x: Tensor, start: State | None, lengths: Tensor | None, backend: str) -> bool:

@@ -87,8 +87,11 @@ def flat(model: Transformer) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def plain_steps(model: Transformer, batches: list[Batch], *, rates: list[float], clip: float, decay: float) -> None:
-    """What every tutorial writes: cross-entropy with ignored padding, AdamW, clipping."""
+def plain_steps(
+    model: Transformer, batches: list[Batch], *, rates: list[float], clip: float, decay: float
+) -> list[float]:
+    """What every tutorial writes: cross-entropy with ignored padding, AdamW, clipping. Gives the gradients' norms."""
+    norms = []
     groups = [
         {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
         {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
@@ -101,8 +104,9 @@ def plain_steps(model: Transformer, batches: list[Batch], *, rates: list[float],
         optimizer.zero_grad()
         logits = model(batch.source, batch.inputs)
         F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD, label_smoothing=0.1).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item())
         optimizer.step()
+    return norms
 
 
 def test_steps_equal_a_plain_loop() -> None:
@@ -111,12 +115,14 @@ def test_steps_equal_a_plain_loop() -> None:
     loop = make_loop(batches, clip=0.5, weight_decay=0.1)
     plain = copy.deepcopy(loop.model)
     rates = [learning_rate(step, kind="inverse-sqrt", peak=1e-2, warmup=4) for step in range(1, 6)]
-    plain_steps(plain, batches, rates=rates, clip=0.5, decay=0.1)
+    norms = plain_steps(plain, batches, rates=rates, clip=0.5, decay=0.1)
     before = flat(loop.model)
     for batch in batches:
         loop.train_step([batch])
     assert (flat(loop.model) - before).abs().max() > 1e-2
     torch.testing.assert_close(flat(loop.model), flat(plain), rtol=0, atol=1e-9)
+    # Adam forgives a wrong factor before the gradient; its norm does not.
+    assert loop.meter.values()["gradient_norm"] == pytest.approx(sum(norms) / 5, rel=1e-9)
 
 
 def test_accumulation_counts_every_token_once() -> None:

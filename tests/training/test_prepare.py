@@ -8,7 +8,8 @@ import pytest
 
 from regard.errors import DataError
 from regard.text.corpus import make_corpus, read_parallel
-from regard.training.prepare import make_data, make_tokenizers, read_corpora, split_pairs, split_text
+from regard.text.special import PAD
+from regard.training.prepare import Data, make_data, make_tokenizers, read_corpora, split_pairs, split_text
 from regard.training.recipe import recipe_from
 
 
@@ -98,13 +99,23 @@ def test_shared_and_separate_vocabularies() -> None:
     assert len(source.encode("Les enfants mangent.")) < len(target.encode("Les enfants mangent."))
 
 
-def test_validation_is_in_order_and_never_sampled() -> None:
+def test_training_is_sampled_and_validation_never() -> None:
     recipe = demo_recipe(shared=True, sampling=0.5)
     corpora = read_corpora(recipe)
     tokenizers = make_tokenizers(recipe, corpora.train)
-    train, validation = make_data(recipe, corpora, *tokenizers)
-    pieces = [
-        [batch.source.tolist() for batch in data.batches(epoch)] for data in (train, validation) for epoch in (0, 1)
-    ]
-    assert pieces[0] != pieces[1]
-    assert pieces[2] == pieces[3]
+
+    def pieces(data: Data, epoch: int) -> dict[int, list[int]]:
+        """Sample id to its source in that epoch, without padding."""
+        batches = list(data.batches(epoch))
+        return {
+            i: [token for token in row if token != PAD]
+            for batch in batches
+            for i, row in zip(batch.ids, batch.source.tolist(), strict=True)
+        }
+
+    train, validation = ([pieces(part, epoch) for epoch in (0, 1)] for part in make_data(recipe, corpora, *tokenizers))
+    for epoch in train:
+        assert len(epoch) > 250  # of 300; the others are too long
+        assert all(tokenizers[0].decode(row) == corpora.train.source[i] for i, row in epoch.items())
+    assert sum(train[0][i] != train[1][i] for i in train[0]) > len(train[0]) / 2
+    assert validation[0] == validation[1]

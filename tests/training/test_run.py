@@ -64,6 +64,9 @@ def test_every_kind_of_model_trains_and_loads(kind: str, make_recipe, tmp_path: 
     assert (run.folder / "README.md").read_text().startswith("# small")
     config = json.loads((run.folder / "config.json").read_text())
     assert config["recipe"]["training"]["steps"] == 12
+    found = [r["bleu"]["value"] if "bleu" in r else -r["loss"] for r in records if r["kind"] == "validation"]
+    state = json.loads((run.folder / "training" / "step-00000012" / "state.json").read_text())
+    assert state["progress"]["best"] == max(found)  # translators by BLEU, the others by loss
     if kind.endswith("-lm"):
         assert isinstance(model, Writer)
     elif kind == "encoder":

@@ -73,6 +73,18 @@ def test_a_language_model_from_one_file(files: tuple[Path, Path], tmp_path: Path
     assert json.loads((tmp_path / "run" / "config.json").read_text())["kind"] == "transformer-lm"
 
 
+def test_a_recipe_of_ones_own(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """What a dry run printed is a recipe; file names in it are seen from its own folder."""
+    printed = regard("train", *files, *SMALL, "--dry-run").stdout.replace(f"{tmp_path}{os.sep}", "")
+    (tmp_path / "mine.toml").write_text(printed, encoding="utf-8")
+    result = regard("train", tmp_path / "mine.toml", "--out", tmp_path / "run", "--quiet", "--name", "other")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["recipe"]["name"] == "other"
+    refused = regard("train", tmp_path / "mine.toml", "--model", "rnn-lm")
+    assert refused.exit_code == 2
+    assert "--model is for text files" in refused.stderr
+
+
 def test_a_dry_run_writes_nothing(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))

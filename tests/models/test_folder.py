@@ -278,3 +278,14 @@ def test_a_run_is_filled_and_keeps_its_training(tmp_path: Path) -> None:
     assert (run / "training" / "latest").read_text() == "step-00000005"
     assert (run / "metrics.jsonl").read_text() == "{}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_manifest_of_a_run_comes_last(tmp_path: Path, monkeypatch: Any) -> None:
+    """Cut off in between, the old manifest does not fit the new files, and the folder is known to be damaged."""
+    (tmp_path / "run" / "training").mkdir(parents=True)
+    moved: list[str] = []
+    real = os.replace
+    monkeypatch.setattr(folder_module.os, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
+    save_model(make_model(RecurrentLMConfig(vocabulary=9, embedding=4, hidden=4)), tmp_path / "run")
+    assert moved[-1] == "manifest.json"
+    assert set(moved) == {"manifest.json", "config.json", "model.safetensors", "README.md"}

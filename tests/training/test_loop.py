@@ -277,9 +277,9 @@ def test_every_sample_of_an_epoch_comes_once() -> None:
 def test_a_compiled_loss_takes_the_same_steps() -> None:
     """torch.compile of the whole loss function, batches of several shapes."""
     batches = [make_batch(seed, 5 + seed, longest=5 + seed) for seed in range(3)]
-    eager = make_loop(batches, make_model(dtype=torch.float32))
-    compiled = make_loop(batches, make_model(dtype=torch.float32), compile=True)
+    # In float64, for a bias of the keys has no gradient but rounding, which Adam would blow up to whole steps.
+    eager, compiled = make_loop(batches), make_loop(batches, compile=True)
     for batch in batches:
         eager.train_step([batch])
         compiled.train_step([batch])
-    torch.testing.assert_close(flat(compiled.model), flat(eager.model), rtol=0, atol=1e-4)
+    torch.testing.assert_close(flat(compiled.model), flat(eager.model), rtol=0, atol=1e-6)

@@ -111,7 +111,7 @@ def make_tokenizers(recipe: Recipe, corpus: Corpus) -> tuple[Tokenizer, Tokenize
         if recipe.tokenizer.kind == "characters":
             return train_characters(texts)
         kind = recipe.tokenizer.kind or "unigram"
-        return train_subwords(texts, size=recipe.tokenizer.size, kind=kind, lossless=lossless)  # type: ignore[arg-type]
+        return train_subwords(texts, size=recipe.tokenizer.size, kind=kind, lossless=lossless)  # type: ignore[arg-type]  # checked
 
     if corpus.target is None or recipe.tokenizer.shared or recipe.kind == "encoder":
         one = make([*corpus.source, *(corpus.target or [])])

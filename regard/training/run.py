@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,11 +28,12 @@ from regard.errors import DataError, UsageError
 from regard.files import fingerprint, replace_file
 from regard.models.folder import load_model, read_config, save_model
 from regard.models.presets import make_model
+from regard.text.data import PairData
 from regard.text.tokenizer import Tokenizer, read_tokenizers, tokenizer_files, unseen
 from regard.training import checkpoint
 from regard.training.card import model_card
 from regard.training.choose import Choice, complete, facts_of, this_machine
-from regard.training.loop import Loop
+from regard.training.loop import Loop, needed
 from regard.training.loss import objective
 from regard.training.model_table import model_config
 from regard.training.prepare import Corpora, Data, make_data, make_tokenizers, read_corpora
@@ -41,6 +43,8 @@ from regard.training.report import Report, duration
 from regard.training.validate import Validator
 
 Say = Callable[[str], None]
+
+FINISHED = "finished"  # the file in training/ that says that nothing is left to do
 
 
 @dataclass(frozen=True)
@@ -225,12 +229,14 @@ def run_training(ready: Prepared, folder: Path, *, say: Say, quiet: bool = False
     saved = checkpoint.load_checkpoint(kept)
     if saved is not None:
         loop.restore(saved)
-        done = loop.progress.ended and (loop.progress.step >= (training.steps or 0) or training.patience)
-        if done:
-            say(f"already complete: {loop.progress.ended}, at step {loop.progress.step}")
+        progress = loop.progress
+        if progress.step < needed(training.steps) and not (training.patience and progress.stale >= training.patience):
+            progress.ended = ""  # more steps, or more patience, than when it ended
+        if progress.ended and (kept / FINISHED).exists():
+            say(f"already complete: {progress.ended}, at step {progress.step}")
             return Run(folder, read_config(folder).get("scores", {}))
-        loop.progress.ended = ""
-        say(f"going on from step {loop.progress.step}")
+        say(f"going on from step {progress.step}")
+    (kept / FINISHED).unlink(missing_ok=True)
 
     def keep_best() -> None:
         save_trained(ready, validator, loop, folder, info)
@@ -238,7 +244,7 @@ def run_training(ready: Prepared, folder: Path, *, say: Say, quiet: bool = False
     with (
         deterministic(training.deterministic),
         Report(
-            folder, steps=training.steps or 0, start=loop.progress.step, quiet=quiet, tensorboard=tensorboard
+            folder, steps=needed(training.steps), start=loop.progress.step, quiet=quiet, tensorboard=tensorboard
         ) as report,
     ):
         loop.run(report, kept, validate=validator, better=keep_best)
@@ -261,6 +267,7 @@ def finish(ready: Prepared, validator: Validator, loop: Loop, folder: Path, info
             progress.best, progress.best_step = found.score, progress.step
             save_trained(ready, validator, loop, folder, info)
     checkpoint.put_weights(ready.model, last)
+    replace_file(folder / "training" / FINISHED, b"")  # stopped before this line, the next start finishes again
 
 
 def save_trained(ready: Prepared, validator: Validator, loop: Loop, folder: Path, info: dict[str, Any]) -> None:
@@ -283,9 +290,9 @@ def model_info(ready: Prepared) -> dict[str, Any]:
         info["languages"] = {"source": data.source_language, "target": data.target_language}
     if recipe.kind in LANGUAGE_MODELS:
         info["context"] = data.context
-    elif recipe.kind != "encoder":
-        tokenised = ready.tokenizers[0].encode_all(ready.corpora.train.source)
-        info["unseen_pieces"] = unseen(ready.tokenizers[0], tokenised)
+    elif isinstance(ready.train, PairData) and recipe.kind != "encoder":
+        met = np.unique(ready.train.rows[0].flat).tolist()
+        info["unseen_pieces"] = unseen(ready.tokenizers[0], [met])
     return info
 
 

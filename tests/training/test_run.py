@@ -201,6 +201,31 @@ def test_the_mean_of_checkpoints_is_taken_when_it_is_better(make_recipe, tmp_pat
     assert is_mean != is_last
 
 
+def test_a_run_that_was_cut_off_before_its_end_is_finished(make_recipe, tmp_path: Path) -> None:
+    """All steps are done and saved, but the mean of the checkpoints was not tried yet: the next start does it."""
+    settings = {"training.average": 3, "training.keep": 3, "decoding.sentences": 0}
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.training.checkpoint.average_weights", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True)
+    cut = train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)
+    assert any("mean of the checkpoints of steps 6, 9, 12" in line for line in said)
+    whole = train(make_recipe(), out=tmp_path / "whole", overrides=settings, quiet=True)
+    assert equal(weights(cut.folder), weights(whole.folder))
+
+
+def test_more_patience_goes_on(make_recipe, tmp_path: Path) -> None:
+    """Patience ended it; with more of it, it is not at its end."""
+    settings = {"training.validate_every": 1, "training.lr": 1e-9, "training.patience": 1}
+    train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True)
+    said: list[str] = []
+    train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)
+    assert said[-1].startswith("already complete: 1 validations without a better one")
+    train(make_recipe(), out=tmp_path / "run", overrides={**settings, "training.patience": 99}, quiet=True)
+    assert (tmp_path / "run" / "training" / "step-00000012").is_dir()
+
+
 def test_zero_configuration(make_recipe, tmp_path: Path) -> None:
     """Two files and nothing else: every choice is told with a reason, and the recipe that is kept is complete."""
     from regard.training.from_files import recipe_for_files

@@ -79,7 +79,7 @@ class Ours:
         self.model = make_model(config).to(self.device)
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
-        self.loop = Loop(self.model, NoData(), loss_function, recipe, device=self.device, dim=setting.dim)
+        self.loop = Loop(self.model, NoData(), loss_function, recipe, device=self.device)
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's target tokens, as it is trained on."""

@@ -149,7 +149,7 @@ def _choose_model(c: Chooser) -> None:
     c.take(
         "model.kind",
         c.kind,
-        "a language model for text" if c.language_model else "the Transformer learns best and fastest",
+        "a language model for text" if c.language_model else "learns most from the same sentences (regard compare)",
     )
     wanted = c.size()
     on_cpu = c.machine.type == "cpu"

@@ -116,9 +116,7 @@ def forecast(
     batch, training = batch.to(device), recipe.training
     before = torch.cuda.memory_allocated(device) if gpus else 0
     with torch.random.fork_rng(devices=gpus):
-        config: Any = model.config
-        dim = getattr(config, "dim", None) or config.hidden
-        loop = Loop(copy.deepcopy(model), Repeat(batch), loss_function, training, device=device, dim=dim)
+        loop = Loop(copy.deepcopy(model), Repeat(batch), loss_function, training, device=device)
         micro = [batch] * training.accumulate
         largest = activations = 0
         seconds: float | None = None

@@ -92,9 +92,9 @@ class Loop:
         recipe: TrainingRecipe,
         *,
         device: torch.device,
-        dim: int,
     ) -> None:
-        self.model, self.data, self.recipe, self.device, self.dim = model, data, recipe, device, dim
+        self.model, self.data, self.recipe, self.device = model, data, recipe, device
+        self.width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden
         self.loss_function = torch.compile(loss_function) if recipe.compile else loss_function
         self.names = freeze(model, recipe.freeze)
         self.optimizer = make_optimizer(self.names, recipe)
@@ -157,7 +157,7 @@ class Loop:
             peak=needed(recipe.lr),
             warmup=needed(recipe.warmup),
             steps=needed(recipe.steps),
-            dim=self.dim,
+            dim=self.width,
             floor=recipe.floor,
         )
         for group in self.optimizer.param_groups:

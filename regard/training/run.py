@@ -218,9 +218,7 @@ def run_training(ready: Prepared, folder: Path, *, say: Say, quiet: bool = False
     recipe, model, device = ready.recipe, ready.model, ready.device
     training = recipe.training
     loss = objective(model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
-    config: Any = model.config
-    dim = config.dim if hasattr(config, "dim") else config.hidden
-    loop = Loop(model, ready.train, loss, training, device=device, dim=dim)
+    loop = Loop(model, ready.train, loss, training, device=device)
     info = model_info(ready)
     validator = Validator(
         model, recipe, ready.corpora, ready.validation, ready.tokenizers, loss, folder=folder, device=device, info=info

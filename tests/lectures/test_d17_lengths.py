@@ -58,7 +58,7 @@ def trained(attention: str, hidden: int) -> RecurrentTranslator:
         )
     )
     recipe = TrainingRecipe(steps=STEPS, lr=0.01, warmup=20, schedule="cosine", precision="fp32")
-    loop = Loop(model, Sentences(), objective(model), recipe, device=torch.device("cpu"), dim=hidden)
+    loop = Loop(model, Sentences(), objective(model), recipe, device=torch.device("cpu"))
     batches = loop.batches()
     for _ in range(STEPS):
         loop.train_step([next(batches)])

@@ -37,7 +37,7 @@ def small(kind: str, **training: Any) -> tuple[nn.Module, Batch, Recipe]:
 
 def profiled_peak(model: nn.Module, batch: Batch, recipe: Recipe) -> int:
     """Most bytes that torch's allocator held at once in a step, beside the weights and Adam's means."""
-    loop = Loop(model, Repeat(batch), objective(model), recipe.training, device=torch.device("cpu"), dim=32)
+    loop = Loop(model, Repeat(batch), objective(model), recipe.training, device=torch.device("cpu"))
     micro = [batch] * recipe.training.accumulate
     loop.train_step(micro)  # makes the means
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:

@@ -75,7 +75,7 @@ def make_loop(batches: list[Batch], model: Transformer | None = None, **settings
     recipe = TrainingRecipe(**{**values, **settings})
     model = model or make_model()
     smoothing = recipe.label_smoothing or 0.0
-    return Loop(model, Endless(batches), objective(model, smoothing=smoothing), recipe, device=CPU, dim=16)
+    return Loop(model, Endless(batches), objective(model, smoothing=smoothing), recipe, device=CPU)
 
 
 def train_steps(loop: Loop, count: int) -> None:

@@ -213,7 +213,7 @@ def make_batches(setting: Setting, device: str) -> list[Batch]:
     frequencies = 1 / np.arange(1, setting.vocabulary - SPECIAL + 1)
     tokens = SPECIAL + draw.choice(len(frequencies), size=lengths.sum(), p=frequencies / frequencies.sum())
     sentences = np.split(tokens, lengths.flatten().cumsum()[:-1])
-    source, target = Rows(sentences[:PAIRS]), Rows(sentences[PAIRS:])
+    source, target = Rows.of(sentences[:PAIRS]), Rows.of(sentences[PAIRS:])
     sides = np.stack([source.lengths, target.lengths + 1], axis=1)
     batches = []
     for ids in Sampler(sides, batch_tokens=setting.batch_tokens, seed=0).batches(0)[: setting.batches]:

@@ -36,6 +36,12 @@ class DivergedError(RegardError):
     exit_code = 5
 
 
+class ResourceError(RegardError):
+    """Out of memory or disk space."""
+
+    exit_code = 6
+
+
 class StoppedError(RegardError):
     """Ctrl-C or SIGTERM came and was obeyed, after everything was saved."""
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: synced writing, checksums, atomic replacement.
+"""Files that are there whole or not at all: synced writing, checksums, atomic replacement, locks.
 
 The only place that knows how the operating system makes a write last.
 """
@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from regard.errors import UsageError
 
 
 def write_synced(path: Path, content: bytes) -> None:
@@ -46,3 +53,56 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked(path: Path, *, holder: str) -> Iterator[str | None]:
+    """Hold a folder for one process: `path` is a file in it, which says who `holder` is and since when.
+
+    The operating system lets the lock go when the process ends, however it ends, so a lock never has to be broken. What
+    is given back is the entry of a process that ended without leaving: None, or who it was. UsageError when another
+    process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _lock(handle):
+            raise UsageError(f"{path.parent.parent} is in use: {_entry(handle)}")
+        if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder left in this moment
+            raise UsageError(f"{path.parent.parent} was in use until just now: try again")
+        before = _entry(handle) or None
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{holder}, process {os.getpid()} on {platform.node()}, since {since}".encode(), 0)
+        try:
+            yield before
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def _entry(handle: int) -> str:
+    return os.pread(handle, 1000, 0).decode(errors="replace")
+
+
+def _lock(handle: int) -> bool:
+    """Whether this process holds the lock of an open file now."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process that was killed had begun to write; for the holder of the folder's lock."""
+    for path in [*folder.rglob(".*.writing-*"), *folder.parent.glob(f".{folder.name}.writing-*")]:
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ from regard.api.embedder import Embedder
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.models.folder import load_model, read_config
+from regard.models.folder import load_with_config
+from regard.text.special import PAD
 from regard.text.tokenizer import Tokenizer, read_tokenizers
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -29,10 +30,10 @@ def load(
     """
     folder = find_model(name_or_folder)
     place, number = find_device(device), find_dtype(dtype)
-    info = read_config(folder)
-    model = load_model(folder, device=place, dtype=number)
+    model, info = load_with_config(folder, device=place, dtype=number)
+    rows = [size for name, size in info["model"].items() if name.endswith("vocabulary")]
     try:
-        return wrap_model(model, *read_tokenizers(folder), info=info)
+        return wrap_model(model, *read_tokenizers(folder, most=max(rows)), info=info)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
 
@@ -42,8 +43,12 @@ def wrap_model(
 ) -> Translator | Writer | Embedder:
     """The face of a model that is in memory, by its kind."""
     config: Any = model.config
+    if config.pad_id != PAD:
+        raise ModelError(f"the model takes token {config.pad_id} for padding, and the tokenizers pad with {PAD}")
     if hasattr(config, "target_vocabulary"):
         return Translator(model, source, target, info=info)
+    if source is not target:
+        raise ModelError(f"two tokenizers, and a model of kind {config.kind!r} has one vocabulary")
     if config.kind == "encoder":
         return Embedder(model, source, info=info)
     return Writer(model, source, info=info)

@@ -57,6 +57,8 @@ class Translator:
             rows = getattr(config, f"{side}_vocabulary")
             if tokenizer.size > rows:
                 raise ModelError(f"the {side} tokenizer has {tokenizer.size} tokens, the model only {rows}")
+        if target_tokenizer.size < rows:  # the model could write what nobody can read
+            raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, the model {rows}")
         self.longest = longest_text(self.model)  # learned positions end, the other schemes go on
         self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest)
 

@@ -43,13 +43,14 @@ class Writer:
         self.tokenizer = tokenizer
         self.info = dict(info or {})
         config: Any = model.config
-        if tokenizer.size > config.vocabulary:
-            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, the model only {config.vocabulary}")
+        if tokenizer.size != config.vocabulary:  # with fewer, the model could write what nobody can read
+            than = "only " if tokenizer.size > config.vocabulary else ""
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, the model {than}{config.vocabulary}")
         self.context: int | None = None
         if not hasattr(config, "cell"):
             limits = [limit for limit in (self.info.get("context"), longest_text(model)) if limit is not None]
-            if not all(isinstance(limit, int) and limit > 1 for limit in limits):
-                raise ModelError(f"config.json: context must be a whole number from 2, got {self.info['context']!r}")
+            if wrong := [limit for limit in limits if not isinstance(limit, int) or limit < 2]:
+                raise ModelError(f"config.json: context must be a whole number from 2, got {wrong[0]!r}")
             self.context = min(limits, default=None)
 
     def write(

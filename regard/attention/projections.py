@@ -8,6 +8,7 @@ length, d). Its halves are `queries`, q alone, and `remember`, k and v alone, fo
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -102,9 +103,8 @@ class SlicedProjection(nn.Module):
         super().__init__()
         self.heads = heads = sizes.heads
         for name, d in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v)):
-            block = torch.empty(heads, dim // heads, d)
-            for one in block:
-                nn.init.xavier_uniform_(one)
+            bound = math.sqrt(6 / (dim // heads + d))  # of each head's matrix by its own size, as if it stood alone
+            block = torch.empty(heads, dim // heads, d).uniform_(-bound, bound)
             setattr(self, f"{name}_weight", nn.Parameter(block))
             setattr(self, f"{name}_bias", nn.Parameter(torch.zeros(heads * d)) if bias else None)
 

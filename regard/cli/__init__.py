@@ -1,7 +1,7 @@
 """The command line, `regard`: one file a command; torch and matplotlib are imported only by the command that runs.
 
-Exit codes: 0 ok, 1 a bug of ours, 2 usage, 3 input data, 4 model, 6 out of memory or disk, 130 stopped, 141 closed
-pipe.
+Exit codes: 0 ok, 1 a bug of ours, 2 usage, 3 input data, 4 model, 5 diverged, 6 out of memory or disk, 130 and 143
+stopped, 141 closed pipe.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.check import check_files
 from regard.cli.compare import compare_models
 from regard.cli.demo import show_demo
 from regard.cli.embed import embed_lines
@@ -45,8 +46,10 @@ class Commands(TyperGroup):
         except Exception as error:
             if hasattr(error, "exit_code") or isinstance(error, (typer.Abort, BrokenPipeError)):
                 raise  # typer's own, which it prints itself, and what main ends quietly
-            if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOSPC:
-                self.stop(ctx, f"out of {'memory' if isinstance(error, MemoryError) else 'disk space'}: {error}", 6)
+            # torch's is known by its name, so that torch need not be imported for it.
+            memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+            if memory or getattr(error, "errno", None) == errno.ENOSPC:
+                self.stop(ctx, f"out of {'memory' if memory else 'disk space'}: {error}", 6)
             hint = "This is a bug of regard; `regard --debug …` shows where it happened."
             self.stop(ctx, f"{type(error).__name__}: {error}\n{hint}", 1)
 
@@ -54,7 +57,7 @@ class Commands(TyperGroup):
         """The message, or with --debug the traceback, and the exit code."""
         if ctx.params["debug"]:
             traceback.print_exc()
-        else:
+        elif message:  # empty: another process has told it
             typer.echo(f"regard: {message}", err=True)
         raise typer.Exit(code)
 
@@ -85,6 +88,7 @@ def options(
 
 
 app.command("demo")(show_demo)
+app.command("check")(check_files)
 app.command("train")(train_model)
 app.command("translate")(translate_text)
 app.command("generate")(generate_text)

@@ -41,20 +41,18 @@ def show_info(
 
 def describe(model: str) -> dict[str, Any]:
     """All that is known of a model; a ModelError where the folder is damaged."""
-    from regard.api.loading import find_model
-    from regard.models.folder import load_model, read_config, verify_folder
-    from regard.text.tokenizer import read_tokenizers
+    from regard.api.loading import find_model, load
+    from regard.models.folder import verify_folder
 
     folder = find_model(model)
+    face = load(folder, device="cpu")
     files = {name: (folder / name).stat().st_size for name in verify_folder(folder)}
-    config = read_config(folder)
-    network = load_model(folder)
-    source, target = read_tokenizers(folder)
+    source, target, config = face.tokenizer, getattr(face, "target_tokenizer", face.tokenizer), face.info
     kind = str(config["kind"])
     return {
         "folder": str(folder),
         "kind": kind,
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "parameters": sum(parameter.numel() for parameter in face.model.parameters()),
         "storage": config.get("storage"),
         "vocabulary": {"source": source.size, "target": target.size, "shared": source is target},
         "tokenizer": {"source": type(source).__name__, "target": type(target).__name__},
@@ -87,7 +85,7 @@ def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
     if head := config.get("alignment"):
         which = "mean of heads" if head.get("head") is None else f"head {head['head']}"
         lines.append(("alignment", f"{head.get('layer')}, {which}"))
-    lines.append(("versions", ", ".join(f"{name} {number}" for name, number in config.get("versions", {}).items())))
+    lines.append(("versions", ", ".join(f"{name} {number}" for name, number in (config.get("versions") or {}).items())))
     lines += [("file", f"{name}, {size_text(size)}") for name, size in found["files"].items()]
     lines.append(
         ("checksums", f"all {len(found['files'])} files are as the manifest says, {size_text(found['bytes'])}")
@@ -95,7 +93,8 @@ def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["trainable"]:
         lines.append(("training", "a run that `regard train` can resume"))
     lines.append(("use", ", ".join(f"{use} -m {found['folder']}" for use in found["uses"][:1]) + more(found["uses"])))
-    return lines
+    # A model may come from anywhere, and a terminal obeys what it prints.
+    return [(name, value if value.isprintable() else repr(value)[1:-1]) for name, value in lines]
 
 
 def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +13,13 @@ from regard.errors import UsageError
 HELP = """Train a model from text files, or from a recipe.
 
   regard train fr.txt en.txt            two parallel files: a translator\n
-  regard train pairs.tsv                pairs in one file (.tsv or .jsonl)\n
+  regard train pairs.tsv                pairs in one file (.tsv, .jsonl, .parquet)\n
   regard train text.txt                 one text: a language model\n
   regard train recipe.toml              a recipe of your own\n
   regard train demo                     a recipe that comes with regard
 
-All files may be packed (.gz, .xz). What is not said is chosen from the data and the machine, with a reason for each
-choice. The run lands in runs/NAME; the same command again goes on where it stopped.
+All files may be packed (.gz, .xz, .zst). What is not said is chosen from the data and the machine, with a reason for
+each choice. The run lands in runs/NAME; the same command again goes on where it stopped.
 """
 
 
@@ -38,6 +39,10 @@ def train_model(
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done: recipe, data, memory and time; train nothing.")
+    ] = False,
+    nproc: Annotated[int, typer.Option(min=1, help="Processes on this machine that share each batch.")] = 1,
+    allow_changed_data: Annotated[
+        bool, typer.Option("--allow-changed-data", help="Go on although the data is not what the run was begun with.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
@@ -63,7 +68,27 @@ def train_model(
 
         typer.echo(dry_run_report(recipe, init=init))
         return
-    run = train(recipe, out=out, init=init, say=say, quiet=quiet, tensorboard=tensorboard)
+    if nproc > 1 and "RANK" in os.environ:
+        raise UsageError("--nproc starts processes on this machine, and torchrun has done so already: give one of them")
+    if nproc > 1:
+        from regard.training.launch import launch
+
+        same = {"--model": model, "--out": out, "--name": name, "--init": init}
+        options = [part for option, value in same.items() if value is not None for part in (option, str(value))]
+        options += [part for text in settings or [] for part in ("--set", text)]
+        flags = {"--allow-changed-data": allow_changed_data, "--tensorboard": tensorboard, "--quiet": quiet}
+        options += [flag for flag, given in flags.items() if given]
+        launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
+        return
+    run = train(
+        recipe,
+        out=out,
+        init=init,
+        say=say,
+        quiet=quiet,
+        tensorboard=tensorboard,
+        allow_changed_data=allow_changed_data,
+    )
     typer.echo(str(run.folder))
 
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
+from regard.models.folder_config import LARGEST_JSON, STORAGES, find_fault, read_checked_config, read_json, shortened
 from regard.models.presets import MODELS, make_model
 from regard.text.special import SPECIAL_TOKENS
 from regard.version import __version__
@@ -35,12 +36,13 @@ FORMAT = 1
 NAMES = re.compile(
     r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.model|tokenizer\.json|characters\.json)"
 )
-LARGEST_TEXT = 64 * 2**20  # bytes of a file that is read whole
+# Bytes of the header of model.safetensors. A layer has two weights at least, each with name, type, shape and place; no
+# weight, with the scale of an int8 one, takes as many as MOST_OF_A_WEIGHT.
+LEAST_OF_A_LAYER, MOST_OF_A_WEIGHT, MOST_BESIDE = 100, 1024, 4096
 RESERVED = ("kind", "model", "storage", "special_tokens", "versions")  # names in config.json that are not `info`
 SCALE = ".scale"  # int8 weights w stand beside w.scale, one number per output row
 
 Storage = Literal["float32", "bfloat16", "int8"]
-STORAGES = ("float32", "bfloat16", "int8")
 
 
 def save_model(
@@ -88,7 +90,11 @@ def save_model(
             "special_tokens": {token: number for number, token in enumerate(SPECIAL_TOKENS)},
             "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
-        write_synced(fresh / "config.json", json.dumps(settings, indent=1, ensure_ascii=False).encode())
+        written = json.dumps(settings, indent=1, ensure_ascii=False).encode()
+        fault = find_fault(settings) or (f"more than {LARGEST_JSON} bytes" if len(written) > LARGEST_JSON else "")
+        if fault:
+            raise UsageError(f"config.json with this info could not be read again: {fault}")
+        write_synced(fresh / "config.json", written)
         write_synced(fresh / "README.md", (card or _card(model, storage)).encode())
         for name, content in (files or {}).items():
             write_synced(fresh / name, content)
@@ -108,28 +114,40 @@ def load_model(
     folder: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
 ) -> nn.Module:
     """The model in that folder, in eval mode; in float32 unless `dtype` says otherwise."""
+    return load_with_config(folder, device=device, dtype=dtype)[0]
+
+
+def load_with_config(
+    folder: str | Path, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model in that folder, and its config.json."""
     folder = Path(folder)
     settings = read_config(folder)
-    kind = settings.get("kind")
-    if not isinstance(kind, str) or kind not in MODELS:
-        raise ModelError(f"{folder / 'config.json'}: {unknown_name('kind of model', kind, tuple(MODELS))}")
+    path = folder / "model.safetensors"
+    header = _header_size(path)
     try:
-        if not isinstance(settings.get("model"), dict):
-            raise UsageError("the settings of the model are missing")
+        config: Any = MODELS[settings["kind"]][0].from_dict(settings["model"])
+        if config.kind != settings["kind"]:
+            raise UsageError(f"the kind is {settings['kind']!r}, but with these settings it is {config.kind!r}")
+        layers = config.layers + (getattr(config, "decoder_layers", None) or 0)
+        if header < layers * LEAST_OF_A_LAYER:
+            raise UsageError(f"{layers} layers, and model.safetensors does not hold the weights of so many")
         with torch.device("meta"):  # shapes without memory, to hold the file against
-            model = make_model(MODELS[kind][0].from_dict(settings["model"]))
+            model = make_model(config)
     except ValueError as error:  # a setting out of range, or settings that do not go together
-        raise ModelError(f"{folder / 'config.json'}: {error}") from error
-    weights = _read_weights(folder / "model.safetensors", model, device, dtype or torch.float32)
+        raise ModelError(f"{folder / 'config.json'}: {shortened(error)}") from error
+    if header > MOST_OF_A_WEIGHT * len(model.state_dict()) + MOST_BESIDE:
+        raise ModelError(f"{path}: its header of {header} bytes is longer than that of any such model")
+    weights = _read_weights(path, model, device, dtype or torch.float32)
     model.load_state_dict(weights, strict=False, assign=True)  # shared tables are stored once
-    return model.requires_grad_(True).eval()
+    return model.requires_grad_(True).eval(), settings
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
     """config.json of a folder whose manifest was verified."""
     folder = Path(folder)
     verify_folder(folder)
-    return _read_json(folder / "config.json")
+    return read_checked_config(folder / "config.json")
 
 
 def verify_folder(folder: str | Path) -> list[str]:
@@ -139,27 +157,35 @@ def verify_folder(folder: str | Path) -> list[str]:
         raise ModelError(f"{folder}: there is no such folder")
     if not (folder / "manifest.json").is_file():
         raise ModelError(f"{folder}: no manifest.json, so this is not a model folder of regard")
-    manifest = _read_json(folder / "manifest.json")
+    manifest = read_json(folder / "manifest.json")
     version, files = manifest.get("format"), manifest.get("files")
-    if not isinstance(version, int) or version < 1 or not isinstance(files, dict):
+    if type(version) is not int or version < 1 or not isinstance(files, dict):
         raise ModelError(f"{folder / 'manifest.json'}: format or files is missing or damaged")
     if version > FORMAT:
         raise ModelError(
-            f"{folder}: written in format {version}; this regard, {__version__}, reads up to {FORMAT}: update regard"
+            f"{folder}: written in format {shortened(version)}; this regard, {__version__}, reads up to {FORMAT}: "
+            f"update regard"
         )
     for name in ("config.json", "model.safetensors"):
         if name not in files:
             raise ModelError(f"{folder / 'manifest.json'}: {name} is not listed")
     for name, want in files.items():
         if not NAMES.fullmatch(name):
-            raise ModelError(f"{folder / 'manifest.json'}: {name!r} is no file of a model folder")
+            raise ModelError(f"{folder / 'manifest.json'}: {shortened(repr(name))} is no file of a model folder")
         path = folder / name
         if path.is_symlink() or not path.is_file():
             raise ModelError(f"{path}: listed in the manifest, but not there as a file")
         if not isinstance(want, dict) or path.stat().st_size != want.get("size"):
             raise ModelError(f"{path}: its size differs from the manifest's; the file is damaged or incomplete")
-        if fingerprint(path) != want:
+        try:
+            found = fingerprint(path)
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+        if found != want:
             raise ModelError(f"{path}: its sha256 differs from the manifest's; the file is damaged")
+    for path in folder.iterdir():  # such as another tokenizer, which nobody signed
+        if NAMES.fullmatch(path.name) and path.name not in files:
+            raise ModelError(f"{path}: not listed in the manifest; it must go, or the manifest is of another model")
     return list(files)
 
 
@@ -199,8 +225,17 @@ def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtyp
                     weight = weight.float() * file.get_tensor(name + SCALE)[:, None]
                 weights[name] = weight.to(device=device, dtype=dtype)
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path}: cannot be read as safetensors: {error}") from error
+        raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
     return weights
+
+
+def _header_size(path: Path) -> int:
+    """The length of the header of a safetensors file, which stands before it."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if not 0 < size <= path.stat().st_size - 8:
+        raise ModelError(f"{path}: cannot be read as safetensors: its header is missing or goes beyond the file")
+    return size
 
 
 def _check_weights(
@@ -213,23 +248,11 @@ def _check_weights(
             raise ModelError(f"{path}: the weight {name!r} is missing")
         kind, have = found[name]
         if have != shape:
-            raise ModelError(f"{path}: the weight {name!r} has shape {have}, the settings ask for {shape}")
+            raise ModelError(f"{path}: the weight {name!r} has shape {shortened(have)}, the settings ask for {shape}")
         if kind not in (("F32",) if name in scales else ("F32", "BF16", "I8")) or (kind == "I8" and len(shape) != 2):
             raise ModelError(f"{path}: the weight {name!r} is stored as {kind}, which the format does not know")
     if extra := found.keys() - wanted.keys() - scales.keys():
-        raise ModelError(f"{path}: the weight {min(extra)!r} belongs to no part of the model")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > LARGEST_TEXT:
-        raise ModelError(f"{path}: larger than {LARGEST_TEXT} bytes, which no such file is")
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: holds no JSON object")
-    return content
+        raise ModelError(f"{path}: the weight {shortened(repr(min(extra)))} belongs to no part of the model")
 
 
 def _swap(fresh: Path, folder: Path) -> None:

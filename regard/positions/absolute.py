@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import DataError, unknown_name
+from regard.errors import DataError, UsageError, unknown_name
 from regard.positions.interface import Position, check_positions, check_size, check_width
 
 Layout = Literal["interleaved", "halves"]
@@ -215,7 +215,7 @@ class Fraction(Position):
             return x
         starts = positions[..., :1] == 0  # (1,) or (B, 1)
         if positions.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(starts.all()):
-            raise ValueError(
+            raise UsageError(
                 "positions must start at 0: a fraction needs the whole sentence, and nobody knows its length while it "
                 "is being generated, which is why this idea is rejected; decode without a cache or with another scheme"
             )

@@ -27,9 +27,12 @@ class CharacterTokenizer:
 
     def __init__(self, content: bytes) -> None:
         try:
-            characters = json.loads(content)["characters"]
+            found = json.loads(content)
+            characters = found["characters"] if isinstance(found, dict) and len(found) == 1 else None
+            if not isinstance(characters, str):
+                raise ValueError("one text under the name characters is wanted")
             characters.encode()  # half surrogates are no characters
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, RecursionError, KeyError) as error:
             raise ModelError(f"not the characters of a tokenizer: {error}") from error
         if not characters or any(a >= b for a, b in pairwise(characters)):
             raise ModelError("not the characters of a tokenizer: each must stand once, in the order of Unicode")

@@ -1,7 +1,7 @@
 """Text files to sentences: pairs for translation, documents for language models.
 
-Reading is strict and tells the place of each fault. What it mends (byte order marks, CRLF) and drops (empty sides) is
-counted, with the first few places.
+Reading is strict and tells the place of each fault. What it mends (byte order marks, CRLF), drops (empty sides) and,
+where that is asked for, leaves out (lines that cannot be read) is counted, with the first few places.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
 from pathlib import Path
+from typing import Literal, get_args
 
-from regard.errors import DataError, UsageError
-from regard.text.lines import Finding, no_findings, read_lines
+from regard.errors import DataError, UsageError, unknown_name
+from regard.text.lines import Fault, Finding, no_findings, read_lines, try_lines
+from regard.text.rows import Columns, Findings, Row, document_rows, pair_rows, parallel_rows
 
 __all__ = [
     "Corpus",
@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 Files = str | Path | Sequence[str | Path]
-Row = tuple[int, str, str | None]  # line number, source, target
+Policy = Literal["stop", "skip"]  # at a line that cannot be read
+LEFT_OUT = ", left out"  # what the report says of the kind of a fault
 
 
 @dataclass(frozen=True)
@@ -80,41 +81,39 @@ class Corpus:
         return hashlib.sha256(json.dumps([self.source, self.target]).encode()).hexdigest()
 
 
-def read_parallel(source: Files, target: Files) -> Corpus:
-    """Pairs from files whose line i is the translation of the other's line i; shards go together in their order."""
+def read_parallel(source: Files, target: Files, *, faults: Policy = "stop") -> Corpus:
+    """Pairs from files whose line i is the translation of the other's line i; shards go together in their order.
+
+    `faults` "skip" leaves out pairs with a line that cannot be read, and counts them.
+    """
     ours, theirs = _paths(source), _paths(target)
     if len(ours) != len(theirs):
         raise UsageError(f"{len(ours)} source files and {len(theirs)} target files: each needs its counterpart")
     findings = no_findings()
-    shards = [(str(one), _side_by_side(one, other, findings)) for one, other in zip(ours, theirs, strict=True)]
-    return _collect(shards, [*ours, *theirs], findings)
+    shards = [(str(one), parallel_rows(one, other, findings)) for one, other in zip(ours, theirs, strict=True)]
+    return _collect(shards, [*ours, *theirs], findings, faults)
 
 
-def read_pairs(files: Files, columns: tuple[str | int, str | int] | None = None) -> Corpus:
-    """Pairs from .tsv files (columns by number from 0, no quoting) or .jsonl files (columns by key).
+def read_pairs(files: Files, columns: Columns | None = None, *, faults: Policy = "stop") -> Corpus:
+    """Pairs from .tsv files (columns by number from 0, no quoting), .jsonl or .parquet files (columns by name).
 
-    By default the first two columns, or the keys "source" and "target".
+    By default the first two columns, or those named "source" and "target". `faults` as for read_parallel.
+    """
+    paths, findings = _paths(files), no_findings()
+    return _collect([(str(path), pair_rows(path, columns, findings)) for path in paths], paths, findings, faults)
+
+
+def read_documents(files: Files, column: str = "text", *, faults: Policy = "stop") -> Corpus:
+    """Documents for a language model: each file is one, or each row of a .jsonl or .parquet file, in this column.
+
+    `faults` "skip" leaves out the lines of a text, or the documents, that cannot be read, and counts them.
     """
     paths, findings = _paths(files), no_findings()
     shards: list[tuple[str, Iterator[Row]]] = []
     for path in paths:
-        if _kind(path) == ".tsv":
-            shards.append((str(path), _tsv_rows(path, _numbers(columns or (0, 1)), findings)))
-        elif _kind(path) == ".jsonl":
-            shards.append((str(path), _jsonl_rows(path, _keys(columns or ("source", "target")), findings)))
-        else:
-            raise UsageError(f"{path}: pairs in one file are .tsv or .jsonl (or those with .gz, .xz)")
-    return _collect(shards, paths, findings)
-
-
-def read_documents(files: Files, column: str = "text") -> Corpus:
-    """Documents for a language model: each file is one, or each line of a .jsonl file, under the key `column`."""
-    paths, findings = _paths(files), no_findings()
-    shards: list[tuple[str, Iterator[Row]]] = []
-    for path in paths:
-        jsonl = _kind(path) == ".jsonl"
-        shards.append((str(path), _jsonl_rows(path, (column,), findings) if jsonl else _whole_file(path, findings)))
-    return _collect(shards, paths, findings)
+        rows = document_rows(path, column, findings)
+        shards.append((str(path), _whole_file(path, findings, faults) if rows is None else rows))
+    return _collect(shards, paths, findings, faults)
 
 
 def make_corpus(source: Sequence[str], target: Sequence[str] | None = None, *, name: str) -> Corpus:
@@ -123,13 +122,15 @@ def make_corpus(source: Sequence[str], target: Sequence[str] | None = None, *, n
         raise UsageError(f"{name}: {len(source)} source and {len(target)} target sentences")
     pairs = zip(source, [None] * len(source) if target is None else target, strict=True)
     rows: Iterator[Row] = ((number, one, other) for number, (one, other) in enumerate(pairs, start=1))
-    return _collect([(name, rows)], [name], no_findings())
+    return _collect([(name, rows)], [name], no_findings(), "stop")
 
 
 def _collect(
-    shards: Iterable[tuple[str, Iterator[Row]]], files: Sequence[object], findings: defaultdict[str, Finding]
+    shards: Iterable[tuple[str, Iterator[Row]]], files: Sequence[object], findings: Findings, faults: Policy
 ) -> Corpus:
-    """Read all rows, and drop and count those with an empty side."""
+    """Read all rows; drop and count those with an empty side; stop at those with a fault, or leave them out."""
+    if faults not in get_args(Policy):
+        raise UsageError(unknown_name("policy for faults", faults, get_args(Policy)))
     sources: list[str] = []
     targets: list[str] = []
     lines, firsts, read = array("q"), [], 0
@@ -137,6 +138,11 @@ def _collect(
         firsts.append((len(sources), name))
         for number, source, target in rows:
             read += 1
+            if isinstance(source, Fault) or isinstance(target, Fault):
+                for fault in (source, target):
+                    if isinstance(fault, Fault):
+                        _leave_out(fault, findings, faults)
+                continue
             if not source.strip() or (target is not None and not target.strip()):
                 findings["empty, dropped"].add(name, number)
                 continue
@@ -146,73 +152,28 @@ def _collect(
                 targets.append(target)
     names = tuple(map(str, files))
     if not sources:
-        raise DataError(f"{', '.join(names)}: no text in it ({read} lines read)")
+        left_out = {kind: one for kind, one in findings.items() if kind.endswith(LEFT_OUT)}
+        told = "".join(f"; {kind}: {one.count}, first at {one.places[0]}" for kind, one in left_out.items())
+        raise DataError(f"{', '.join(names)}: no text in it ({read} lines read{told})")
     report = CorpusReport(names, read, len(sources), dict(findings))
     return Corpus(sources, targets or None, report, tuple(firsts), lines)
 
 
-def _side_by_side(source: Path, target: Path, findings: defaultdict[str, Finding]) -> Iterator[Row]:
-    """The lines of two files as pairs, or a DataError where the shorter one ends."""
-    ours, theirs = read_lines(source, findings), read_lines(target, findings)
-    for number, (one, other) in enumerate(zip_longest(ours, theirs), start=1):
-        if one is None or other is None:
-            short, long, rest = (source, target, theirs) if one is None else (target, source, ours)
-            total = number + sum(1 for _ in rest)
-            counts = (number - 1, total) if one is None else (total, number - 1)
-            text = (one or other or "")[:60]
-            raise DataError(
-                f"{source} has {counts[0]} lines and {target} has {counts[1]}, but line i of one must be the "
-                f"translation of line i of the other: {short} ends before line {number}, where {long} says {text!r}"
-            )
-        yield number, one, other
+def _leave_out(fault: Fault, findings: Findings, faults: Policy) -> None:
+    """Count a fault that the policy allows to leave out."""
+    if faults == "stop":
+        raise DataError(fault.message)
+    findings[fault.kind + LEFT_OUT].add(fault.path, fault.line)
 
 
-def _tsv_rows(path: Path, columns: tuple[int, int], findings: defaultdict[str, Finding]) -> Iterator[Row]:
-    first, second = columns
-    for number, line in enumerate(read_lines(path, findings), start=1):
-        cells = line.split("\t")
-        if len(cells) <= max(columns):
-            raise DataError(
-                f"{path}:{number}: {len(cells)} column(s), and columns {first} and {second} (from 0) are wanted: "
-                f"columns are parted by tabs; the line begins {line[:60]!r}"
-            )
-        yield number, cells[first], cells[second]
-
-
-def _jsonl_rows(path: Path, keys: tuple[str, ...], findings: defaultdict[str, Finding]) -> Iterator[Row]:
-    """One key gives a document, two give a pair. Blank lines count as empty."""
-    for number, line in enumerate(read_lines(path, findings), start=1):
-        if not line.strip():
-            yield number, "", None
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: not valid JSON: {error}") from None
-        if not isinstance(entry, dict):
-            raise DataError(f"{path}:{number}: a JSON object was expected, such as {{{keys[0]!r}: …}}")
-        texts = [_text_at(entry, key, f"{path}:{number}") for key in keys]
-        yield number, texts[0], texts[1] if len(keys) == 2 else None
-
-
-def _text_at(entry: dict[str, object], key: str, place: str) -> str:
-    if key not in entry:
-        raise DataError(f"{place}: no key {key!r}; the keys found are {', '.join(map(repr, entry)) or 'none'}")
-    text = entry[key]
-    if not isinstance(text, str):
-        raise DataError(f"{place}: {key!r} holds {type(text).__name__}, not text")
-    if not text.isascii() or "\0" in text:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{place}: {key!r} holds half a surrogate pair, which is no character") from None
-        if "\0" in text:
-            raise DataError(f"{place}: {key!r} holds a NUL character")
-    return text
-
-
-def _whole_file(path: Path, findings: defaultdict[str, Finding]) -> Iterator[Row]:
-    yield 1, "".join(line + "\n" for line in read_lines(path, findings)), None
+def _whole_file(path: Path, findings: Findings, faults: Policy) -> Iterator[Row]:
+    lines = []
+    for line in try_lines(path, findings):
+        if isinstance(line, Fault):
+            _leave_out(line, findings, faults)
+        else:
+            lines.append(line + "\n")
+    yield 1, "".join(lines), None
 
 
 def _paths(files: Files) -> list[Path]:
@@ -220,25 +181,3 @@ def _paths(files: Files) -> list[Path]:
     if not given:
         raise UsageError("no files were given")
     return [Path(file) for file in given]
-
-
-def _kind(path: Path) -> str:
-    """The suffix that says what is in the file, under .gz and .xz."""
-    return (path.with_suffix("") if path.suffix in (".gz", ".xz") else path).suffix.lower()
-
-
-def _numbers(columns: tuple[str | int, str | int]) -> tuple[int, int]:
-    try:
-        first, second = (int(column) for column in columns)
-    except ValueError:
-        first = second = -1
-    if min(first, second) < 0:
-        raise UsageError(f"columns of a .tsv file are two numbers from 0, got {columns!r}")
-    return first, second
-
-
-def _keys(columns: tuple[str | int, str | int]) -> tuple[str, str]:
-    first, second = columns
-    if not isinstance(first, str) or not isinstance(second, str):
-        raise UsageError(f"columns of a .jsonl file are two keys, got {columns!r}")
-    return first, second

@@ -1,23 +1,19 @@
-"""The lines of a text file: plain, .gz or .xz, strict UTF-8, and every fault told with its file and line."""
+"""The lines of a text file: plain or packed, strict UTF-8, and every fault told with its file and line."""
 
 from __future__ import annotations
 
-import difflib
-import gzip
-import lzma
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
 
 from regard.errors import DataError
+from regard.text.packed import DAMAGE, open_unpacked, true_kind
 
 PLACES_KEPT = 5
 BOM = b"\xef\xbb\xbf"
 BOMS_OF_OTHERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-SIGNATURES = {b"\x1f\x8b": "gzip: name it .gz", b"\xfd7zXZ": "xz: name it .xz", b"PK\x03\x04": "zip: unpack it first"}
+NOT_UTF8, NUL = "not UTF-8", "NUL bytes"  # kinds of faults
 
 
 @dataclass
@@ -33,20 +29,39 @@ class Finding:
             self.places.append(f"{path}:{line}")
 
 
+@dataclass(frozen=True)
+class Fault:
+    """A line that cannot be read: where, the kind of fault, what to say of it, and what can be shown of the line."""
+
+    path: Path
+    line: int
+    kind: str
+    message: str  # begins with file and line
+    shown: str
+
+
 def no_findings() -> defaultdict[str, Finding]:
     """An empty table of what was met, by kind."""
     return defaultdict(Finding)
 
 
 def read_lines(path: str | Path, findings: defaultdict[str, Finding] | None = None) -> Iterator[str]:
-    r"""The lines of a file without their ends; files named .gz and .xz are unpacked.
+    """The lines of a file without their ends; the first that cannot be read is a DataError."""
+    for line in try_lines(path, findings):
+        if isinstance(line, Fault):
+            raise DataError(line.message)
+        yield line
+
+
+def try_lines(path: str | Path, findings: defaultdict[str, Finding] | None = None) -> Iterator[str | Fault]:
+    r"""The lines of a file without their ends, a Fault in place of each that cannot be read.
 
     Only \n ends a line, as for every tool that writes parallel files: U+2028, \x0b, \x0c and their kind, at which
     str.splitlines would cut, stay inside the sentence. A byte order mark and the \r of \r\n are taken off and
-    counted in `findings`.
+    counted in `findings`. A file that is no text as a whole, or is damaged, is a DataError.
     """
     path, found = Path(path), no_findings() if findings is None else findings
-    with _opened(path) as file:
+    with open_unpacked(path) as file:
         number = 0
         try:
             for number, raw in enumerate(file, start=1):
@@ -57,43 +72,33 @@ def read_lines(path: str | Path, findings: defaultdict[str, Finding] | None = No
                     raw = raw[:-2]
                 elif raw.endswith(b"\n"):
                     raw = raw[:-1]
-                try:
-                    line = raw.decode()
-                except UnicodeDecodeError as error:
-                    raise DataError(_wrong_encoding(path, number, raw, error)) from None
-                if "\0" in line:
-                    raise DataError(
-                        f"{path}:{number}: a NUL byte at byte {raw.index(0) + 1} of the line, so this is no "
-                        "text in UTF-8 (perhaps UTF-16, or a binary file): convert it, for instance with "
-                        "iconv -f utf-16 -t utf-8"
-                    )
-                yield line
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+                yield _decoded(path, number, raw)
+        except DAMAGE as error:
             raise DataError(
                 f"{path}: damaged or cut off after line {number} ({error}): download or pack it again, "
                 f"or name it without {path.suffix} if it is not packed"
             ) from error
 
 
-def _opened(path: Path) -> IO[bytes]:
-    """The file as bytes, unpacked, or a DataError that says what is there instead."""
+def _decoded(path: Path, number: int, raw: bytes) -> str | Fault:
+    """A line as text, or what is wrong with it."""
     try:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder: name the files in it, for instance {path}/train.fr")
-        if path.suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        return lzma.open(path, "rb") if path.suffix == ".xz" else open(path, "rb")
-    except FileNotFoundError:
-        raise DataError(missing_file(path)) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror or error}") from error
-
-
-def missing_file(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"{path}: no such file, and no folder {path.parent}"
-    near = difflib.get_close_matches(path.name, sorted(entry.name for entry in path.parent.iterdir()), n=1)
-    return f"{path}: no such file" + (f"; did you mean {path.parent / near[0]}?" if near else "")
+        line = raw.decode()
+    except UnicodeDecodeError as error:
+        kind, message, at = NOT_UTF8, _wrong_encoding(raw, error), error.start
+    else:
+        if "\0" not in line:
+            return line
+        at = raw.index(0)
+        kind, message = (
+            NUL,
+            f"a NUL byte at byte {at + 1} of the line, so this is no text in UTF-8 (perhaps UTF-16, or a binary file): "
+            "convert it, for instance with iconv -f utf-16 -t utf-8",
+        )
+    if number == 1 and (other := true_kind(raw)):
+        raise DataError(f"{path}:1: no text; it begins like a file {other}")
+    shown = raw[max(0, at - 30) : at + 30].decode(errors="backslashreplace")
+    return Fault(path, number, kind, f"{path}:{number}: {message}", shown)
 
 
 def _without_mark(path: Path, raw: bytes, found: defaultdict[str, Finding]) -> bytes:
@@ -107,11 +112,8 @@ def _without_mark(path: Path, raw: bytes, found: defaultdict[str, Finding]) -> b
     return raw
 
 
-def _wrong_encoding(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> str:
+def _wrong_encoding(raw: bytes, error: UnicodeDecodeError) -> str:
     """What to say of bytes that are not UTF-8, with a guess at what they are."""
-    for signature, advice in SIGNATURES.items():
-        if number == 1 and raw.startswith(signature):
-            return f"{path}:1: no text; it begins like a file packed with {advice}"
     # In Western text most letters are ASCII; in Cyrillic, Greek or Chinese encodings most bytes are above it.
     western = sum(byte > 127 for byte in raw) <= 0.3 * len(raw)
     guess = (
@@ -119,7 +121,4 @@ def _wrong_encoding(path: Path, number: int, raw: bytes, error: UnicodeDecodeErr
         if western
         else "convert it with iconv -f ENCODING -t utf-8"
     )
-    return (
-        f"{path}:{number}: byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line is not UTF-8 "
-        f"({error.reason}); {guess}"
-    )
+    return f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line is not UTF-8 ({error.reason}); {guess}"

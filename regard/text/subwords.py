@@ -18,16 +18,17 @@ import sentencepiece
 
 from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.text.characters import SHOWN
-from regard.text.randomness import random_fractions
+from regard.text.randomness import random_keys
 from regard.text.segmentations import Segmentations
 from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from regard.text.subword_file import read_pieces
 from regard.text.tokenizer import SPACE, Word, group_words
+from regard.text.word_table import WordTable, table_arrays
 
 Kind = Literal["unigram", "bpe"]
 KINDS = ("unigram", "bpe")
 BYTES = 256
 LARGEST_CHOICE = 32_000
-LARGEST_SIZE = 1_000_000
 TRAINING_SENTENCES = 1_000_000
 LONGEST_CHUNK = 1_000  # characters; sentencepiece drops lines of more than 4,192 bytes without a word
 MANY_CHARACTERS = 1_000
@@ -54,9 +55,7 @@ class SubwordTokenizer:
         self.lossless = self._model.decode(self._model.encode(" ")) == " "
         self._shown = [SHOWN.get(piece, piece) for piece in pieces]
         blank = (SPACE, "\n", "\t")
-        # No piece goes on after a space within it, so words are cut one by one.
         self._parts = re.compile(" *[^ ]+| +" if self.lossless else "[^ ]+")
-        self._segmentations: dict[float, Segmentations] = {}  # by alpha
         self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
 
     @property
@@ -77,12 +76,16 @@ class SubwordTokenizer:
         """
         if not 0 <= alpha <= 1:
             raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
-        if alpha not in self._segmentations:
-            self._segmentations[alpha] = Segmentations(self._model, alpha=alpha)
-        choose = self._segmentations[alpha].choose
-        parts = [self._parts.findall(_prepared(text)) for text in texts]
-        fractions = iter(random_fractions(sum(map(len, parts)), seed).tolist())
-        return [[token for part in words for token in choose(part, next(fractions))] for words in parts]
+        arrays = table_arrays(map(self.cut, texts), self.segmentations(alpha))
+        return list(WordTable(arrays).draw(random_keys(len(texts), seed)))
+
+    def cut(self, text: str) -> list[str]:
+        """The parts of a text that are cut into pieces one by one, for no piece goes on after a space: its words."""
+        return self._parts.findall(_prepared(text))
+
+    def segmentations(self, alpha: float) -> Segmentations:
+        """The ways to cut such a part that `sample_all` chooses from."""
+        return Segmentations(self._model, alpha=alpha)
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """The text; an UNKNOWN stands for a word, with a space before it unless it is the first."""
@@ -151,7 +154,8 @@ def train_subwords(texts: Iterable[str], *, size: int | None, kind: Kind, lossle
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(chunk for line in lines for chunk in _chunks(line)),
+            # Each part of a line once: with a megabyte of repetition sentencepiece would be busy for hours.
+            sentence_iterator=(chunk for line in lines for chunk in dict.fromkeys(_chunks(line))),
             model_writer=model,
             model_type=kind,
             vocab_size=wanted,
@@ -218,19 +222,10 @@ def _restored(text: str) -> str:
 
 
 def _load(content: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
-    """The model and its pieces, if it is one that numbers the special tokens as we do."""
-    if not content:  # an empty file is a valid protobuf
-        raise ModelError("not a sentencepiece model: the file is empty")
+    """The model and its pieces, if it is one of ours."""
+    pieces = read_pieces(content)  # sentencepiece itself would believe anything
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
-        size = model.get_piece_size()
-        if not len(SPECIAL_TOKENS) < size <= LARGEST_SIZE:
-            raise ModelError(f"a sentencepiece model of {size} pieces, which none of ours has")
-        pieces = [model.id_to_piece(i) for i in range(size)]
-    except (RuntimeError, UnicodeError) as error:
+    except RuntimeError as error:
         raise ModelError(f"not a sentencepiece model: {error}") from error
-    found = tuple(pieces[: len(SPECIAL_TOKENS)])
-    kinds = (model.is_control(PAD), model.is_unknown(UNKNOWN), model.is_control(START), model.is_control(END))
-    if found != SPECIAL_TOKENS or not all(kinds):
-        raise ModelError(f"its first pieces are {' '.join(found)}, not the special tokens {' '.join(SPECIAL_TOKENS)}")
     return model, pieces

@@ -13,6 +13,10 @@ from regard.errors import ModelError
 from regard.text.special import SPECIAL_TOKENS
 
 LARGEST_FILE = 64 * 2**20  # bytes
+# A file is held against the number of tokens that the model has. A piece takes fewer than 130 bytes in it, a character
+# at most 12, and a thousand more are the settings.
+BYTES_OF_A_TOKEN = {"tokenizer.model": 130, "characters.json": 12}
+BYTES_BESIDE = 1000
 SIDES = ("source.", "target.")
 SPACE = "▁"  # U+2581, which stands for a space in pieces shown to people
 
@@ -51,11 +55,14 @@ class Tokenizer(Protocol):
         """The name of the file in a model folder, and its content."""
 
 
-def read_tokenizers(folder: str | Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target in a model folder; the same object when they share one."""
+def read_tokenizers(folder: str | Path, *, most: int | None = None) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target in a model folder; the same object when they share one.
+
+    `most` is how many tokens the model has: a file that must hold more is refused before it is read.
+    """
     folder = Path(folder)
-    shared = _read(folder, "")
-    sides = [_read(folder, side) for side in SIDES]
+    shared = _read(folder, "", most)
+    sides = [_read(folder, side, most) for side in SIDES]
     if shared is not None and any(sides):
         raise ModelError(f"{folder}: holds one tokenizer for both sides and another for one side; one must go")
     if shared is not None:
@@ -103,7 +110,7 @@ def group_words(blanks: Sequence[tuple[bool, bool] | None]) -> list[tuple[int, i
     return words
 
 
-def _read(folder: Path, side: str) -> Tokenizer | None:
+def _read(folder: Path, side: str, most: int | None) -> Tokenizer | None:
     """The tokenizer under that side's names, None where there is none."""
     from regard.text.characters import CharacterTokenizer
     from regard.text.subwords import SubwordTokenizer
@@ -117,8 +124,10 @@ def _read(folder: Path, side: str) -> Tokenizer | None:
     for kind, path in there.items():
         if path.is_symlink() or not path.is_file():
             raise ModelError(f"{path}: not a plain file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise ModelError(f"{path}: larger than {LARGEST_FILE} bytes, which no tokenizer is")
+        largest = LARGEST_FILE if most is None else min(LARGEST_FILE, BYTES_OF_A_TOKEN[kind.FILE] * most + BYTES_BESIDE)
+        if path.stat().st_size > largest:
+            of = "" if most is None else f" of {most} tokens"
+            raise ModelError(f"{path}: larger than {largest} bytes, which no tokenizer{of} is")
         try:
             return kind(path.read_bytes())
         except ModelError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.training.loop import Progress
+from regard.training.progress import Progress
 from regard.training.recipe import Recipe
 from regard.training.report import duration
 from regard.version import __version__

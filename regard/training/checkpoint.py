@@ -10,6 +10,7 @@ that is damaged is passed over for the one before it, with a warning.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -25,9 +26,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.errors import ModelError
+from regard.errors import ModelError, ResourceError
 from regard.files import fingerprint, replace_file, sync_folder, write_synced
 from regard.models.folder import distinct_weights
+from regard.training.distributed import spread, whole
 
 NAME = re.compile(r"step-(\d{8,})")
 FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
@@ -66,18 +68,48 @@ def save_checkpoint(
         manifest = {"step": step, "files": {name: fingerprint(fresh / name) for name in FILES}}
         write_synced(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
         sync_folder(fresh)
-        if place.exists():  # saved before, then trained again from an earlier one: the same content
-            shutil.rmtree(place)
+        old = folder / f".{place.name}.writing-old"
+        if place.exists():  # damaged, or saved before and then trained again from an earlier one
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(place, old)
         os.rename(fresh, place)
         sync_folder(folder)
-    except BaseException:
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
+        if (full := disk_is_full(error)) is not None:
+            raise ResourceError(
+                f"the checkpoint of step {step} could not be saved in {folder}: {full}. {what_is_left(folder)}"
+            ) from error
         raise
-    replace_file(folder / "latest", place.name.encode())
+    point_at(folder, step)
     _verify(place)
-    for old in checkpoint_steps(folder)[:-keep]:
-        shutil.rmtree(folder / f"step-{old:08d}", ignore_errors=True)
+    for past in checkpoint_steps(folder)[:-keep]:
+        shutil.rmtree(folder / f"step-{past:08d}", ignore_errors=True)
     return place
+
+
+def point_at(folder: Path, step: int) -> None:
+    """Let `latest` name the checkpoint of that step."""
+    pointer, name = folder / "latest", f"step-{step:08d}".encode()
+    if not pointer.is_file() or pointer.read_bytes() != name:
+        replace_file(pointer, name)
+
+
+def disk_is_full(error: BaseException) -> str | None:
+    """What the operating system says, if the error is a lack of space. safetensors tells it in words only."""
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if getattr(error, "errno", None) == number or f"os error {number})" in str(error):
+            return os.strerror(number)
+    return None
+
+
+def what_is_left(folder: Path) -> str:
+    """What a run can go on from when something went wrong; `folder` is its training/."""
+    steps = checkpoint_steps(folder)
+    if not steps:
+        return "There was no checkpoint yet"
+    return f"The checkpoint of step {steps[-1]} is intact: the same command goes on from it"
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
@@ -112,19 +144,31 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
 
 def average_weights(folder: Path, count: int) -> tuple[dict[str, Tensor], list[int]]:
     """The mean of the newest `count` checkpoints' weights, and their steps (Vaswani et al. 2017, section 6.1)."""
-    steps = checkpoint_steps(folder)[-count:]
+    steps = []
     total: dict[str, Tensor] = {}
-    for step in steps:
+    for step in checkpoint_steps(folder)[-count:]:
         place = folder / f"step-{step:08d}"
-        _verify(place)
+        try:
+            _verify(place)
+        except ModelError as error:
+            warnings.warn(f"{error}; it is left out of the mean", RuntimeWarning, stacklevel=2)
+            continue
         weights = load_file(place / "weights.safetensors")
         total = {name: weight.double() + total.get(name, 0.0) for name, weight in weights.items()}
+        steps.append(step)
+    if not steps:
+        raise ModelError(f"{folder}: no checkpoint is whole, so there is no mean of them")
     return {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}, steps
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
     """The weights as a checkpoint stores them: on the CPU, each shared one once."""
-    return {name: weight.detach().cpu().contiguous() for name, weight in distinct_weights(model).items()}
+    return {name: on_cpu(weight) for name, weight in distinct_weights(model).items()}
+
+
+def on_cpu(tensor: Tensor) -> Tensor:
+    """The full value of a tensor, as a checkpoint stores it."""
+    return whole(tensor).cpu().contiguous()
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -139,13 +183,13 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
                 raise ModelError(
                     f"the weight {name!r} has shape {tuple(weights[name].shape)}, not {tuple(weight.shape)}"
                 )
-            weight.copy_(weights[name])
+            weight.copy_(spread(weights[name], weight))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
     """The optimizer's memory by parameter name: `decoder.0.….weight/exp_avg`."""
     return {
-        f"{names[parameter]}/{key}": value.detach().cpu().contiguous()
+        f"{names[parameter]}/{key}": on_cpu(value)
         for parameter, memory in optimizer.state.items()
         for key, value in memory.items()
     }
@@ -160,21 +204,23 @@ def put_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str],
         # The step count stays where the optimizer wants it: on the CPU, unless it is fused.
         fused = any(group.get("fused") for group in optimizer.param_groups)
         device = parameter.device if key != "step" or fused else value.device
+        if key != "step":
+            value = spread(value, parameter)
         optimizer.state[parameter][key] = value.to(device).clone()
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """The generators that dropout draws from."""
-    state = {"random/cpu": torch.get_rng_state()}
+    state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
-        state["random/cuda"] = torch.cuda.get_rng_state(device)
+        state["cuda"] = torch.cuda.get_rng_state(device)
     return state
 
 
 def put_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["random/cpu"])
-    if device.type == "cuda" and "random/cuda" in state:
-        torch.cuda.set_rng_state(state["random/cuda"], device)
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def _verify(place: Path) -> None:

@@ -191,12 +191,15 @@ def _choose_cells(c: Chooser, size: Size, amount: str) -> None:
 
 
 def _choose_length(c: Chooser) -> None:
-    """Batches that the device likes and the data allows, and steps for so many passes; on a CPU an hour at most."""
-    training, kind = c.tables["training"], c.machine.type
+    """Batches that the device likes and the data allows, and steps for so many passes; on a CPU an hour at most.
+
+    Whether such a batch fits into memory is seen later, once there is a model: regard.training.fit.
+    """
+    kind = c.machine.type
     allowed = 2 ** int(math.log2(max(c.tokens / BATCHES_A_PASS, 512)))
     why = f"fits {kind} well" if BATCH_TOKENS[kind] <= allowed else f"at least {BATCHES_A_PASS} batches a pass"
     batch = c.take("training.batch_tokens", min(BATCH_TOKENS[kind], allowed), why)
-    tokens_a_step = batch * training["accumulate"] * FILLED
+    tokens_a_step = batch * c.take("training.accumulate", 1, "a step learns from one batch") * FILLED
     passes = c.size().passes
     steps = max(300, c.tokens * passes / tokens_a_step)
     why = f"about {passes} passes over the data"

@@ -30,6 +30,7 @@ from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
 from regard.text.tokenizer import read_tokenizers, tokenizer_files
+from regard.training.beginning import write_start
 from regard.training.checkpoint import checkpoint_steps
 from regard.training.choose import complete, facts_of, this_machine
 from regard.training.compare_claims import SystemResult
@@ -39,7 +40,6 @@ from regard.training.measured import read_memory, train_apart
 from regard.training.prepare import make_tokenizers, read_corpora
 from regard.training.recipe import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe_file import read_recipe, to_toml
-from regard.training.run import write_start
 from regard.training.systems import SYSTEMS, chosen_systems, count_parameters, matched_sizes
 
 Say = Callable[[str], None]

@@ -6,28 +6,27 @@ from pathlib import Path
 
 from regard.text.data import PairData
 from regard.training.forecast import forecast
-from regard.training.loss import objective
 from regard.training.prepare import Data
 from regard.training.recipe import Recipe
 from regard.training.recipe_file import to_toml
-from regard.training.run import prepare
+from regard.training.run import deterministic, prepare
 
 
 def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
     """The complete recipe with the reason of each choice, and as comments a report on the data, memory and time.
 
-    The text is itself a recipe. The data is read, the tokenizer trained, and a few steps are taken with a copy of the
-    model; nothing is written.
+    The text is itself a recipe. The data is read, the tokenizer trained, and a copy of the model rehearses; nothing is
+    written, but to a folder for temporary files.
     """
     ready = prepare(recipe, folder=None, init=init, say=lambda text: None)
     reasons = {choice.key: choice.why for choice in ready.choices}
-    training = ready.recipe.training
-    loss = objective(ready.model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
     sizes = {tokenizer.size for tokenizer in ready.tokenizers}
-    cost = forecast(ready.model, next(iter(ready.train.batches(0))), loss, ready.recipe)
+    with deterministic(ready.recipe.training.deterministic):
+        cost = forecast(ready)
     report = [
         *data_report(ready.train, str(ready.corpora.train.report), len(ready.corpora.validation)),
         f"vocabulary: {' and '.join(f'{size:,}' for size in sorted(sizes))} pieces",
+        f"parameters: {cost.parameters:,}",
         *cost.lines(),
     ]
     return "\n".join([to_toml(ready.recipe, reasons), *(f"# {line}" for line in report)])

@@ -12,6 +12,13 @@ import torch
 
 from regard.errors import UsageError
 
+PROCESS = Path("/proc/self")  # Linux' account of this process; elsewhere there is none
+GROUPS = Path("/sys/fs/cgroup")
+ACCOUNTS = {  # of a control group's memory, of the second version and the first: its limit, use, and files in it
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
 
 class Sentences(Protocol):
     """What is counted: a corpus, whose target is None for a language model."""
@@ -81,12 +88,10 @@ def this_machine(device: str | None = None) -> Machine:
 
 
 def free_memory(device: str) -> int:
-    """Bytes that a program may still take: of the GPU, or of the machine's memory and its control group's limit."""
+    """Bytes that a program may still take: of the GPU, or of the machine's memory and what its control groups allow."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    free = _memory_line("MemAvailable") or _pages()
-    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
-    return min(free, limit - used) if limit is not None and used is not None else free
+    return min([_memory_line("MemAvailable") or _pages(), *_left_by_groups()])
 
 
 def _letters(sentences: Sequence[str]) -> set[str]:
@@ -95,10 +100,7 @@ def _letters(sentences: Sequence[str]) -> set[str]:
 
 def _memory_line(name: str) -> int | None:
     """A line of Linux' account of its memory, in bytes."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
+    lines = _lines(Path("/proc/meminfo"))
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
 
 
@@ -108,6 +110,33 @@ def _pages() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 8 * 2**30
+
+
+def _left_by_groups() -> list[int]:
+    """Bytes that each control group around this process still allows (a container has one, and a job of Slurm).
+
+    A group's account has the files that Linux keeps in memory with it, and gives them up when memory is needed.
+    """
+    left = []
+    for line in _lines(PROCESS / "cgroup"):
+        _, controller, path = line.split(":", 2)
+        if controller not in ACCOUNTS:
+            continue
+        root, (limit, used, files) = GROUPS / controller, ACCOUNTS[controller]
+        inner = Path(path.lstrip("/"))
+        for group in (root / inner, *(root / outer for outer in inner.parents)):
+            most, now = _number(group / limit), _number(group / used)
+            if most is not None and now is not None:
+                kept = [int(row.split()[1]) for row in _lines(group / "memory.stat") if row.startswith(f"{files} ")]
+                left.append(max(0, most - now + sum(kept)))
+    return left
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _number(path: Path) -> int | None:

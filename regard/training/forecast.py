@@ -1,190 +1,211 @@
-"""What a training will cost, before it starts: memory and time, from a few real steps on a copy of the model.
+"""What a training will cost, before it starts: memory and time, rehearsed with a copy of the model.
 
-print("\\n".join(forecast(model, batch, loss_function, recipe).lines()))
+print("\\n".join(forecast(ready).lines()))    # `ready` is what regard.training.run.prepare gives
 """
 
 from __future__ import annotations
 
-import copy
-import statistics
-import time
-from collections.abc import Callable, Iterator
+import tempfile
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
-from regard.text.batching import Batch
-from regard.training.facts import free_memory
-from regard.training.loop import Loop, autocast, needed
-from regard.training.loss import Loss
-from regard.training.recipe import Recipe
+from regard.errors import ResourceError
+from regard.training.fit import CROWDED, Space, longest_row
+from regard.training.loop import needed
+from regard.training.memory import StepMemory, as_text, forget_peak, held, peak_held, recipe_loss, room, step_memory
+from regard.training.out_of_memory import is_out_of_memory
+from regard.training.recipe import TrainingRecipe
+from regard.training.rehearsal import Few, Rehearsal
 from regard.training.report import duration
+from regard.training.signals import Interrupted, StopFlag
 
-WARM_UP = 2  # steps that are not counted: buffers are made, kernels chosen
-FEWEST, MOST = 3, 15  # steps that are
-SECONDS = 3.0  # after which there are enough of them
-CROWDED = 0.9  # share of the free memory from which on it is tight
+if TYPE_CHECKING:
+    from regard.training.run import Prepared
+
+THOROUGH, BRIEF = 2.0, 0.5  # seconds for each part of a rehearsal
+SHORT = 200  # steps of a training that is over before a forecast of its time would help
+LATER = 1.15  # times as much as in the rehearsal a process on a CPU grows later, by benchmarks/forecast.py
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often what is done in the rest of a training."""
+
+    steps: int
+    validations: int
+    saves: int
+
+
+def counts_of(training: TrainingRecipe, start: int = 0) -> Counts:
+    """From step `start` to the last one, at which the model is validated and saved whatever the intervals."""
+    steps = needed(training.steps)
+
+    def times(every: int) -> int:
+        return max(0, -(-steps // every) - start // every)
+
+    saves = times(needed(training.save_every)) + (start == 0)  # the first one before the first step
+    mean = training.average > 1  # is judged at the end, too
+    return Counts(max(0, steps - start), times(needed(training.validate_every)) + mean, saves)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long a training takes, by what it does."""
+
+    step: float  # a single one
+    tokens: float  # that it learns from
+    steps: float  # all of them, as is what follows
+    compiling: float
+    data: float
+    validations: float
+    saves: float
+
+    @property
+    def total(self) -> float:
+        return self.steps + self.compiling + self.data + self.validations + self.saves
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Parameters, bytes and seconds of a training."""
+    """Bytes and seconds of a training. On a CPU the bytes are the whole process', on a GPU its tensors'."""
 
     parameters: int
-    weights: int  # bytes, as are the next ones
-    gradients: int
-    optimizer: int
-    activations: int  # what the forward pass keeps for the backward pass
-    peak: int  # of all tensors in a step; measured on CUDA, elsewhere estimated. The program itself comes on top
-    free: int  # what the device has for it
-    seconds_a_step: float | None  # None when a step did not fit into memory
-    tokens_a_step: int
-    steps: int
-
-    @property
-    def seconds(self) -> float | None:
-        """Of all steps; validation is not counted."""
-        return None if self.seconds_a_step is None else self.seconds_a_step * self.steps
+    before: int  # bytes in use now, with the weights
+    step: StepMemory
+    activations: float
+    peak: float
+    room: int  # that the process may use
+    fits: bool  # False: a step was tried, and memory ran out
+    advice: str  # what to do where it does not fit
+    counts: Counts
+    seconds: Seconds | None  # None where nothing was tried
+    world: int = 1  # processes; the bytes are those of each
 
     @property
     def warning(self) -> str | None:
         """What to do when the memory will not do."""
-        if self.seconds_a_step is not None and self.peak <= CROWDED * self.free:
+        if self.fits and self.peak <= CROWDED * self.room:
             return None
-        verdict = "will not fit" if self.seconds_a_step is None or self.peak > self.free else "will hardly fit"
-        return (
-            f"training {verdict} into memory: lower training.batch_tokens, and raise training.accumulate as much, "
-            f"which learns the same; or take a smaller model"
-        )
+        verdict = "will hardly fit" if self.fits and self.peak <= self.room else "will not fit"
+        return f"training {verdict} into memory: {self.advice}"
 
     def lines(self) -> list[str]:
-        """For people, a line a topic."""
-        parts = {"weights": self.weights, "gradients": self.gradients, "optimizer": self.optimizer}
-        told = ", ".join(f"{name} {_size(count)}" for name, count in {**parts, "activations": self.activations}.items())
-        lines = [
-            f"parameters: {self.parameters:,}",
-            f"memory: about {_size(self.peak)} at the peak, of {_size(self.free)} free ({told})",
-        ]
-        if self.seconds_a_step is not None and self.seconds is not None:
-            speed = f"{self.tokens_a_step / self.seconds_a_step:,.0f} tokens a second"
-            all_steps = f"{duration(self.seconds)} for {self.steps:,} steps"
+        """Memory and time for people, a line each."""
+        parts = {"before training": self.before, "gradients": self.step.gradients, "optimizer": self.step.optimizer}
+        told = ", ".join(f"{name} {as_text(size)}" for name, size in {**parts, "activations": self.activations}.items())
+        each = " for each process" if self.world > 1 else ""
+        lines = [f"memory: about {as_text(self.peak)} at the peak, of {as_text(self.room)}{each} ({told})"]
+        if (spent := self.seconds) is not None:
+            counts, speed = self.counts, f"{spent.tokens / spent.step:,.0f} tokens a second"
             lines.append(
-                f"time: about {all_steps}, validation not counted ({self.seconds_a_step:.3g} s a step, {speed})"
+                f"time: about {duration(spent.total)}: {duration(spent.steps)} for {counts.steps:,} steps "
+                f"({spent.step:.3g} s each, {speed})"
+                + (f", {duration(spent.compiling)} to compile them" if spent.compiling else "")
+                + f", {duration(spent.data)} for data, {duration(spent.validations)} for {counts.validations:,} "
+                f"validations, {duration(spent.saves)} for {counts.saves:,} saves"
             )
         return [*lines, f"warning: {self.warning}"] if self.warning else lines
 
 
-class Meter:
-    """Sums the tensors that a forward pass keeps for its backward pass; the model's own weights are not among them."""
+def forecast_lines(
+    ready: Prepared, *, start: int = 0, epoch: int = 0, world: int = 1, stop: StopFlag | None = None
+) -> list[str]:
+    """Memory and time for the beginning of a training, from step `start` on; it takes a few seconds.
 
-    def __init__(self, model: nn.Module) -> None:
-        self.weights = {one.untyped_storage().data_ptr() for one in [*model.parameters(), *model.buffers()]}
-        self.kept: dict[int, int] = {}  # storage -> bytes; each is kept alive by the graph, so none is met twice
-
-    def keep(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self.weights:
-            self.kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-
-class Repeat:
-    """Data that gives the same batch for ever."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        while True:
-            yield self.batch
+    The time is left out where it would take longer: for compiled steps and for several processes. A short training
+    needs none. A signal ends it, and nothing is told. `epoch` is the one at hand, whose samples are drawn already.
+    """
+    training = ready.recipe.training
+    if world > 1 and training.parallel == "fsdp":
+        return []  # no process has the whole model
+    brief = world == 1 and not training.compile and needed(training.steps) - start >= SHORT
+    try:
+        seconds = BRIEF if brief else 0.0
+        return forecast(ready, start=start, epoch=epoch, world=world, seconds=seconds, stop=stop).lines()
+    except Interrupted:
+        return []
 
 
 def forecast(
-    model: nn.Module, batch: Batch, loss_function: Callable[[nn.Module, Batch], Loss], recipe: Recipe
+    ready: Prepared,
+    *,
+    start: int = 0,
+    epoch: int = 0,
+    world: int = 1,
+    seconds: float = THOROUGH,
+    stop: StopFlag | None = None,
 ) -> Forecast:
-    """Measure a few steps with this batch, which should be a full one.
+    """Rehearse the training from step `start` on, each part for about so many seconds; 0: count its tensors only.
 
-    The steps are taken by a copy, so the model is left as it is, and so are the random numbers to come.
+    A copy rehearses, so the model is left as it is, and so are the random numbers to come.
     """
-    device = next(model.parameters()).device
-    free = free_memory(str(device)) + (
-        _bytes(model.parameters()) if device.type == "cuda" else 0
-    )  # it is there already
-    gpus = [device] if device.type == "cuda" else []
-    batch, training = batch.to(device), recipe.training
-    before = torch.cuda.memory_allocated(device) if gpus else 0
-    with torch.random.fork_rng(devices=gpus):
-        loop = Loop(copy.deepcopy(model), Repeat(batch), loss_function, training, device=device)
-        micro = [batch] * training.accumulate
-        largest = activations = 0
-        seconds: float | None = None
+    recipe, model, device = ready.recipe, ready.model, ready.device
+    training, counts = recipe.training, counts_of(recipe.training, start)
+    length = longest_row(recipe, ready.corpora, ready.tokenizers)
+    before, free = held(device), room(device) - held(device)
+    step = step_memory(model, recipe_loss(model, training), training, length=length, device=device)
+    space = Space(recipe, step, free, device, world)
+    sharing = 1 if device.type == "cuda" else world  # processes that share what is free
+    peak, whole = before + space.needs(*space.sizes[0]) / sharing, before + free // sharing
+    fits, spent = True, None
+    # Where a CPU's memory runs out the system ends the process, so what may not fit is not tried.
+    if seconds and (device.type == "cuda" or peak + step.weights <= whole):
         try:
-            activations, largest = _activations(loop, batch, loss_function)
-            seconds = _seconds_a_step(loop, micro)
-        except torch.OutOfMemoryError:
-            pass  # the forecast says so
-    trained = [parameter for parameter in loop.model.parameters() if parameter.requires_grad]
-    weights, gradients = _bytes(loop.model.parameters()), _bytes(trained)
-    optimizer = 2 * gradients  # Adam's two means
-    if gpus and seconds is not None:
-        peak = torch.cuda.max_memory_allocated(device) - before
-    else:
-        # The worst moment is the start of the backward pass, when everything is kept, and the gradient of the largest
-        # tensor, mostly the scores over the vocabulary, stands beside it. Earlier micro-batches leave gradients.
-        waiting = gradients if training.accumulate > 1 else 0
-        peak = weights + optimizer + max(activations + largest + waiting, gradients)
-    del loop
+            spent, most = rehearse(ready, step, counts, epoch=epoch, seconds=seconds, stop=stop)
+            peak = before + (most - before) * (1 if device.type == "cuda" else LATER) if most else peak
+        except (ResourceError, RuntimeError, MemoryError) as error:
+            if not isinstance(error, ResourceError) and not is_out_of_memory(error):
+                raise
+            peak, fits = max(peak, whole), False
     return Forecast(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        weights=weights,
-        gradients=gradients,
-        optimizer=optimizer,
-        activations=activations,
+        before=before,
+        step=step,
+        activations=step.once + step.row * step.rows(needed(training.batch_tokens), world),
         peak=peak,
-        free=free,
-        seconds_a_step=seconds,
-        tokens_a_step=batch.tokens * training.accumulate,
-        steps=needed(training.steps),
+        room=whole,
+        fits=fits,
+        advice=space.advice(),
+        counts=counts,
+        seconds=spent,
+        world=world,
     )
 
 
-def _activations(loop: Loop, batch: Batch, loss_function: Callable[[nn.Module, Batch], Loss]) -> tuple[int, int]:
-    """Bytes that one forward pass keeps, and those of the largest tensor among them."""
-    meter = Meter(loop.model)
-    loop.model.train()
+def rehearse(
+    ready: Prepared, step: StepMemory, counts: Counts, *, epoch: int, seconds: float, stop: StopFlag | None
+) -> tuple[Seconds, int]:
+    """What the training's parts will take in all, and the most memory held meanwhile; 0 where that is not known."""
+    training, device = ready.recipe.training, ready.device
+    forget_peak(device)
     with (
-        torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor),
-        autocast(loop.device, loop.recipe.precision),
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        tempfile.TemporaryDirectory() as folder,
     ):
-        loss = loss_function(loop.model, batch)
-    del loss
-    return sum(meter.kept.values()), max(meter.kept.values(), default=0)
-
-
-def _seconds_a_step(loop: Loop, micro: list[Batch]) -> float:
-    """The median of some steps, after a warm-up."""
-    taken: list[float] = []
-    on_gpu = loop.device.type == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats(loop.device)
-    while len(taken) < WARM_UP + FEWEST or (len(taken) < MOST and sum(taken) < SECONDS):
-        began = time.perf_counter()
-        loop.train_step(micro)
-        if on_gpu:
-            torch.cuda.synchronize(loop.device)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken[WARM_UP:])
-
-
-def _bytes(tensors: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _size(count: int) -> str:
-    """Bytes as people read them."""
-    for unit, power in (("GB", 30), ("MB", 20)):
-        if count >= 2**power:
-            return f"{count / 2**power:.1f} {unit}"
-    return f"{count / 2**10:.0f} kB"
+        few = Few(ready.train, epoch)
+        rehearsal = Rehearsal(ready, few, seconds=seconds, stop=stop)
+        each, compiling = rehearsal.steps()
+        validation, choice = rehearsal.validation(Path(folder))
+        byte = rehearsal.save(Path(folder))
+        most = max(0, peak_held(device) - step.weights)  # the copy's will not be there
+    del rehearsal
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    batches = counts.steps * needed(training.accumulate)
+    making = batches * few.seconds_a_batch
+    if device.type == "cuda":  # a thread makes them meanwhile
+        making = max(0.0, making - counts.steps * each)
+    checkpoint = step.weights + step.optimizer
+    spent = Seconds(
+        step=each,
+        tokens=few.tokens_a_batch * needed(training.accumulate),
+        steps=counts.steps * each,
+        compiling=compiling,
+        data=making + batches / few.count * few.seconds_an_epoch,
+        validations=counts.validations * (validation + choice),  # as if each were the best so far
+        saves=byte * (counts.saves * checkpoint + counts.validations * step.weights),
+    )
+    return spent, most

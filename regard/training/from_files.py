@@ -13,11 +13,10 @@ from pathlib import Path
 
 from regard.errors import DataError, UsageError, unknown_name
 from regard.models.presets import MODELS
-from regard.text.lines import missing_file
+from regard.text.packed import content_name, missing_file
 from regard.training.recipe import LANGUAGE_MODELS, DataRecipe, Recipe
 
-PACKED = (".gz", ".xz")
-PAIRS = (".tsv", ".jsonl")
+PAIRS = (".tsv", ".jsonl", ".parquet")
 PLAIN = (".txt", ".text", ".tok")
 # ISO 639-1, as far as there is text to translate.
 CODES = """
@@ -46,12 +45,12 @@ def recipe_for_files(
         raise UsageError(unknown_name("kind of model", model, tuple(MODELS)))
     paths = [Path(os.path.abspath(file)) for file in files]
     if not paths:
-        raise UsageError("no files were given: two parallel ones, one of pairs (.tsv, .jsonl) or one of text")
+        raise UsageError("no files were given: two parallel ones, one of pairs (.tsv, .jsonl, .parquet) or one of text")
     for path in paths:
         if not path.is_file():
             raise DataError(missing_file(path))
     _refuse_twins(paths)
-    pairs = [path for path in paths if _content(path).suffix.lower() in PAIRS]
+    pairs = [path for path in paths if content_name(path).suffix.lower() in PAIRS]
     languages: tuple[str, str] | None = None
     if model in LANGUAGE_MODELS or (model is None and len(paths) == 1 and not pairs):
         data = DataRecipe(text=_names(paths))
@@ -117,13 +116,8 @@ def _refuse_twins(paths: list[Path]) -> None:
                 raise UsageError(f"{other} and {path} are the same file")
 
 
-def _content(path: Path) -> Path:
-    """The name without .gz or .xz."""
-    return path.with_suffix("") if path.suffix.lower() in PACKED else path
-
-
 def _stem(path: Path) -> str:
-    content = _content(path)
+    content = content_name(path)
     return content.stem if content.suffix.lower() in (*PAIRS, *PLAIN) else content.name
 
 

@@ -1,84 +1,57 @@
 """The training loop: batches to gradients to weights, and everything that must survive a stop.
 
-Vaswani et al. 2017, section 5; E7. The same loop trains every model: what differs is the loss function and the data.
+Vaswani et al. 2017, section 5; E7. The same loop trains every model, on one process or many: what differs is the loss
+function and the data.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import DivergedError, StoppedError, UsageError
+from regard.errors import DivergedError, ResourceError, StoppedError, UsageError
+from regard.text.ahead import Ahead
 from regard.text.batching import Batch
 from regard.training import checkpoint
+from regard.training.averaging import Ema
+from regard.training.distributed import ALONE, Group, Summed, part, whole
 from regard.training.loss import Loss
+from regard.training.optimizer import freeze, make_optimizer, trained
+from regard.training.out_of_memory import halves, is_out_of_memory, out_of_memory
+from regard.training.progress import Meter, Progress, Validation
 from regard.training.recipe import TrainingRecipe
 from regard.training.report import Report
+from regard.training.resume import save_state
 from regard.training.schedule import learning_rate
-from regard.training.signals import StopFlag
+from regard.training.signals import Interrupted, StopFlag, spoken
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MOST_SKIPPED = 20  # steps in a row without finite gradients, before training has diverged
+TOLD = 5  # sentences of a batch that are named, and skipped steps that are told of
 
 
 class Data(Protocol):
     """What the loop needs of PairData and WindowData."""
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]: ...
+
+    def place(self, sample: int, epoch: int) -> str: ...
 
 
-class Validation(NamedTuple):
-    """What a validation found: `score` is the number that decides, higher is better."""
+class Placed(NamedTuple):
+    """A batch, and where the training stands once it is used."""
 
-    score: float
-    values: dict[str, Any]
-    line: str
-
-
-@dataclass
-class Progress:
-    """Where a training stands: with weights, optimizer and generators all that resume needs."""
-
-    step: int = 0
-    epoch: int = 0
-    consumed: int = 0  # samples of this epoch
-    tokens: int = 0  # target tokens, over all epochs
-    seconds: float = 0.0  # spent in steps
-    best: float | None = None
-    best_step: int = 0
-    stale: int = 0  # validations since the best one
-    skipped: int = 0  # steps whose gradients were not finite
-    skipped_in_row: int = 0
-    ended: str = ""  # why training ended, once it has
-
-
-class Meter:
-    """Sums since the last report. They stay on the device, so that a step does not wait for them."""
-
-    def __init__(self) -> None:
-        self.nll: Tensor | float = 0.0
-        self.norm: Tensor | float = 0.0
-        self.counted = self.tokens = self.cells = self.steps = 0
-        self.seconds = 0.0
-
-    def values(self) -> dict[str, float]:
-        loss = float(self.nll) / max(self.counted, 1)
-        return {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
-            "gradient_norm": float(self.norm) / max(self.steps, 1),
-            "tokens_per_second": self.tokens / max(self.seconds, 1e-9),
-            "padding": 1 - self.tokens / max(self.cells, 1),
-        }
+    batch: Batch
+    epoch: int
+    consumed: int
 
 
 class Loop:
@@ -92,65 +65,107 @@ class Loop:
         recipe: TrainingRecipe,
         *,
         device: torch.device,
+        group: Group = ALONE,
+        fingerprint: str = "",  # of the data: a place in other data means nothing
     ) -> None:
-        self.model, self.data, self.recipe, self.device = model, data, recipe, device
+        self.model, self.data, self.recipe, self.device, self.group = model, data, recipe, device, group
+        self.fingerprint = fingerprint
         self.width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden
-        self.loss_function = torch.compile(loss_function) if recipe.compile else loss_function
-        self.names = freeze(model, recipe.freeze)
-        self.optimizer = make_optimizer(self.names, recipe)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.pairs = model.config.kind == "encoder"  # its loss is over pairs of sentences, not over tokens
+        self.loss_function = torch.compile(loss_function) if recipe.compile else loss_function
+        freeze(model, recipe.freeze)
+        group.same_start(model)
+        self.whole_model = model  # what is validated and saved
+        self.summed: Summed | None = None
+        if self.parted:
+            self.whole_model = copy.deepcopy(model)
+            self.loss_function = part(model, loss_function, group)
+        self.names = trained(model)
+        if group.world > 1 and not self.parted:
+            self.summed = Summed(self.names, group)
+        self.optimizer = make_optimizer(self.names, recipe)
+        self.ema = Ema({name: parameter for parameter, name in self.names.items()}, recipe.ema) if recipe.ema else None
+        self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.progress, self.meter = Progress(), Meter()
+        self.saved = 0  # the step of the last checkpoint
+        self.warn: Callable[[str], None] = lambda text: None
+
+    @property
+    def parted(self) -> bool:
+        """Whether each process holds a part of the model only."""
+        if self.group.world == 1 or self.recipe.parallel != "fsdp":
+            return False
+        if self.recipe.compile or self.recipe.precision == "fp16":
+            raise UsageError('training.parallel = "fsdp" goes with fp32 and bf16, and not with training.compile')
+        return True
 
     def run(
-        self, report: Report, folder: Path, *, validate: Callable[[int], Validation], better: Callable[[], None]
+        self,
+        report: Report,
+        folder: Path,
+        *,
+        validate: Callable[[int], Validation],
+        better: Callable[[], None],
+        stop: StopFlag,
     ) -> None:
         """Train to the last step. `validate` gives the score of a step; `better` is called when it is the best yet."""
-        recipe, progress = self.recipe, self.progress
-        batches = self.batches()
-        with StopFlag() as stop:
-            while not progress.ended:
-                self.train_step([next(batches) for _ in range(recipe.accumulate)])
-                step, last = progress.step, progress.step >= needed(recipe.steps)
-                if step % recipe.log_every == 0 or last:
-                    self.tell(report)
-                if step % needed(recipe.validate_every) == 0 or last:
-                    self.judge(validate(step), report, better)
-                if last:
-                    progress.ended = "all steps are done"
-                report.step(step)
-                if step % needed(recipe.save_every) == 0 or progress.ended or stop.signal:
+        recipe, progress, self.warn = self.recipe, self.progress, report.say
+        ahead = Ahead(self.batches())
+        try:
+            while True:
+                self.validate_if_due(validate, better, report)
+                if progress.step >= needed(recipe.steps) and progress.judged == progress.step:
+                    progress.ended = progress.ended or "all steps are done"
+                if progress.ended or progress.step % needed(recipe.save_every) == 0:
                     self.save(folder)
-                if stop.signal and not progress.ended:
+                if progress.ended:
+                    return
+                taken = self.take(ahead, stop)
+                if number := int(self.group.most(stop.signal or 0)[0]):  # any process' signal stops them all
+                    self.save(folder)
                     raise StoppedError(
-                        f"stopped by {stop.name} after step {step}; all is saved, the same command goes on from there",
-                        stop.signal,
+                        f"stopped by {spoken(number)} after step {progress.step}; all is saved, the same command goes "
+                        f"on from there",
+                        number,
                     )
+                self.train_step([placed.batch for placed in taken])
+                _, progress.epoch, progress.consumed = taken[-1]
+                report.step(progress.step)
+                if progress.step % recipe.log_every == 0 or progress.step >= needed(recipe.steps):
+                    self.tell(report)
+        finally:
+            ahead.close()
 
-    def batches(self) -> Iterator[Batch]:
-        """Batches without end, from where the training stands; the place moves on with each one taken."""
-        progress = self.progress
+    def batches(self) -> Iterator[Placed]:
+        """Batches without end, from where the training stands."""
+        epoch, consumed = self.progress.epoch, self.progress.consumed
         while True:
-            for batch in self.data.batches(progress.epoch, progress.consumed):
-                progress.consumed += len(batch.ids)
-                yield batch.to(self.device)
-            progress.epoch, progress.consumed = progress.epoch + 1, 0
+            for batch in self.data.batches(epoch, consumed, rank=self.group.rank, world=self.group.world):
+                consumed += len(batch.whole_ids)
+                yield Placed(batch.to(self.device), epoch, consumed)
+            epoch, consumed = epoch + 1, 0
+
+    def take(self, ahead: Ahead[Placed], stop: StopFlag) -> list[Placed]:
+        """The micro-batches of the next step; fewer when a signal came while waiting for them."""
+        began, taken = ahead.waited, []
+        for _ in range(needed(self.recipe.accumulate)):
+            placed = ahead.take(lambda: stop.signal is not None)
+            if placed is None:
+                break
+            taken.append(placed)
+        self.meter.waited += ahead.waited - began
+        return taken
 
     def train_step(self, micro: list[Batch]) -> None:
         """One update from micro-batches; the loss is divided by the tokens of them all, so each counts the same."""
         began = time.perf_counter()
         recipe, progress, meter = self.recipe, self.progress, self.meter
         self.model.train()
-        tokens = sum(batch.tokens for batch in micro)
-        counted = sum(len(batch.ids) for batch in micro) if self.pairs else tokens
-        for batch in micro:
-            with autocast(self.device, recipe.precision):
-                loss = self.loss_function(self.model, batch)
-            self.scaler.scale(loss.total / counted).backward()
-            meter.nll += loss.nll.detach()
-            meter.cells += batch.labels.numel()
+        tokens = sum(batch.whole_tokens for batch in micro)
+        counted = sum(len(batch.whole_ids) for batch in micro) if self.pairs else tokens
+        nll = self.find_gradients(micro, counted)
         self.scaler.unscale_(self.optimizer)  # the norm below is of the true gradient
-        norm = nn.utils.clip_grad_norm_(self.names, recipe.clip or math.inf)
+        norm = whole(nn.utils.clip_grad_norm_(self.names, recipe.clip or math.inf))
         rate = learning_rate(
             progress.step + 1,
             kind=needed(recipe.schedule),
@@ -162,35 +177,93 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.update(norm, rate, micro)
+        finite = self.update(norm, rate, micro)
         progress.step += 1
         progress.tokens += tokens
         seconds = time.perf_counter() - began
         progress.seconds += seconds
-        meter.norm += norm.detach()
-        meter.counted += counted
-        meter.tokens, meter.steps, meter.seconds = meter.tokens + tokens, meter.steps + 1, meter.seconds + seconds
+        if finite:
+            meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
+            meter.counted, meter.steps = meter.counted + counted, meter.steps + 1
+        meter.cells += sum(batch.labels.numel() for batch in micro)
+        meter.tokens, meter.seconds = meter.tokens + tokens, meter.seconds + seconds
 
-    def update(self, norm: Tensor, rate: float, micro: list[Batch]) -> None:
+    def find_gradients(self, micro: list[Batch], counted: int) -> Tensor | float:
+        """The gradients of all processes' micro-batches, and this process' loss.
+
+        What does not fit into memory, in any process, is done once more in halves.
+        """
+        nll, failed = self.backward(micro, counted)
+        if not failed:
+            return nll
+        self.clear_gradients()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if not self.pairs:  # the pairs of a sentence encoder's batch are judged together
+            self.warn(f"step {self.progress.step + 1} did not fit into memory and is done in halves")
+            nll, failed = self.backward([half for batch in micro for half in halves(batch)], counted)
+            if not failed:
+                return nll
+        raise ResourceError(out_of_memory(micro, self.recipe))
+
+    def backward(self, micro: list[Batch], counted: int) -> tuple[Tensor | float, bool]:
+        """Gradients of these micro-batches, summed over the processes; and whether any process ran out of memory."""
+        nll: Tensor | float = 0.0
+        failed = False
+        try:
+            for number, batch in enumerate(micro, start=1):
+                if self.summed is not None and number == len(micro):
+                    self.summed.send()
+                with autocast(self.device, self.recipe.precision):
+                    loss = self.loss_function(self.model, batch)
+                self.scaler.scale(loss.total / counted).backward()
+                nll += loss.nll.detach()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if self.parted:  # the others wait for this one in the midst of a block, so there is no second try
+                raise ResourceError(out_of_memory(micro, self.recipe)) from error
+            failed = True
+        return nll, failed if self.summed is None else self.summed.finish(failed=failed)
+
+    def update(self, norm: Tensor, rate: float, micro: list[Batch]) -> bool:
         """Move the weights, unless the gradient is not finite: such a step is left out and counted."""
         progress = self.progress
-        finite = bool(norm.isfinite())
+        finite = bool(norm.isfinite())  # the same in all processes, for the gradient is
         if finite or self.scaler.is_enabled():  # the scaler leaves the step out by itself, and lowers its scale
             self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.clear_gradients()
+        if self.ema is not None and finite:
+            self.ema.update()
         progress.skipped += not finite
         progress.skipped_in_row = 0 if finite else progress.skipped_in_row + 1
-        if progress.skipped_in_row >= MOST_SKIPPED:
-            raise DivergedError(
-                f"training diverged: at step {progress.step + 1} the gradient was not finite for the {MOST_SKIPPED}th "
-                f"time in a row, with learning rate {rate:.3g}, on samples {micro[0].ids[:5]}…; "
-                f"lower training.lr or raise training.warmup. The last checkpoint is intact"
-            )
+        if not finite:
+            where = f"at step {progress.step + 1}, with learning rate {rate:.3g}, on {self.places(micro)}"
+            if progress.skipped_in_row >= MOST_SKIPPED:
+                raise DivergedError(
+                    f"training diverged: the gradient was not finite for the {MOST_SKIPPED}th time in a row, {where}; "
+                    f"lower training.lr or raise training.warmup. The last checkpoint is intact"
+                )
+            if progress.skipped <= TOLD:
+                self.warn(f"step left out: the gradient was not finite {where}")
+        return finite
+
+    def places(self, micro: list[Batch]) -> str:
+        """Where the first sentences of a step stand."""
+        samples = [sample for batch in micro for sample in batch.whole_ids]
+        told = ", ".join(self.data.place(sample, self.progress.epoch) for sample in samples[:TOLD])
+        return told + (f" and {len(samples) - TOLD} more" if len(samples) > TOLD else "")
+
+    def clear_gradients(self) -> None:
+        if self.summed is not None:
+            self.summed.clear()
+        else:
+            self.optimizer.zero_grad(set_to_none=True)
 
     def tell(self, report: Report) -> None:
         """Report the interval's numbers and start the next."""
-        values = self.meter.values()
+        values = self.meter.values(self.group)
         values |= {
             "lr": self.optimizer.param_groups[0]["lr"],
             "epoch": self.progress.epoch,
@@ -203,6 +276,35 @@ class Loop:
         )
         report.numbers(self.progress.step, "train", values, line)
         self.meter = Meter()
+
+    def validate_if_due(
+        self, validate: Callable[[int], Validation], better: Callable[[], None], report: Report
+    ) -> None:
+        """Validate where it is time; the first process does it, and the others hear what came of it."""
+        recipe, progress = self.recipe, self.progress
+        last = progress.step >= needed(recipe.steps)
+        if progress.judged == progress.step or not (last or progress.step % needed(recipe.validate_every) == 0):
+            return
+        with self.weights_in_use():
+            if self.group.first:
+                try:
+                    self.judge(validate(progress.step), report, better)
+                    progress.judged = progress.step
+                except Interrupted:
+                    pass  # it is done at the next start
+        judged, ended = self.group.most(progress.judged, bool(progress.ended))
+        progress.judged = int(judged)
+        if ended:
+            progress.ended = progress.ended or "the first process has ended it"
+
+    @contextmanager
+    def weights_in_use(self) -> Iterator[None]:
+        """Within, `whole_model` has the weights that the training gives away: the mean of them where one is kept."""
+        with nullcontext() if self.ema is None else self.ema.swapped():
+            if self.parted:
+                weights = checkpoint.model_weights(self.model)
+                checkpoint.put_weights(self.whole_model, weights)
+            yield
 
     def judge(self, found: Validation, report: Report, better: Callable[[], None]) -> None:
         """Compare a validation with the best so far; too many without a better one end the training."""
@@ -217,34 +319,10 @@ class Loop:
                 progress.ended = f"{progress.stale} validations without a better one than step {progress.best_step}'s"
 
     def save(self, folder: Path) -> None:
-        meter = {name: float(value) for name, value in vars(self.meter).items()}
-        checkpoint.save_checkpoint(
-            folder,
-            self.progress.step,
-            weights=checkpoint.model_weights(self.model),
-            optimizer={
-                **checkpoint.optimizer_tensors(self.optimizer, self.names),
-                **checkpoint.random_state(self.device),
-            },
-            state={
-                "progress": dataclasses.asdict(self.progress),
-                "scaler": self.scaler.state_dict(),
-                "meter": meter,
-            },
-            keep=max(self.recipe.keep, self.recipe.average),
-        )
-
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Go on from a checkpoint as if nothing had happened."""
-        checkpoint.put_weights(self.model, saved.weights)
-        memory = {name: value for name, value in saved.optimizer.items() if not name.startswith("random/")}
-        checkpoint.put_optimizer(self.optimizer, self.names, memory)
-        checkpoint.put_random_state(saved.optimizer, self.device)
-        self.progress = Progress(**saved.state["progress"])
-        if saved.state["scaler"]:
-            self.scaler.load_state_dict(saved.state["scaler"])
-        for name, value in saved.state["meter"].items():
-            setattr(self.meter, name, type(getattr(self.meter, name))(value))
+        """Commit a checkpoint of this step, unless there is one."""
+        if self.saved != self.progress.step:
+            save_state(self, folder)
+            self.saved = self.progress.step
 
 
 def needed(value: Any) -> Any:
@@ -257,32 +335,3 @@ def needed(value: Any) -> Any:
 def autocast(device: torch.device, precision: str | None) -> torch.autocast:
     dtype = PRECISIONS.get(precision or "fp32")
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
-
-
-def freeze(model: nn.Module, patterns: tuple[str, ...]) -> dict[Tensor, str]:
-    """The parameters that train, with their names; those that match a pattern (`encoder.*`) stay as they are."""
-    named = dict(model.named_parameters())
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in named):
-            raise UsageError(
-                f"training.freeze: {pattern!r} matches no parameter; names look like {', '.join(list(named)[:3])}"
-            )
-    for name, parameter in named.items():
-        parameter.requires_grad_(not any(fnmatchcase(name, pattern) for pattern in patterns))
-    trained: dict[Tensor, str] = {parameter: name for name, parameter in named.items() if parameter.requires_grad}
-    if not trained:
-        raise UsageError("training.freeze leaves nothing to train")
-    return trained
-
-
-def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.optim.Optimizer:
-    """Adam or AdamW in one kernel; weight decay is for matrices, not for biases and norms."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    matrices = [parameter for parameter in names if parameter.dim() > 1]
-    vectors = [parameter for parameter in names if parameter.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": recipe.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    fused = next(iter(names)).device.type in ("cpu", "cuda")
-    return kind([group for group in groups if group["params"]], betas=recipe.betas, eps=recipe.eps, fused=fused)

@@ -9,17 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from regard.errors import DataError
 from regard.text.characters import train_characters
-from regard.text.corpus import Corpus, make_corpus, read_documents, read_pairs, read_parallel
+from regard.text.corpus import Corpus, Policy, make_corpus, read_documents, read_pairs, read_parallel
 from regard.text.data import PairData, WindowData
 from regard.text.demo_corpus import demo_pairs, demo_text
 from regard.text.subwords import train_subwords
 from regard.text.tokenizer import Tokenizer
+from regard.training.facts import free_memory
 from regard.training.recipe import LANGUAGE_MODELS, Recipe
 
 Data = PairData | WindowData
 
+MOST_TOKENS = 0.05  # of a device's free memory: the rest is for the model
 VALIDATION_SHARE = 0.1  # of a language model's text, from its end, when the recipe does not say
 
 
@@ -39,26 +43,25 @@ class Corpora:
 def read_corpora(recipe: Recipe) -> Corpora:
     """The files of a recipe, or the demo corpus; without validation files a part is held out."""
     data = recipe.data
+    faults: Policy = data.faults  # type: ignore[assignment]  # checked
     if recipe.kind in LANGUAGE_MODELS:
         if data.demo:
             train = make_corpus([demo_text(data.demo, seed=recipe.training.seed)], name="demo text")
         else:
-            train = read_documents([Path(name) for name in data.text])
+            train = read_documents(data.text, faults=faults)
         if data.validation_text:
-            return Corpora(train, read_documents([Path(name) for name in data.validation_text]))
+            return Corpora(train, read_documents(data.validation_text, faults=faults))
         return split_text(train, data.validation)
     if data.demo:
         return _demo_corpora(data.demo, data.validation or 1000, recipe.training.seed)
     if data.pairs:
-        train = read_pairs([Path(name) for name in data.pairs], data.columns)
+        train = read_pairs(data.pairs, data.columns, faults=faults)
     else:
-        train = read_parallel([Path(name) for name in data.source], [Path(name) for name in data.target])
+        train = read_parallel(data.source, data.target, faults=faults)
     if data.validation_pairs:
-        return Corpora(train, read_pairs([Path(name) for name in data.validation_pairs], data.columns))
+        return Corpora(train, read_pairs(data.validation_pairs, data.columns, faults=faults))
     if data.validation_source:
-        sides = data.validation_source, data.validation_target
-        source, target = ([Path(name) for name in side] for side in sides)
-        return Corpora(train, read_parallel(source, target))
+        return Corpora(train, read_parallel(data.validation_source, data.validation_target, faults=faults))
     return split_pairs(train, data.validation, recipe.training.seed)
 
 
@@ -92,15 +95,17 @@ def split_text(corpus: Corpus, count: int | None) -> Corpora:
             f"{count} of {total} characters shall be held out for validation: "
             f"the text is too short, or data.validation too large"
         )
-    train, validation, left = [], [], total - count
-    for document in corpus.source:
-        if left > 0:
-            train.append(document[:left])
+    train, validation, left = {}, [], total - count  # the training part by rows of the corpus
+    for i, document in enumerate(corpus.source):
+        if document[: max(left, 0)].strip():
+            train[i] = document[:left]
         if len(document) > left:
             validation.append(document[max(left, 0) :])
         left -= len(document)
-    name = corpus.shards[0][1]
-    return Corpora(replace(make_corpus(train, name=name), report=corpus.report), make_corpus(validation, name=name))
+    if not train:
+        raise DataError("the text begins with blanks only, which leaves nothing to train on: lower data.validation")
+    kept = replace(_select(corpus, list(train)), source=list(train.values()))
+    return Corpora(kept, make_corpus(validation, name=corpus.shards[0][1]))
 
 
 def make_tokenizers(recipe: Recipe, corpus: Corpus) -> tuple[Tokenizer, Tokenizer]:
@@ -119,39 +124,77 @@ def make_tokenizers(recipe: Recipe, corpus: Corpus) -> tuple[Tokenizer, Tokenize
     return make(corpus.source), make(corpus.target)
 
 
-def make_data(recipe: Recipe, corpora: Corpora, source: Tokenizer, target: Tokenizer) -> tuple[Data, Data]:
-    """Training and validation data; the latter always in the same pieces."""
-    training, data = recipe.training, recipe.data
-    assert training.batch_tokens is not None  # the recipe is complete
-    if recipe.kind in LANGUAGE_MODELS:
-        assert data.context is not None
-        return (
-            WindowData(
-                corpora.train, source, context=data.context, batch_tokens=training.batch_tokens, seed=training.seed
-            ),
-            WindowData(
-                corpora.validation, source, context=data.context, batch_tokens=training.batch_tokens, shuffle=False
-            ),
-        )
-    return (
-        PairData(
-            corpora.train,
-            source,
-            target,
-            batch_tokens=training.batch_tokens,
-            seed=training.seed,
-            max_length=data.max_length,
-            sampling=recipe.tokenizer.sampling,
-            copy=data.copy,
-        ),
-        PairData(
-            corpora.validation,
-            source,
-            target,
-            batch_tokens=training.batch_tokens,
-            shuffle=False,
-            max_length=data.max_length,
-        ),
+def make_data(
+    recipe: Recipe,
+    corpora: Corpora,
+    source: Tokenizer,
+    target: Tokenizer,
+    *,
+    cache: Path | None = None,
+    device: torch.device | None = None,
+) -> tuple[Data, Data]:
+    """Training and validation data; the latter always in the same pieces.
+
+    In the folder `cache` their tokens are kept for the next start. They are laid on the device where they fit.
+    """
+    make = _make_windows if recipe.kind in LANGUAGE_MODELS else _make_pairs
+    train = make(recipe, corpora.train, source, target, cache=cache and cache / "train", training=True)
+    validation = make(recipe, corpora.validation, source, target, cache=cache and cache / "validation", training=False)
+    for data in (train, validation):
+        data.where = lay(data, device)
+    return train, validation
+
+
+def lay(data: Data, device: torch.device | None) -> str:
+    """Lay the tokens on a device if they take little of it, and say where they lie and why."""
+    if device is None or device.type == "cpu":
+        return "in main memory, where the model is"
+    if device.type == "cuda" and device.index is None:  # which one is current differs from thread to thread
+        device = torch.device("cuda", torch.cuda.current_device())
+    free = free_memory(str(device))
+    share = f"{data.size / 2**20:,.0f} MB, {data.size / max(free, 1):.1%} of what is free on {device}"
+    if data.size > MOST_TOKENS * free:
+        return f"in main memory: {share}, and more than {MOST_TOKENS:.0%} shall not go to tokens"
+    data.move(device)
+    return f"on {device}: {share}"
+
+
+def _make_windows(
+    recipe: Recipe, corpus: Corpus, source: Tokenizer, target: Tokenizer, *, cache: Path | None, training: bool
+) -> WindowData:
+    settings = recipe.training
+    assert recipe.data.context is not None  # the recipe is complete
+    assert settings.batch_tokens is not None
+    return WindowData(
+        corpus,
+        source,
+        context=recipe.data.context,
+        batch_tokens=settings.batch_tokens,
+        seed=settings.seed,
+        shuffle=training,
+        shapes=training and settings.compile,
+        cache=cache,
+    )
+
+
+def _make_pairs(
+    recipe: Recipe, corpus: Corpus, source: Tokenizer, target: Tokenizer, *, cache: Path | None, training: bool
+) -> PairData:
+    settings = recipe.training
+    assert settings.batch_tokens is not None  # the recipe is complete
+    return PairData(
+        corpus,
+        source,
+        target,
+        batch_tokens=settings.batch_tokens,
+        seed=settings.seed,
+        shuffle=training,
+        max_length=recipe.data.max_length,
+        sampling=recipe.tokenizer.sampling if training else 0.0,
+        copy=recipe.data.copy if training else 0.0,
+        # A sentence encoder compares the rows of a batch with each other, so it can have no rows of padding.
+        shapes=training and settings.compile and recipe.kind != "encoder",
+        cache=cache,
     )
 
 

@@ -24,6 +24,8 @@ LANGUAGE_MODELS = ("transformer-lm", "rnn-lm")
 TOKENIZERS = ("unigram", "bpe", "characters")
 OPTIMIZERS = ("adam", "adamw")
 PRECISIONS = ("fp32", "bf16", "fp16")
+PARALLEL = ("ddp", "fsdp")
+FAULTS = ("stop", "skip")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 NAME = re.compile(r"\w[\w.+-]*")  # a folder below runs/ has this name
 
@@ -57,6 +59,7 @@ class DataRecipe:
     copy: float = number(
         0.0, rule=SHARE
     )  # share of the pairs that are learnt as copies: names and numbers stay as they are
+    faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
@@ -136,7 +139,7 @@ class TrainingRecipe:
     validate_every: int | None = number(None, rule=COUNT)
     save_every: int | None = number(None, rule=COUNT)
     seed: int = number(1, rule=Rule(least=0, below=2**63))
-    accumulate: int = number(1, rule=COUNT)  # micro-batches an update
+    accumulate: int | None = number(None, rule=COUNT)  # micro-batches an update
     optimizer: str = choice("adamw", OPTIMIZERS)
     betas: tuple[float, float] = number((0.9, 0.98), rule=SHARE)
     eps: float = number(1e-9, rule=POSITIVE)
@@ -144,6 +147,9 @@ class TrainingRecipe:
     floor: float = number(0.0, rule=PART)  # of the schedule, as a share of lr
     label_smoothing: float | None = number(None, rule=SHARE)
     clip: float = number(1.0, rule=WHOLE)  # the gradient's norm; 0: off
+    r_drop: float = number(0.0, rule=WHOLE)  # the weight of R-Drop's agreement of two passes; 0: one pass
+    ema: float = number(0.0, rule=SHARE)  # decay of the exponential mean of the weights; 0: no mean
+    parallel: str = choice("ddp", PARALLEL)  # with several processes: each holds the whole model, or a part
     compile: bool = False
     deterministic: bool = False
     log_every: int = number(50, rule=COUNT)
@@ -159,6 +165,8 @@ class TrainingRecipe:
         if self.device is not None and not DEVICE.fullmatch(self.device):
             known = ("auto", "cpu", "cuda", "cuda:0", "mps")
             raise RecipeError("training.device", unknown_name("training.device", self.device, known))
+        if self.ema and self.average > 1:
+            raise RecipeError("training.ema", "training.ema and training.average are two means: choose one")
         if self.schedule is not None:
             try:  # with stand-ins for what is still open, or known only with the model
                 check_schedule(
@@ -237,6 +245,11 @@ class Recipe:
             yield "tokenizer.shared", "with one table of vectors has one vocabulary"
         if self.kind == "encoder" and training.label_smoothing:
             yield "training.label_smoothing", "predicts no tokens"
+        if self.kind == "encoder" and training.r_drop:
+            yield "training.r_drop", "predicts no tokens"
+        dropout, *inside = (self.model.get(key) for key in ("dropout", "attention_dropout", "hidden_dropout"))
+        if training.r_drop and dropout == 0 and not any(inside):
+            yield "training.r_drop", "without dropout says the same twice"
         if self.kind != "encoder" and training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
 

@@ -24,7 +24,7 @@ SHIPPED = Path(__file__).parents[1] / "recipes"
 FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
 
 # What a resumed run may have otherwise: it changes when things happen, not what is learnt until then.
-MAY_CHANGE = ("validate_every", "save_every", "log_every", "keep", "samples", "patience")
+MAY_CHANGE = ("parallel", "validate_every", "save_every", "log_every", "keep", "samples", "patience")
 
 Tables = dict[str, Any]
 

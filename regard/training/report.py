@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -21,17 +22,24 @@ class Report:
     """Takes numbers by step; `with` it, so that the bar is taken down whatever happens."""
 
     def __init__(
-        self, folder: Path, *, steps: int, start: int = 0, quiet: bool = False, tensorboard: bool = False
+        self,
+        folder: Path,
+        *,
+        steps: int,
+        start: int = 0,
+        quiet: bool = False,
+        tensorboard: bool = False,
+        silent: bool = False,  # of several processes one reports; the others write and say nothing
     ) -> None:
-        self.path = folder / "metrics.jsonl"
-        self.steps, self.start, self.quiet = steps, start, quiet
-        self.terminal = sys.stderr.isatty() and not quiet
+        self.path = Path(os.devnull) if silent else folder / "metrics.jsonl"
+        self.steps, self.start, self.quiet = steps, start, quiet or silent
+        self.terminal = sys.stderr.isatty() and not self.quiet
         self.began = time.monotonic()
-        if self.path.exists():
+        if self.path.exists() and not silent:
             # A run that goes on from step s says everything after s once more.
             replace_file(self.path, b"".join(line for line in _lines(self.path) if _step(line) <= start))
         self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115  # closed by __exit__
-        self.board = _board(folder) if tensorboard else None
+        self.board = _board(folder) if tensorboard and not silent else None
         self.bar: Any = None
 
     def __enter__(self) -> Report:

@@ -8,6 +8,10 @@ from types import FrameType
 from typing import Any
 
 
+class Interrupted(Exception):  # noqa: N818  # nothing went wrong
+    """Work that may be left out, a validation, was given up because a signal came."""
+
+
 class StopFlag:
     """`with` it around a training: the first signal is remembered, a second Ctrl-C ends at once."""
 
@@ -17,7 +21,12 @@ class StopFlag:
 
     @property
     def name(self) -> str:
-        return "Ctrl-C" if self.signal == signal.SIGINT else "SIGTERM"
+        return spoken(self.signal)
+
+    def check(self) -> None:
+        """Give up what is being done, if a signal came. For work that is done again at the next start."""
+        if self.signal is not None:
+            raise Interrupted
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
@@ -32,3 +41,8 @@ class StopFlag:
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
+
+
+def spoken(number: int | None) -> str:
+    """What people call the signal."""
+    return "Ctrl-C" if number == signal.SIGINT else "SIGTERM"

@@ -17,11 +17,14 @@ from regard.evaluation.alignment import choose_alignment_head
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.text.special import END
 from regard.text.tokenizer import Tokenizer
-from regard.training.loop import Validation, autocast
+from regard.training.loop import autocast
 from regard.training.loss import Objective
 from regard.training.prepare import Corpora, Data
+from regard.training.progress import Validation
 from regard.training.recipe import LANGUAGE_MODELS, Recipe
+from regard.training.signals import StopFlag
 
+BETWEEN_CHECKS = 256  # sentences that are translated before the next look at whether to stop
 ALIGNED = 200  # validation sentences that choose the alignment head
 
 
@@ -40,7 +43,9 @@ class Validator:
         folder: Path,
         device: torch.device,
         info: dict[str, Any],
+        stop: StopFlag | None = None,
     ) -> None:
+        self.stop = stop or StopFlag()  # a signal ends a validation midway
         self.model, self.recipe, self.corpus = model, recipe, corpora.validation
         self.data, self.objective, self.folder, self.device = data, objective, folder, device
         translates = recipe.kind not in (*LANGUAGE_MODELS, "encoder")
@@ -74,6 +79,7 @@ class Validator:
         nll = correct = 0.0
         tokens = 0
         for batch in self.data.batches(0):
+            self.stop.check()
             with autocast(self.device, self.recipe.training.precision):
                 found = self.objective(self.model, batch.to(self.device))
             nll, tokens = nll + float(found.nll), tokens + found.tokens
@@ -90,7 +96,12 @@ class Validator:
         decoding = self.recipe.decoding
         search = Greedy() if decoding.beam == 1 else Beam(decoding.beam, length_penalty=decoding.length_penalty)
         sources, references = self.corpus.source[: decoding.sentences], self.corpus.target[: decoding.sentences]
-        ours = [t.text for t in self.translator.translate(sources, search=search, max_tokens=decoding.max_tokens)]
+        ours: list[str] = []
+        for start in range(0, len(sources), BETWEEN_CHECKS):
+            self.stop.check()
+            some = sources[start : start + BETWEEN_CHECKS]
+            found = self.translator.translate(some, search=search, max_tokens=decoding.max_tokens)
+            ours += [translation.text for translation in found]
         self.samples = list(zip(sources, references, ours, strict=True))[: self.recipe.training.samples]
         return corpus_bleu(ours, references), corpus_chrf(ours, references)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -12,10 +13,13 @@ import torch
 
 from regard.api import loading
 from regard.api.embedder import Embedder
-from regard.api.loading import find_device, load, shipped_models
+from regard.api.loading import find_device, load, shipped_models, wrap_model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.errors import ModelError, UsageError
+from regard.models.folder import save_model
+from regard.models.presets import make_model
+from regard.text.subwords import SubwordTokenizer
 
 TEXT = "le chat noir dort"
 
@@ -104,6 +108,44 @@ def test_a_tokenizer_that_does_not_fit_is_told_with_the_folder(
     translator.source_tokenizer = translator.target_tokenizer = lossless  # type: ignore[assignment]
     folder = folder_of(translator)
     with pytest.raises(ModelError, match=f"^{folder}: the source tokenizer has"):
+        load(folder)
+
+
+def test_a_target_tokenizer_that_is_too_small(
+    translator_of: Callable[..., Translator], writer_of: Callable[..., Writer], pieces: object, lossless: object
+) -> None:
+    """The model could write a token that has no text; a source that never comes is harmless."""
+    big = translator_of(tokenizer=lossless).model
+    Translator(big, pieces, lossless)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"the target tokenizer has only \d+ tokens, the model \d+"):
+        Translator(big, lossless, pieces)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"the tokenizer has \d+ tokens, the model \d+"):
+        Writer(writer_of().model, pieces)  # type: ignore[arg-type]
+
+
+def test_a_model_with_one_vocabulary_and_two_tokenizers(writer_of: Callable[..., Writer], letters: object) -> None:
+    writer = writer_of()
+    with pytest.raises(ModelError, match="two tokenizers, and a model of kind 'transformer-lm' has one vocabulary"):
+        wrap_model(writer.model, writer.tokenizer, letters, info={})  # type: ignore[arg-type]
+
+
+def test_another_padding(translator_of: Callable[..., Translator], folder_of: Callable[..., Path]) -> None:
+    translator = translator_of()
+    config = dataclasses.replace(translator.model.config, pad_id=5)
+    folder = folder_of(Translator(make_model(config), translator.source_tokenizer, translator.target_tokenizer))
+    with pytest.raises(
+        ModelError, match=f"^{folder}: the model takes token 5 for padding, and the tokenizers pad with 0"
+    ):
+        load(folder)
+
+
+def test_a_tokenizer_far_larger_than_the_model_is_not_even_read(
+    translator_of: Callable[..., Translator], folder_of: Callable[..., Path], pieces: SubwordTokenizer
+) -> None:
+    translator = translator_of()
+    large = pieces.save()[1] * 20
+    folder = save_model(translator.model, folder_of(translator).parent / "large", files={"tokenizer.model": large})
+    with pytest.raises(ModelError, match=rf"tokenizer\.model: larger than .* no tokenizer of {pieces.size} tokens is"):
         load(folder)
 
 

@@ -224,5 +224,9 @@ def test_wrong_options(writer_of: Make, pieces: Any) -> None:
         writer.write("x", stop=["a", ""])
     with pytest.raises(ModelError, match="context must be a whole number from 2, got 'many'"):
         writer_of(context="many")
+    config = TransformerLMConfig(layers=1, dim=8, heads=1, vocabulary=pieces.size, position="learned", max_length=1)
+    for info in ({}, {"context": 20}):
+        with pytest.raises(ModelError, match="context must be a whole number from 2, got 1"):
+            Writer(make_model(config), pieces, info=info)
     with pytest.raises(ModelError, match="the model only"):
         Writer(writer_of(tokenizer=pieces).model, writer.tokenizer)

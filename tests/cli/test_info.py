@@ -11,6 +11,9 @@ import pytest
 from safetensors import safe_open
 from typer.testing import Result
 
+import regard
+from regard.files import fingerprint
+
 Run = Callable[..., Result]
 
 
@@ -70,6 +73,27 @@ def test_damage_is_told(command: Run, models: dict[str, str], tmp_path: Path) ->
     (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     result = command("info", folder)
     assert result.exit_code == 4 and "update regard" in result.stderr
+
+
+def test_nothing_that_a_terminal_would_obey(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    face = regard.load(models["writer"])
+    info = {"languages": {"source": "\x1b[31mfr\n"}, "scores": {"\x07": 1.5}}
+    regard.save_model(face.model, tmp_path / "m", files=dict([face.tokenizer.save()]), info=info)
+    result = command("info", tmp_path / "m")
+    assert result.exit_code == 0 and described(result.stdout)["languages"] == [r"\x1b[31mfr\n"]
+    assert all(line.isprintable() for line in result.stdout.splitlines())
+
+
+def test_nothing_is_known_but_the_settings(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    folder = shutil.copytree(models["translator"], tmp_path / "bare")
+    config = json.loads((folder / "config.json").read_text())
+    bare = {name: value if name in ("kind", "model") else None for name, value in config.items()}
+    (folder / "config.json").write_text(json.dumps(bare))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["config.json"] = fingerprint(folder / "config.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    result = command("info", folder)
+    assert result.exit_code == 0 and described(result.stdout)["kind"] == ["transformer"]
 
 
 def test_no_such_model(command: Run) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from regard.cli import app
@@ -73,6 +74,7 @@ def replace_demo(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (DataError("line 3 is empty"), 3, "regard: line 3 is empty\n"),
         (ModelError("no manifest"), 4, "regard: no manifest\n"),
         (MemoryError("too much"), 6, "regard: out of memory: too much\n"),
+        (torch.OutOfMemoryError("CUDA"), 6, "regard: out of memory: CUDA\n"),
         (OSError(28, "No space left on device"), 6, "regard: out of disk space: [Errno 28] No space left on device\n"),
         (KeyboardInterrupt(), 130, ""),
         (

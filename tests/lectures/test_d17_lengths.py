@@ -30,7 +30,7 @@ FIRST = 4  # the tokens before it are special
 class Sentences:
     """Batches of random sentences of one length each, without end."""
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
         random = Random(epoch)
         while True:
             length = random.randint(3, LONGEST)
@@ -61,7 +61,7 @@ def trained(attention: str, hidden: int) -> RecurrentTranslator:
     loop = Loop(model, Sentences(), objective(model), recipe, device=torch.device("cpu"))
     batches = loop.batches()
     for _ in range(STEPS):
-        loop.train_step([next(batches)])
+        loop.train_step([next(batches).batch])
     return model.eval()
 
 

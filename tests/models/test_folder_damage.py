@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from regard import RecurrentTranslatorConfig, TransformerConfig, load_model, make_model, save_model
-from regard.errors import ModelError
+from regard.errors import ModelError, UsageError
 from regard.models.folder import verify_folder
+from regard.models.folder_config import LARGEST_JSON
 
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}
@@ -61,6 +62,43 @@ def with_config(content: Any) -> Callable[[Path], None]:
     return damage
 
 
+def with_info(**changes: Any) -> Callable[[Path], None]:
+    """Damage: something else beside the settings in config.json."""
+
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        sign(folder)
+
+    return damage
+
+
+def with_text(name: str, old: bytes, new: bytes) -> Callable[[Path], None]:
+    """Damage: one place of a file written otherwise."""
+
+    def damage(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        assert old in content
+        (folder / name).write_bytes(content.replace(old, new, 1))
+        if name != "manifest.json":
+            sign(folder)
+
+    return damage
+
+
+def with_header(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    """Damage: another header before the weights."""
+
+    def damage(folder: Path) -> None:
+        content = (folder / "model.safetensors").read_bytes()
+        end = 8 + struct.unpack("<Q", content[:8])[0]
+        found = change(content[8:end])
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(found)) + found + content[end:])
+        sign(folder)
+
+    return damage
+
+
 def with_weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
     """Damage: other weights."""
 
@@ -96,10 +134,13 @@ def with_listed(name: str, entry: Any = None) -> Callable[[Path], None]:
     return damage
 
 
-def to_symlink(folder: Path) -> None:
-    target = folder.parent / "elsewhere.json"
-    (folder / "config.json").rename(target)
-    (folder / "config.json").symlink_to(target)
+def to_symlink(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        target = folder.parent / "elsewhere.json"
+        (folder / name).rename(target)
+        (folder / name).symlink_to(target)
+
+    return damage
 
 
 def cut(name: str) -> Callable[[Path], None]:
@@ -134,7 +175,20 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: ((f / "tokenizer.model").unlink(), (f / "tokenizer.model").mkdir()),
         r"tokenizer\.model: listed .* but not there as a file",
     ),
-    "symlink": (to_symlink, r"config\.json: listed in the manifest, but not there as a file"),
+    "symlink": (to_symlink("config.json"), r"config\.json: listed in the manifest, but not there as a file"),
+    "symlink to a manifest": (to_symlink("manifest.json"), r"manifest\.json: not a plain file"),
+    "not listed": (
+        lambda f: (f / "target.characters.json").write_text("{}"),
+        r"target\.characters\.json: not listed in the manifest",
+    ),
+    "name twice in the manifest": (
+        with_text("manifest.json", b'"format": 1', b'"format": 1, "format": 1'),
+        r"manifest\.json: not valid JSON: a name stands twice",
+    ),
+    "huge manifest": (
+        lambda f: (f / "manifest.json").write_bytes(b" " * LARGEST_JSON + b"{}"),
+        rf"manifest\.json: larger than {LARGEST_JSON} bytes",
+    ),
     "way out": (with_listed("../../etc/passwd"), r"manifest\.json: '\.\./\.\./etc/passwd' is no file"),
     "absolute name": (with_listed("/etc/passwd"), r"manifest\.json: '/etc/passwd' is no file"),
     "name with a newline": (with_listed("config.json\n"), r"'config\.json\\n' is no file"),
@@ -143,12 +197,24 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "entry is no object": (with_listed("tokenizer.model", "abc"), r"tokenizer\.model: its size differs"),
     "newer format": (with_manifest(format=2), r"written in format 2; this regard, .*, reads up to 1: update regard"),
     "format zero": (with_manifest(format=0), r"manifest\.json: format or files is missing or damaged"),
+    "format true": (with_manifest(format=True), r"manifest\.json: format or files is missing or damaged"),
+    "format of many digits": (with_manifest(format=10**1000), r"written in format 1000+…; this regard"),
     "format text": (with_manifest(format="1"), r"manifest\.json: format or files is missing or damaged"),
     "files a list": (with_manifest(files=["config.json"]), r"manifest\.json: format or files is missing"),
     "nothing listed": (with_manifest(files={}), r"manifest\.json: config\.json is not listed"),
     "manifest a list": (lambda f: (f / "manifest.json").write_text("[1]"), r"manifest\.json: holds no JSON object"),
     "config no json": (with_config(b"{'kind': 1}"), r"config\.json: not valid JSON"),
     "config no text": (with_config(b"\xff\xfe\x00"), r"config\.json: not valid JSON"),
+    "config in another encoding": (
+        with_config(json.dumps({"kind": 1}).encode("utf-16")),
+        r"config\.json: not valid JSON",
+    ),
+    "config with half a character": (with_info(note="\ud800"), r"config\.json: not valid JSON: .*surrogates"),
+    "name twice in config": (
+        with_text("config.json", b'"layers": 1', b'"layers": 1, "layers": 1'),
+        r"config\.json: not valid JSON: a name stands twice",
+    ),
+    "huge config": (with_info(note=["x"] * LARGEST_JSON), rf"config\.json: larger than {LARGEST_JSON} bytes"),
     "config too deep": (with_config(b"[" * 200_000), r"config\.json: not valid JSON"),
     "config deep object": (with_config(b'{"a":' * 200_000), r"config\.json: not valid JSON"),
     "config long number": (with_config(b'{"a": ' + b"9" * 10_000 + b"}"), r"config\.json: not valid JSON"),
@@ -169,6 +235,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "too huge": (with_settings(dim=2**40), r"config\.json: dim must be a whole number from 1 to"),
     "many heads": (with_settings(dim=2**20, heads=2**20, form="slice"), r"config\.json: heads must be a whole number"),
     "many layers": (with_settings(layers=10**9), r"config\.json: layers must be a whole number from 1 to 1024"),
+    "most layers": (
+        with_settings(layers=1024),
+        r"config\.json: 1024 layers, and .* does not hold the weights of so many",
+    ),
+    "most layers of the decoder": (with_settings(decoder_layers=1024), r"config\.json: 1025 layers, and"),
+    "long setting": (with_settings(order="x" * 5000), r"config\.json: unknown order 'x{100,300}…$"),
+    "colourful setting": (with_settings(**{"\x1b[31m": 1}), r"config\.json: unknown setting .* '\\x1b\[31m'"),
     "one layer more": (with_settings(layers=2), r"the weight '\w+\.blocks\.1\..*' is missing"),
     "weight missing": (with_weights(lambda w: w.pop(FIRST)), rf"model\.safetensors: the weight '{FIRST}' is missing"),
     "weight too many": (
@@ -207,10 +280,48 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no safetensors": (with_raw_weights(b"PK\x03\x04 a pickle"), r"model\.safetensors: cannot be read as safetensors"),
     "empty weights": (with_raw_weights(b""), r"model\.safetensors: cannot be read as safetensors"),
     "header beyond the file": (with_raw_weights(struct.pack("<Q", 2**62) + b"{}"), r"cannot be read as safetensors"),
+    "long header": (
+        with_header(lambda h: h + b" " * 10**6),
+        r"its header of \d+ bytes is longer than that of any such",
+    ),
+    "colourful type": (
+        with_header(lambda h: h.replace(b'"F32"', b'"\\u001b[31m"', 1)),
+        r"cannot be read as safetensors: .*\\x1b\[31m",
+    ),
+    "long name of a weight": (
+        with_header(lambda h: h.replace(FIRST.encode(), b"x" * 1000)),
+        rf"model\.safetensors: the weight '{FIRST}' is missing",
+    ),
+    "shape of many numbers": (
+        with_header(lambda h: h.replace(b'"shape":[13,8]', b'"shape":[13,8' + b",1" * 500 + b"]", 1)),
+        r"has shape \(13, 8, [1, ]{100,300}…, the settings ask for \(13, 8\)",
+    ),
+    "two weights in one place": (
+        with_header(lambda h: h[:-1] + b',"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'),
+        r"model\.safetensors: cannot be read as safetensors",
+    ),
     "tensor beyond the file": (
         with_raw_weights(header({FIRST: {"dtype": "F32", "shape": [2**40, 8], "data_offsets": [0, 2**45]}})),
         r"model\.safetensors: cannot be read as safetensors",
     ),
+}
+
+
+INFOS: dict[str, list[Any]] = {
+    "storage": ["float16", 3, []],
+    "special_tokens": [{}, [], {"<pad>": 0, "<unk>": 1, "<s>": 3, "</s>": 2}],
+    "versions": [[], {"regard": 1}],
+    "languages": ["fr", {"source": {}}],
+    "scores": [3, {"loss": "x"}, {"loss": True}, {"bleu": {}}, {"bleu": {"value": "30"}}],
+    "recipe": ["x", {"data": []}, {"data": {"max_length": 0}}, {"data": {"max_length": True}}],
+    "context": [1, True, 20.0, "20", []],
+    "unseen_pieces": ["abc", 3, [-1], [1.0], [[4]], [True], {"4": 4}],
+    "alignment": ["best", {}, {"layer": 1}, {"layer": "x", "head": -1}, {"layer": "x", "head": True}],
+}
+DAMAGES |= {
+    f"{name} is {value}": (with_info(**{name: value}), rf"config\.json: {name} must be .*, got ")
+    for name, values in INFOS.items()
+    for value in values
 }
 
 
@@ -221,7 +332,8 @@ def test_damage(name: str, folder: Path) -> None:
     damage(folder)
     with pytest.raises(ModelError, match=message) as caught:
         load_model(folder)
-    assert str(folder) in str(caught.value)
+    said = str(caught.value)
+    assert str(folder) in said and said.isprintable() and len(said) < 1000
     assert caught.value.exit_code == 4
 
 
@@ -240,9 +352,48 @@ def test_settings_that_do_not_fit_of_a_recurrent_model(tmp_path: Path) -> None:
         load_model(folder)
 
 
-def test_a_huge_file_is_not_read_whole(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("regard.models.folder.LARGEST_TEXT", 100)
-    with pytest.raises(ModelError, match=r"manifest\.json: larger than 100 bytes"):
+def test_a_kind_that_is_not_of_these_settings(tmp_path: Path) -> None:
+    folder = save_model(make_model(RecurrentTranslatorConfig(**SIDES, embedding=4, hidden=8)), tmp_path / "m")
+    with_info(kind="rnn-seq2seq")(folder)
+    with pytest.raises(ModelError, match=r"the kind is 'rnn-seq2seq', but with these settings it is 'rnn-attention'"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, values[-1]) for name, values in INFOS.items()])
+def test_what_could_not_be_read_is_not_written(name: str, value: Any, tmp_path: Path) -> None:
+    if name in ("storage", "special_tokens", "versions"):
+        message = f"info may not hold '{name}'"
+    else:
+        message = f"could not be read again: {name} must be"
+    with pytest.raises(UsageError, match=message):
+        save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", info={name: value})
+    with pytest.raises(UsageError, match="could not be read again: more than"):
+        save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", info={"note": "x" * LARGEST_JSON})
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_training_knows_may_be_missing(tmp_path: Path) -> None:
+    known: dict[str, list[Any]] = {
+        "languages": [None, {}, {"source": "fr", "target": None}],
+        "scores": [None, {}, {"loss": float("nan"), "bleu": {"value": 30}}],
+        "recipe": [None, {}, {"data": {}}, {"data": {"max_length": None}}, {"data": {"max_length": 1}}],
+        "context": [None, 2],
+        "unseen_pieces": [None, [], [0, 10**9]],
+        "alignment": [None, {"layer": "decoder.0.cross"}, {"layer": "x", "head": 0}],
+        "more": [None, 3],
+    }
+    for name, values in known.items():
+        for value in values:
+            model = make_model(TransformerConfig(**TINY, **SIDES))
+            load_model(save_model(model, tmp_path / "m", info={name: value}))
+
+
+def test_what_cannot_be_read(folder: Path, monkeypatch: Any) -> None:
+    def refused(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("regard.models.folder.fingerprint", refused)
+    with pytest.raises(ModelError, match=r"config\.json: cannot be read: Permission denied|: cannot be read"):
         load_model(folder)
 
 

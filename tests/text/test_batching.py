@@ -78,6 +78,13 @@ def test_batches_come_in_random_order_and_ties_too() -> None:
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
 
 
+def test_with_rungs_whatever_has_one_rung_is_mixed() -> None:
+    sides = np.array([(1 + i % 8, 8) for i in range(80)])
+    sampler = Sampler(sides, batch_tokens=80, seed=3, rungs=[8, 16])
+    assert all(len(batch) == 10 for batch in sampler.batches(0))
+    assert all(len({int(sides[i, 0]) for i in batch}) > 2 for batch in sampler.batches(0))
+
+
 def test_little_padding_on_both_sides() -> None:
     """Lengths like those of sentences: two sides that go together loosely."""
     draw = np.random.default_rng(0)
@@ -109,7 +116,7 @@ def test_random_fractions() -> None:
 
 @given(st.lists(st.lists(st.integers(4, 99), max_size=5), min_size=1, max_size=6), st.data())
 def test_rows_are_padded_like_lists(sentences: list[list[int]], data: st.DataObject) -> None:
-    rows = Rows(sentences)
+    rows = Rows.of(sentences)
     assert len(rows) == len(sentences)
     assert [rows[i] for i in range(len(rows))] == sentences
     ids = data.draw(st.lists(st.integers(0, len(sentences) - 1), max_size=5))
@@ -126,3 +133,5 @@ def test_batch_to_a_device() -> None:
     assert {moved.source.device.type, moved.inputs.device.type, moved.labels.device.type} == {"meta"}
     assert (moved.ids, moved.tokens) == ([0], 3)
     assert Batch([0], None, batch.inputs, batch.labels, 3).to("meta").source is None
+    share = Batch([0], None, batch.inputs, batch.labels, 3, whole_ids=[0, 7], whole_tokens=9).to("meta")
+    assert (share.whole_ids, share.whole_tokens, moved.whole_ids, moved.whole_tokens) == ([0, 7], 9, [0], 3)

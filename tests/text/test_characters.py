@@ -60,7 +60,8 @@ def test_words_with_special_and_unknown_tokens() -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"{}", b'{"characters": 3}', b'{"characters": ""}', b'{"characters": "ba"}', b'{"characters": "aa"}',
-     b'{"characters": "\\ud800"}', b'{"characters": ["a"]}', b"\xff\xfe\x00", b"[" * 10**6],
+     b'{"characters": "\\ud800"}', b'{"characters": ["a"]}', b'{"characters": "ab", "x": 1}', b"\xff\xfe\x00",
+     b"[" * 10**6],
 )  # fmt: skip
 def test_damaged_files(content: bytes) -> None:
     with pytest.raises(ModelError, match="not the characters of a tokenizer"):

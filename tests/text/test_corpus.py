@@ -115,7 +115,7 @@ def test_tsv_faults(tmp_path: Path) -> None:
     for columns in ((0, -1), ("fr", "en")):
         with pytest.raises(UsageError, match="two numbers from 0"):
             read_pairs(path, columns=columns)
-    with pytest.raises(UsageError, match=r"x\.csv: pairs in one file are \.tsv or \.jsonl"):
+    with pytest.raises(UsageError, match=r"x\.csv: pairs in one file are \.tsv, \.jsonl .* or \.parquet"):
         read_pairs(tmp_path / "x.csv")
 
 
@@ -149,7 +149,7 @@ def test_jsonl_faults(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_jsonl_columns_are_keys(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="two keys"):
+    with pytest.raises(UsageError, match="two names"):
         read_pairs(jsonl(tmp_path / "a.jsonl", {}), columns=(0, 1))
 
 
@@ -189,3 +189,53 @@ def test_fingerprint_is_of_the_sentences(tmp_path: Path) -> None:
         make_corpus(['ab", "c'], name="x").fingerprint,
     ]
     assert len(set(different)) == len(different)
+
+
+def test_lines_that_cannot_be_read_are_left_out_and_counted(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.fr", tmp_path / "a.en"
+    source.write_bytes(b"un\ncaf\xe9\ntrois\nquatre\ncinq\n")
+    target.write_bytes(b"one\ncoffee\nth\0ree\nfour\n\n")
+    with pytest.raises(DataError, match=r"a\.fr:2: byte 0xe9"):
+        read_parallel(source, target)
+    corpus = read_parallel(source, target, faults="skip")
+    assert (corpus.source, corpus.target) == (["un", "quatre"], ["one", "four"])
+    assert [corpus.place(i) for i in (0, 1)] == [f"{source}:1", f"{source}:4"]
+    assert corpus.report.read == 5
+    assert {kind: one.places for kind, one in corpus.report.findings.items()} == {
+        "not UTF-8, left out": [f"{source}:2"],
+        "NUL bytes, left out": [f"{target}:3"],
+        "empty, dropped": [f"{source}:5"],
+    }
+    assert f"not UTF-8, left out: 1, first at {source}:2" in str(corpus.report)
+
+
+def test_rows_that_are_no_pairs_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n{"target": "b"}\n')
+    corpus = read_pairs(path, faults="skip")
+    assert len(corpus) == 1 and corpus.report.findings["not as announced, left out"].count == 2
+    path = written(tmp_path / "a.tsv", "a\tb\nc\n")
+    assert read_pairs(path, faults="skip").source == ["a"]
+
+
+def test_what_always_stops(tmp_path: Path) -> None:
+    ours, theirs = written(tmp_path / "a", "x\ny\n"), written(tmp_path / "b", "X\n")
+    with pytest.raises(DataError, match="has 2 lines"):
+        read_parallel(ours, theirs, faults="skip")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x\n" * 100)[:-5])
+    with pytest.raises(DataError, match="damaged"):
+        read_documents(tmp_path / "a.gz", faults="skip")
+    (tmp_path / "wide").write_bytes("hello".encode("utf-16"))
+    with pytest.raises(DataError, match="mark of utf-16"):
+        read_documents(tmp_path / "wide", faults="skip")
+    (tmp_path / "packed.txt").write_bytes(gzip.compress(b"text"))
+    with pytest.raises(DataError, match="packed with gzip"):
+        read_documents(tmp_path / "packed.txt", faults="skip")
+
+
+def test_when_nothing_is_left_the_faults_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"\xff\n\xfe\n")
+    with pytest.raises(DataError, match=r"no text in it \(2 lines read; not UTF-8, left out: 4, first at .*a:1\)"):
+        read_parallel(path, path, faults="skip")
+    with pytest.raises(UsageError, match=r"unknown policy for faults 'ignore' \(known: stop, skip\)"):
+        read_parallel(path, path, faults="ignore")  # type: ignore[arg-type]

@@ -1,21 +1,22 @@
-"""Pairs and windows as batches: what the model reads and writes, epoch by epoch, resumed or not."""
+"""Pairs as batches: what the model reads and writes, epoch by epoch, resumed or not."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
 
 from regard.errors import DataError, UsageError
 from regard.text.batching import Batch
 from regard.text.characters import train_characters
 from regard.text.corpus import Corpus, make_corpus
-from regard.text.data import BLOCK, PairData, WindowData
+from regard.text.data import PairData, WindowData
 from regard.text.special import END, PAD, START, UNKNOWN
 from regard.text.subwords import SubwordTokenizer, train_subwords
 from regard.text.tokenizer import tokenizer_files
@@ -26,7 +27,7 @@ PLACES = ["Rome", "Paris", "Oslo", "Lima", "Quito"]
 
 @cache
 def corpus() -> Corpus:
-    """Pairs that share a name and often a place: 2,000, which is more than one block."""
+    """Pairs that share a name and often a place: 2,000."""
     source, target = [], []
     for i in range(2000):
         name, place = NAMES[i % 8], PLACES[i % 5]
@@ -103,6 +104,37 @@ def test_resuming_gives_the_rest(settings: dict[str, object]) -> None:
         next(pairs(**settings).batches(2, start=start + 1))
 
 
+# several processes
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 300])
+def test_shares_make_the_whole(world: int) -> None:
+    """Each process takes every world-th sample, and knows what all of them have; some have nothing."""
+    text = make_corpus(["abc" * 60], name="x")
+    for data in (pairs(sampling=0.2), WindowData(text, train_characters(["abc"]), context=4, batch_tokens=8)):
+        whole = list(data.batches(1))
+        start = len(whole[0].ids)
+        shares = [list(data.batches(1, start, rank=rank, world=world)) for rank in range(world)]
+        assert {len(share) for share in shares} == {len(whole) - 1}
+        for one, *parts in zip(whole[1:], *shares, strict=True):
+            assert (one.whole_ids, one.whole_tokens) == (one.ids, one.tokens)
+            assert {(*part.whole_ids,) for part in parts} == {(*one.ids,)}
+            assert {part.whole_tokens for part in parts} == {one.tokens}
+            assert sum(part.tokens for part in parts) == one.tokens
+            for rank, part in enumerate(parts):
+                assert part.ids == one.ids[rank::world]
+                assert (part.source is None) == (one.source is None)
+                assert part.inputs.shape == part.labels.shape and len(part.labels) == len(part.ids)
+                width = part.labels.shape[1]
+                assert part.labels.equal(one.labels[rank::world, :width])
+                assert part.inputs.equal(one.inputs[rank::world, :width])
+                assert bool((one.labels[rank::world, width:] == PAD).all())
+
+
+def test_where_a_pair_stands() -> None:
+    assert pairs().place(7, 3) == "made:8"
+
+
 # subword sampling
 
 
@@ -118,7 +150,7 @@ def test_pieces_are_a_function_of_seed_epoch_and_sample(kind: str) -> None:
     list(one.batches(0))
     list(one.batches(2))
     assert rows(list(one.batches(1))) == epoch_1  # after other draws
-    some = [7, BLOCK + 3, 1999, 0]
+    some = [7, 1024 + 3, 1999, 0]
     assert rows([one.collate(some, 1)]) == {i: epoch_1[i] for i in some}
     usual = rows(list(data(sampling=0.0).batches(1)))
     others = [rows(list(data().batches(2))), rows(list(data(seed=2).batches(1))), usual]
@@ -129,12 +161,12 @@ def test_pieces_are_a_function_of_seed_epoch_and_sample(kind: str) -> None:
         assert subwords(kind).decode(source) == corpus().source[i]
         assert subwords(kind).decode(labels) == (corpus().target or [])[i]
     # the sides of a pair, and the same sentence in two places, are drawn apart
-    count = BLOCK + 40
+    count = 1024 + 40
     same = make_corpus(["Chloé habite"] * count, ["Chloé habite"] * count, name="x")
     drawn = rows(list(PairData(same, subwords(kind), subwords(kind), batch_tokens=512, sampling=0.3).batches(0)))
     assert any(source != labels[:-1] for source, labels in drawn.values())
     assert len({str(source) for source, _ in drawn.values()}) > 1
-    assert [drawn[i] for i in range(40)] != [drawn[BLOCK + i] for i in range(40)]
+    assert [drawn[i] for i in range(40)] != [drawn[1024 + i] for i in range(40)]
 
 
 FRESH = """
@@ -245,83 +277,97 @@ def test_settings_that_make_no_sense() -> None:
         PairData(make_corpus(["a"], name="x"), characters, characters, batch_tokens=9)
 
 
-# windows
+# kept tokens
 
 
-def windows(texts: list[str], **settings: object) -> WindowData:
-    return WindowData(make_corpus(texts, name="x"), train_characters(["abc\n"]), **{"batch_tokens": 8, **settings})
+class Silent(SubwordTokenizer):
+    """A tokenizer that must not be asked for anything."""
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        raise AssertionError("tokenised again")
+
+    def cut(self, text: str) -> list[str]:
+        raise AssertionError("cut into words again")
 
 
-def test_windows_by_hand() -> None:
-    """abc and ba, letters from 5 on: START a b c | START b a to a b c END | b a END, cut at 4."""
-    data = windows(["abc", "ba"], context=4, shuffle=False)
-    batch = data.collate([0, 1], 0)
-    assert batch.source is None
-    assert batch.inputs.tolist() == [[START, 5, 6, 7], [START, 6, 5, PAD]]
-    assert batch.labels.tolist() == [[5, 6, 7, END], [6, 5, END, PAD]]
-    assert (batch.tokens, data.tokens, len(data)) == (7, 7, 2)
+def everything(data: PairData) -> list[object]:
+    return [(b.ids, b.tokens, b.source.tolist(), b.labels.tolist()) for b in data.batches(1) if b.source is not None]
 
 
-@given(
-    texts=st.lists(st.text("abc\n", min_size=1, max_size=30).filter(str.strip), min_size=1, max_size=4),
-    context=st.integers(1, 8),
-    epoch=st.integers(0, 4),
-    shuffle=st.booleans(),
-)
-def test_every_token_is_predicted_once(texts: list[str], context: int, epoch: int, shuffle: bool) -> None:
-    data = windows(texts, context=context, shuffle=shuffle, seed=3)
-    tokenizer = train_characters(["abc\n"])
-    stream = [(before, after) for text in texts for before, after in _steps(tokenizer.encode(text))]
-    got: dict[int, list[tuple[int, int]]] = {}
-    for batch in data.batches(epoch):
-        assert batch.labels.numel() <= 8
-        assert batch.tokens == int((batch.labels != PAD).sum())
-        for i, inputs, labels in zip(batch.ids, batch.inputs.tolist(), batch.labels.tolist(), strict=True):
-            got[i] = [(a, b) for a, b in zip(inputs, labels, strict=True) if b != PAD]
-            assert 1 <= len(got[i]) <= context
-    assert [step for i in sorted(got) for step in got[i]] == stream
-    assert data.tokens == len(stream)
-    assert len(data) <= len(got) <= len(data) + 1
-    assert shuffle or len(got) == len(data)
+def test_a_second_start_tokenises_nothing(tmp_path: Path) -> None:
+    settings = {"sampling": 0.2, "copy": 0.3}
+    without = pairs(**settings)
+    first = pairs(**settings, cache=tmp_path)
+    silent = Silent(subwords().save()[1])
+    second = PairData(corpus(), silent, silent, batch_tokens=512, seed=1, sampling=0.2, copy=0.3, cache=tmp_path)
+    assert everything(first) == everything(second) == everything(without)
+    assert first.fingerprint == second.fingerprint == without.fingerprint
+    assert second.kept.tolist() == without.kept.tolist()
 
 
-def _steps(tokens: list[int]) -> list[tuple[int, int]]:
-    return list(zip([START, *tokens], [*tokens, END], strict=True))
+def test_kept_tokens_of_something_else_are_not_used(tmp_path: Path) -> None:
+    settings = {"sampling": 0.2, "copy": 0.3}
+    pairs(**settings, cache=tmp_path)
+    assert everything(pairs(sampling=0.4, copy=0.3, cache=tmp_path)) == everything(pairs(sampling=0.4, copy=0.3))
+    assert everything(pairs(copy=0.3, cache=tmp_path)) == everything(pairs(copy=0.3))
+    one = corpus()
+    changed = make_corpus([*one.source[:-1], "Ana habite à Lima"], [*(one.target or [])[:-1], "in Lima"], name="made")
+    for texts, tokenizer in ((changed, subwords()), (one, subwords("bpe"))):
+        pairs(**settings, cache=tmp_path)
+        both = PairData(texts, tokenizer, tokenizer, batch_tokens=512, seed=1, cache=tmp_path, **settings)
+        alone = PairData(texts, tokenizer, tokenizer, batch_tokens=512, seed=1, **settings)
+        assert everything(both) == everything(alone)
+        assert both.fingerprint == alone.fingerprint
 
 
-def test_the_first_cut_moves_from_epoch_to_epoch() -> None:
-    data = windows(["abc" * 100], context=8, seed=1)
-    firsts = [int((data.collate([0], epoch).labels != PAD).sum()) for epoch in range(60)]
-    assert set(firsts) == set(range(1, 9))
-    assert firsts == [int((data.collate([0], epoch).labels != PAD).sum()) for epoch in range(60)]
-    still = windows(["abc" * 100], context=8, shuffle=False)
-    assert {still.collate([0], epoch).tokens for epoch in range(9)} == {8}
-    assert data.plan(0) != data.plan(1)
+def test_damaged_tokens_are_made_anew(tmp_path: Path) -> None:
+    settings = {"sampling": 0.2, "copy": 0.3}
+    expected = everything(pairs(**settings, cache=tmp_path))
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert len(files) > 15
+    for path in files:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 8
+        path.write_bytes(content)
+    assert everything(pairs(**settings, cache=tmp_path)) == expected
 
 
-def test_windows_resume() -> None:
-    whole = list(windows(["abc" * 100], context=4).batches(1))
-    start = sum(len(batch.ids) for batch in whole[:7])
-    rest = list(windows(["abc" * 100], context=4).batches(1, start=start))
-    assert [batch.ids for batch in rest] == [batch.ids for batch in whole[7:]]
-    assert all(one.labels.equal(other.labels) for one, other in zip(rest, whole[7:], strict=True))
+# devices and threads
 
 
-def test_documents_are_cut_by_lines_into_the_same_pieces() -> None:
-    text = "the cat\n\n\tsat  on the mat\nthe end"
-    for kind in ("unigram", "bpe"):
-        tokenizer = train_subwords([text] * 9, size=None, kind=kind, lossless=True)
-        data = WindowData(make_corpus([text], name="x"), tokenizer, context=99, batch_tokens=99, shuffle=False)
-        batch = next(data.batches(0))
-        assert batch.labels.tolist() == [[*tokenizer.encode(text), END]]
-        assert tokenizer.decode(batch.inputs[0].tolist()) == text
+def test_tokens_can_lie_on_a_device() -> None:
+    """The device "meta" has shapes and no values: whatever it is asked to do, nothing may come back to the CPU."""
+    for settings in ({}, {"sampling": 0.2}, {"shapes": True}):
+        here, there = pairs(**settings), pairs(**settings)
+        there.move("meta")
+        for one, other in zip(here.batches(1), there.batches(1), strict=True):
+            assert (one.ids, one.tokens, one.whole_tokens) == (other.ids, other.tokens, other.whole_tokens)
+            assert one.source is not None and other.source is not None
+            assert one.source.shape == other.source.shape
+            assert one.labels.shape == other.labels.shape
+            assert {tensor.device.type for tensor in (other.source, other.inputs, other.labels)} == {"meta"}
+        assert there.fingerprint == here.fingerprint
+    sizes = sum(side.flat.nbytes + 16 * len(side) for side in pairs().rows)
+    assert pairs().size == 2 * sizes  # two epochs
 
 
-def test_window_settings_that_make_no_sense() -> None:
-    for context in (0, 9):
-        with pytest.raises(UsageError, match=rf"between 1 and batch_tokens \(8\), got {context}"):
-            windows(["abc"], context=context)
-    with pytest.raises(UsageError, match="needs a lossless tokenizer"):
-        WindowData(make_corpus(["abc"], name="x"), subwords(), context=8, batch_tokens=8)
-    assert windows(["abc"], context=4).fingerprint == windows(["abc"], context=3, seed=4).fingerprint
-    assert windows(["abc"], context=4).fingerprint != windows(["ab", "c"], context=4).fingerprint
+def test_the_next_epoch_is_drawn_while_this_one_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, drawn = pairs(sampling=0.2), []
+    ahead = threading.Event()
+    draw = PairData._drawn
+
+    def watched(self: PairData, epoch: int) -> object:
+        drawn.append(epoch)
+        if epoch == 1:
+            ahead.set()
+        return draw(self, epoch)
+
+    monkeypatch.setattr(PairData, "_drawn", watched)
+    batches = data.batches(0)
+    next(batches)
+    assert drawn == [0]  # a single batch, as for a forecast, draws nothing more
+    next(batches)
+    assert ahead.wait(10)
+    list(batches)
+    list(data.batches(1))
+    assert drawn.count(1) == drawn.count(0) == 1

@@ -378,13 +378,19 @@ def test_models_that_number_special_tokens_otherwise() -> None:
     def other(**ids: int) -> bytes:
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences()), model_writer=model, vocab_size=90, minloglevel=2, **ids
+            sentence_iterator=iter(sentences()),
+            model_writer=model,
+            vocab_size=340,
+            normalization_rule_name="identity",
+            byte_fallback=True,
+            minloglevel=2,
+            **ids,
         )
         return model.getvalue()
 
     with pytest.raises(ModelError, match=r"first pieces are <unk> <s> </s> .*, not the special tokens <pad>"):
         SubwordTokenizer(other())
-    assert SubwordTokenizer(other(pad_id=0, unk_id=1, bos_id=2, eos_id=3)).size == 90
+    assert SubwordTokenizer(other(pad_id=0, unk_id=1, bos_id=2, eos_id=3)).size == 340
     named = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     good = other(**named)
     # The same names, but the start token is an ordinary piece: a text "<s>" could become it.

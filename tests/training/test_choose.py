@@ -166,6 +166,7 @@ def test_passes_over_the_data_become_steps() -> None:
     want = 29_000 * (12 * 1.4 + 1) * 30 / (4000 * 0.9)
     assert recipe.training.steps == pytest.approx(want, rel=0.05)
     assert any(c.key == "training.steps" and "30 passes" in c.why for c in choices)
+    assert recipe.training.accumulate == 1
     half, _ = complete(
         Recipe(name="a", data=PAIRS, training=TrainingRecipe(batch_tokens=4000, accumulate=2)), pairs(29_000), GPU
     )
@@ -252,12 +253,38 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         this_machine("cuda")
 
 
-def test_free_memory_heeds_the_limit_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {"memory.max": 3000, "memory.current": 1000}
-    monkeypatch.setattr("regard.training.facts._number", lambda path: limits.get(path.name))
-    assert free_memory("cpu") == 2000
-    limits["memory.max"] = 2**60
-    assert 2**28 < free_memory("cpu") <= this_machine("cpu").memory
+@pytest.mark.parametrize("version", [1, 2])
+def test_free_memory_heeds_the_limits_of_control_groups(
+    version: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The tightest of the groups around the process counts; files that are only kept in memory are no hindrance."""
+    line, controller, names, files = {
+        1: ("4:memory:/slurm/job", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_inactive_file"),
+        2: ("0::/slurm/job", "", ("memory.max", "memory.current"), "inactive_file"),
+    }[version]
+    monkeypatch.setattr("regard.training.facts.PROCESS", tmp_path / "self")
+    monkeypatch.setattr("regard.training.facts.GROUPS", tmp_path / "groups")
+    free = free_memory("cpu")
+    assert 2**28 < free <= this_machine("cpu").memory
+
+    def write(group: str, limit: str, used: int, kept: int = 0) -> None:
+        folder = tmp_path / "groups" / controller / group
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in zip(names, (limit, used), strict=True):
+            (folder / name).write_text(f"{value}\n")
+        (folder / "memory.stat").write_text(f"anon 7\n{files} {kept}\n{files}_x 99\n")
+
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(f"3:cpu:/elsewhere\n{line}\n")
+    write("slurm/job", "9000", 1000, 50)
+    assert free_memory("cpu") == 8050
+    write("slurm", "5000", 2000)
+    assert free_memory("cpu") == 3000
+    write("", "2500", 2600)
+    assert free_memory("cpu") == 0
+    for group in ("", "slurm", "slurm/job"):
+        write(group, "max", 1000)
+    assert free_memory("cpu") > 2**28
 
 
 # Files alone.

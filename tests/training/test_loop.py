@@ -12,15 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.errors import DivergedError, UsageError
+from regard.errors import DivergedError, ResourceError, UsageError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.text.batching import Batch
 from regard.text.special import END, PAD, START, pad_batch
-from regard.training.loop import MOST_SKIPPED, Loop, Validation, freeze
+from regard.training.distributed import ALONE
+from regard.training.loop import MOST_SKIPPED, Loop
 from regard.training.loss import objective
+from regard.training.optimizer import freeze
+from regard.training.progress import Validation
 from regard.training.recipe import TrainingRecipe
 from regard.training.schedule import learning_rate
+from regard.training.signals import StopFlag
 
 CPU = torch.device("cpu")
 
@@ -42,12 +46,15 @@ class Endless:
     def __init__(self, batches: list[Batch]) -> None:
         self.all = batches
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
         done = 0
         for batch in self.all:
             if done >= start:
                 yield batch
             done += len(batch.ids)
+
+    def place(self, sample: int, epoch: int) -> str:
+        return f"a.fr:{sample + 1}"
 
 
 def make_model(*, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> Transformer:
@@ -62,6 +69,7 @@ def make_loop(batches: list[Batch], model: Transformer | None = None, **settings
     values = {
         "steps": 40,
         "batch_tokens": 100,
+        "accumulate": 1,
         "lr": 1e-2,
         "warmup": 4,
         "schedule": "inverse-sqrt",
@@ -122,7 +130,7 @@ def test_steps_equal_a_plain_loop() -> None:
     assert (flat(loop.model) - before).abs().max() > 1e-2
     torch.testing.assert_close(flat(loop.model), flat(plain), rtol=0, atol=1e-9)
     # Adam forgives a wrong factor before the gradient; its norm does not.
-    assert loop.meter.values()["gradient_norm"] == pytest.approx(sum(norms) / 5, rel=1e-9)
+    assert loop.meter.values(ALONE)["gradient_norm"] == pytest.approx(sum(norms) / 5, rel=1e-9)
 
 
 def test_accumulation_counts_every_token_once() -> None:
@@ -160,7 +168,7 @@ def test_the_reported_loss_is_the_true_likelihood() -> None:
             logits = loop.model(batch.source, batch.inputs)
             want = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
         loop.train_step([batch])
-        values = loop.meter.values()
+        values = loop.meter.values(ALONE)
         assert values["loss"] == pytest.approx(want.item(), abs=1e-9)
         assert values["perplexity"] == pytest.approx(math.exp(want.item()), rel=1e-9)
         told.append(flat(loop.model))
@@ -208,10 +216,61 @@ def test_a_step_without_finite_gradients_changes_nothing() -> None:
     loop.train_step([make_batch(6, 4)])
     assert (loop.progress.skipped, loop.progress.skipped_in_row) == (1, 0)
     loop.loss_function = broken
-    with pytest.raises(DivergedError, match=r"at step 23 .* learning rate 0\.004.* samples \[0, 1, 2, 3\]") as error:
+    with pytest.raises(
+        DivergedError, match=r"at step 23, with learning rate 0\.004.*, on a\.fr:1, a\.fr:2, a\.fr:3, a\.fr:4;"
+    ) as error:
         train_steps(loop, MOST_SKIPPED)
     assert error.value.exit_code == 5
     assert flat(loop.model).isfinite().all()
+
+
+def out_of_memory_above(rows: int, loop: Loop) -> list[int]:
+    """The loop's loss function fails for batches of more rows; the rows of each call are noted."""
+    good, seen = loop.loss_function, []
+
+    def limited(model: Transformer, batch: Batch):
+        seen.append(len(batch.labels))
+        if len(batch.labels) > rows:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return good(model, batch)
+
+    loop.loss_function = limited
+    return seen
+
+
+def test_a_batch_that_does_not_fit_is_done_in_halves() -> None:
+    """The update is the same, and so is the reported loss; what fits goes on whole."""
+    large, small = make_batch(11, 9), make_batch(12, 3)
+    plain, limited = make_loop([]), make_loop([])
+    seen = out_of_memory_above(5, limited)
+    for loop in (plain, limited):
+        loop.train_step([small, large])
+        loop.train_step([small])
+    assert seen == [3, 9, 2, 1, 5, 4, 3]
+    torch.testing.assert_close(flat(limited.model), flat(plain.model), rtol=0, atol=1e-9)
+    assert limited.meter.values(ALONE)["loss"] == pytest.approx(plain.meter.values(ALONE)["loss"], abs=1e-9)
+
+
+def test_a_batch_whose_halves_do_not_fit_ends_the_training() -> None:
+    loop = make_loop([], batch_tokens=4000, accumulate=2)
+    out_of_memory_above(1, loop)
+    before = flat(loop.model)
+    message = r"9 rows with \d+ and \d+ tokens .* training\.batch_tokens=1000 --set training\.accumulate=8"
+    with pytest.raises(ResourceError, match=message) as error:
+        loop.train_step([make_batch(13, 9)])
+    assert error.value.exit_code == 6
+    assert torch.equal(flat(loop.model), before)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
+    loop = make_loop([])
+
+    def wrong(model: Transformer, batch: Batch):
+        raise RuntimeError("shapes do not fit")
+
+    loop.loss_function = wrong
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        loop.train_step([make_batch(13, 2)])
 
 
 def test_frozen_parts_stay() -> None:
@@ -244,6 +303,7 @@ def run(loop: Loop, scores: Callable[[int], float], tmp_path) -> list[int]:
             tmp_path / "training",
             validate=lambda step: Validation(scores(step), {}, ""),
             better=lambda: best.append(loop.progress.step),
+            stop=StopFlag(),
         )
     return best
 
@@ -267,9 +327,12 @@ def test_every_sample_of_an_epoch_comes_once() -> None:
     batches = [dataclasses.replace(make_batch(n, n + 1), ids=list(range(10 * n, 11 * n + 1))) for n in range(4)]
     loop = make_loop(batches)
     taken = loop.batches()
-    seen = [number for _ in range(8) for number in next(taken).ids]
+    placed = [next(taken) for _ in range(8)]
+    seen = [number for one in placed for number in one.batch.ids]
     assert sorted(seen[: len(seen) // 2]) == sorted(seen[len(seen) // 2 :]) == sorted(i for b in batches for i in b.ids)
-    assert (loop.progress.epoch, loop.progress.consumed) == (1, 10)
+    assert placed[3][1:] == (0, 10) and placed[7][1:] == (1, 10)
+    loop.progress.epoch, loop.progress.consumed = placed[5][1:]
+    assert next(loop.batches()).batch.ids == placed[6].batch.ids
 
 
 @pytest.mark.slow

@@ -13,8 +13,10 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
+from regard.layers.embedding import Embedding
 from regard.models.config import (
     EncoderConfig,
     RecurrentLMConfig,
@@ -39,6 +41,7 @@ CONFIGS = {
     "encoder": EncoderConfig(**STACK, vocabulary=13),
 }
 TRANSLATORS = ("transformer", "rnn-seq2seq", "rnn-attention")
+PREDICTS = [kind for kind in CONFIGS if kind != "encoder"]
 
 
 def model_of(kind: str) -> nn.Module:
@@ -109,13 +112,73 @@ def test_smoothing_out_of_range(smoothing: float) -> None:
         token_loss(torch.zeros(1, 2), torch.tensor([0]), smoothing=smoothing)
 
 
+def written_out(logits: Tensor, labels: Tensor, smoothing: float, alpha: float) -> tuple[Tensor, Tensor]:
+    """R-Drop term by term, Liang et al. 2021, eq. 2 to 4, and half of it; logits (2, N, V), labels (N,)."""
+    log_p, log_q = logits.log_softmax(-1)
+    p, q = log_p.exp(), log_q.exp()
+    divergence = ((p * (log_p - log_q)).sum() + (q * (log_q - log_p)).sum()) / 2
+    smoothed = sum(F.cross_entropy(one, labels, label_smoothing=smoothing, reduction="sum") for one in logits)
+    plain = sum(F.cross_entropy(one, labels, reduction="sum") for one in logits)
+    return (smoothed + alpha * divergence) / 2, plain.detach() / 2
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    n=st.integers(0, 5),
+    v=st.integers(2, 9),
+    smoothing=st.sampled_from([0.0, 0.1, 0.9]),
+    alpha=st.sampled_from([0.3, 1.0, 5.0]),
+)
+def test_r_drop_is_the_papers(seed: int, n: int, v: int, smoothing: float, alpha: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(2, n, v, generator=generator, dtype=torch.float64).mul_(3).requires_grad_()
+    labels = torch.randint(v, (n,), generator=generator)
+    total, nll = token_loss(logits.flatten(0, 1), labels.repeat(2), smoothing=smoothing, r_drop=alpha)
+    expected = written_out(logits, labels, smoothing, alpha)
+    torch.testing.assert_close((total, nll), expected)
+    torch.testing.assert_close(*(torch.autograd.grad(x, logits)[0] for x in (total, expected[0])))
+    assert not nll.requires_grad
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("keep", [None, torch.tensor([True, False, True] * 2)], ids=["all", "some"])
+def test_gradients_against_differences(r_drop: float, keep: Tensor | None) -> None:
+    logits = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    labels = torch.tensor([0, 3, 4] * 2)
+    assert torch.autograd.gradcheck(
+        lambda x: token_loss(x, labels, smoothing=0.2, r_drop=r_drop, keep=keep)[0] * 3, logits
+    )
+
+
+def test_r_drop_by_hand() -> None:
+    """P = (1/2, 1/2), Q = (1/4, 3/4): the divergences are ln 2 / 2 + ln(2/3) / 2 and 3/4 ln(3/2) - ln 2 / 4."""
+    ln = math.log
+    logits = torch.tensor([[0.5, 0.5], [0.25, 0.75]], dtype=torch.float64).log()
+    total, nll = token_loss(logits, torch.tensor([0, 0]), r_drop=4.0)
+    apart = (ln(2) + ln(2 / 3)) / 2 + 3 / 4 * ln(3 / 2) - ln(2) / 4
+    assert float(nll) == pytest.approx((ln(2) + ln(4)) / 2)
+    assert float(total) == pytest.approx((ln(2) + ln(4)) / 2 + apart)
+    with pytest.raises(ValueError, match="r_drop must be a number from 0, got -1"):
+        token_loss(logits, torch.tensor([0, 0]), r_drop=-1)
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_one_large_tensor_waits_for_the_backward_pass(r_drop: float) -> None:
+    """Of all that is as large as the logits, the loss keeps the log-probabilities only."""
+    kept = []
+    logits = torch.randn(6, 50, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        token_loss(logits, torch.arange(6) % 3, smoothing=0.1, r_drop=r_drop)
+    assert [size for size in kept if size >= 50] == [6 * 50]
+
+
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     return model(batch.inputs) if batch.source is None else model(batch.source, batch.inputs)
 
 
 @pytest.mark.parametrize("targets", [RAGGED, EVEN], ids=["ragged", "even"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "encoder"])
+@pytest.mark.parametrize("kind", PREDICTS)
 def test_loss_and_gradients_are_those_of_the_plain_way(kind: str, smoothing: float, targets: Any) -> None:
     model, batch = model_of(kind), batch_of(*targets, translates=kind in TRANSLATORS)
     loss = objective(model, smoothing=smoothing)(model, batch)
@@ -129,6 +192,122 @@ def test_loss_and_gradients_are_those_of_the_plain_way(kind: str, smoothing: flo
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b)
     assert any(grad is not None and grad.abs().max() > 0 for grad in ours)
+
+
+def gradients(model: nn.Module, total: Tensor) -> dict[str, Tensor | None]:
+    named = dict(model.named_parameters())
+    return dict(zip(named, torch.autograd.grad(total, list(named.values()), allow_unused=True), strict=True))
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("kind", PREDICTS)
+def test_r_drop_of_a_model_compares_two_passes(kind: str, fixed: bool) -> None:
+    """The same draw of dropout on the batch and its copy, then eq. 4 written out, loss and gradients."""
+    torch.manual_seed(3)
+    model = make_model(replace(CONFIGS[kind], dropout=0.3)).double()
+    batch = replace(batch_of(*RAGGED, translates=kind in TRANSLATORS), fixed=fixed)
+    torch.manual_seed(4)
+    loss = objective(model, smoothing=0.1, r_drop=3.0)(model, batch)
+    torch.manual_seed(4)
+    twice = replace(batch, inputs=batch.inputs.repeat(2, 1))
+    if batch.source is not None:
+        twice = replace(twice, source=batch.source.repeat(2, 1))
+    predicted = batch.labels != PAD
+    logits = torch.stack([one[predicted] for one in logits_of(model, twice).chunk(2)])
+    assert (logits[0] - logits[1]).abs().max() > 0.01
+    total, nll = written_out(logits, batch.labels[predicted], 0.1, 3.0)
+    torch.testing.assert_close((loss.total, loss.nll), (total, nll))
+    assert loss.tokens == batch.tokens
+    torch.testing.assert_close(gradients(model, loss.total), gradients(model, total))
+
+
+@pytest.mark.parametrize("kind", PREDICTS)
+def test_r_drop_without_dropout_is_the_plain_loss(kind: str) -> None:
+    model, batch = model_of(kind), batch_of(*RAGGED, translates=kind in TRANSLATORS)
+    plain, twice = (objective(model, smoothing=0.1, r_drop=alpha)(model, batch) for alpha in (0.0, 5.0))
+    torch.testing.assert_close(twice[:3], plain[:3])
+    torch.testing.assert_close(gradients(model, twice.total), gradients(model, plain.total))
+
+
+def projected(model: nn.Module, batch: Batch, monkeypatch: pytest.MonkeyPatch, **options: float) -> list[int]:
+    """How many positions each call of `project` gets."""
+    seen: list[int] = []
+    project = model.project
+    monkeypatch.setattr(model, "project", lambda x: seen.append(len(x)) or project(x))
+    objective(model, **options)(model, batch)
+    return seen
+
+
+def test_r_drop_looks_twice_in_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = model_of("transformer"), batch_of(*RAGGED)
+    assert projected(model, batch, monkeypatch, r_drop=1.0) == [2 * batch.tokens]
+    assert projected(model.eval(), batch, monkeypatch, r_drop=1.0) == [batch.tokens]
+
+
+def padded(batch: Batch, rows: int, columns: int) -> Batch:
+    """The batch with so many rows and columns of padding more, as one of fixed shape; a source is never empty."""
+    source, inputs, labels = (
+        x if x is None else F.pad(x, (0, columns, 0, rows), value=PAD)
+        for x in (batch.source, batch.inputs, batch.labels)
+    )
+    if source is not None:
+        source[len(batch.ids) :, 0] = END
+    return replace(batch, source=source, inputs=inputs, labels=labels, fixed=True)
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_fixed_shapes_change_nothing(kind: str, r_drop: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding in rows and columns, all of it projected: the loss and the gradients of the batch without it."""
+    model, batch = model_of(kind), batch_of(*RAGGED, translates=not kind.endswith("lm"))
+    fixed = padded(batch, rows, 3)
+    plain, masked = (objective(model, smoothing=0.1, r_drop=r_drop)(model, one) for one in (batch, fixed))
+    torch.testing.assert_close(masked, plain)
+    torch.testing.assert_close(gradients(model, masked.total), gradients(model, plain.total))
+    if kind != "encoder":
+        assert projected(model, fixed, monkeypatch) == [fixed.labels.numel()]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_share_without_rows_costs_nothing(kind: str, r_drop: float, fixed: bool) -> None:
+    """Every parameter that a batch reaches gets its gradient, of zeros: other processes may wait for it."""
+    model, some = model_of(kind), batch_of(*RAGGED, translates=not kind.endswith("lm"))
+    source = None if some.source is None else some.source[:0]
+    empty = replace(some, ids=[], source=source, inputs=some.inputs[:0], labels=some.labels[:0], tokens=0, fixed=fixed)
+    function = objective(model, smoothing=0.1, r_drop=r_drop)
+    shown: list[int] = []
+    for part in model.modules():
+        if isinstance(part, Embedding):  # on a GPU, bf16's attention has no gradient of no rows
+            part.register_forward_pre_hook(lambda _, given: shown.append(len(given[0])))
+    loss = function(model, empty)
+    assert shown and min(shown) > 0
+    assert (float(loss.total.detach()), float(loss.nll), loss.tokens) == (0, 0, 0)
+    found, wanted = gradients(model, loss.total), gradients(model, function(model, some).total)
+    for name, gradient in found.items():
+        assert (gradient is None) == (wanted[name] is None), name
+        assert gradient is None or not gradient.any(), name
+
+
+@pytest.mark.parametrize("r_drop", [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
+def test_one_shape_is_compiled_once(r_drop: float) -> None:
+    """Batches of one shape with different numbers of tokens and sentences; without `fixed` each is a new shape."""
+    model = model_of("transformer")
+    batches = [padded(batch_of(*targets), 4 - len(targets), 4 - max(map(len, targets))) for targets in (RAGGED, EVEN)]
+    batches = [replace(one, source=F.pad(one.source, (0, 8 - one.source.shape[1]))) for one in batches]
+    assert len({(one.source.shape, one.labels.shape) for one in batches}) == 1
+    for fixed, graphs in ((True, 1), (False, 2)):
+        torch.compiler.reset()
+        counters.clear()
+        compiled = torch.compile(objective(model, smoothing=0.1, r_drop=r_drop), backend="eager")
+        for batch in batches:
+            loss = compiled(model, replace(batch, fixed=fixed))
+            assert loss.tokens == batch.tokens
+            loss.total.backward()
+        assert counters["stats"]["unique_graphs"] == graphs
+        assert not counters["graph_break"]
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn-lm"])
@@ -194,6 +373,15 @@ def test_contrastive_loss_by_hand() -> None:
     assert model.table.grad.abs().sum() > 0
 
 
+def test_contrastive_gradients_are_those_of_one_table_of_cosines() -> None:
+    model, batch = model_of("encoder"), batch_of(*RAGGED)
+    a, b = (F.normalize(model(tokens), dim=-1) for tokens in (batch.source, batch.labels))
+    ways = [F.cross_entropy(way / 0.3, torch.arange(4), reduction="sum") for way in (a @ b.T, b @ a.T)]
+    loss = contrastive_loss(model, batch, temperature=0.3)
+    torch.testing.assert_close(loss.total, sum(ways) / 2)
+    torch.testing.assert_close(gradients(model, loss.total), gradients(model, sum(ways) / 2))
+
+
 def test_contrastive_accuracy_counts_both_directions() -> None:
     """Both sources lie nearest to the first target: forwards 1 of 2 right; backwards both."""
     angle = torch.tensor([0.0, 0.5, 0.1, 2.0], dtype=torch.float64)
@@ -204,6 +392,53 @@ def test_contrastive_accuracy_counts_both_directions() -> None:
 def test_contrastive_loss_of_equal_vectors_is_that_of_a_guess() -> None:
     loss = contrastive_loss(Vectors(torch.ones(8, 3)), pairs([0, 1, 2, 3], [4, 5, 6, 7]))
     assert float(loss.nll) == pytest.approx(4 * math.log(4), rel=1e-6)
+
+
+def shares(model: nn.Module, batch: Batch, cut: int) -> list[Loss]:
+    """The losses of two processes, the first with `cut` pairs, the second with the rest; both see all vectors."""
+    parts = [
+        replace(batch, ids=batch.ids[mine], source=batch.source[mine], labels=batch.labels[mine])
+        for mine in (slice(0, cut), slice(cut, None))
+    ]
+    sides = [F.normalize(model(tokens), dim=-1) for tokens in (batch.source, batch.labels)]
+    losses = []
+    for rank, part in enumerate(parts):
+        turn = iter(sides)
+
+        def together(rows: Tensor, rank: int = rank, turn: Any = turn) -> tuple[Tensor, int]:
+            whole = next(turn)
+            return (torch.cat([rows, whole[cut:]]), 0) if rank == 0 else (torch.cat([whole[:cut], rows]), cut)
+
+        losses.append(contrastive_loss(model, part, temperature=0.3, together=together))
+    return losses
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 4])
+def test_processes_together_find_what_one_finds(cut: int) -> None:
+    model, batch = model_of("encoder"), batch_of([5, 6, 7, 12], [8], [9, 1], [10, 4, 4])
+    whole = contrastive_loss(model, batch, temperature=0.3)
+    parts = shares(model, batch, cut)
+    for i, name in enumerate(Loss._fields):
+        torch.testing.assert_close(parts[0][i] + parts[1][i], whole[i], msg=name)
+    assert [part.tokens for part in parts] == [cut, 4 - cut]
+    torch.testing.assert_close(gradients(model, parts[0].total + parts[1].total), gradients(model, whole.total))
+
+
+def test_the_objective_of_a_sentence_encoder_knows_the_other_processes() -> None:
+    model, batch = model_of("encoder"), batch_of(*EVEN)
+    strangers = torch.eye(8, dtype=torch.float64)[:3]
+    apart = objective(model, temperature=1.0)(model, batch)
+    joined = objective(model, temperature=1.0, together=lambda rows: (torch.cat([strangers, rows]), 3))(model, batch)
+    assert float(joined.nll) > float(apart.nll) + 0.01
+    assert joined.tokens == apart.tokens == 2
+
+
+def test_each_process_answers_for_its_own_pairs() -> None:
+    """Vectors of which only the second pair is hard: its loss is in the share that has it."""
+    table = torch.eye(8, dtype=torch.float64)[[0, 1, 2, 3, 0, 0, 2, 3]]
+    first, second = shares(Vectors(table), pairs([0, 1, 2, 3], [4, 5, 6, 7]), 2)
+    assert float(first.nll) > 1 > 0.3 > float(second.nll)
+    assert (float(first.correct), float(second.correct)) == (1.0, 2.0)
 
 
 def test_contrastive_loss_under_autocast_is_float32() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from regard.errors import DataError
-from regard.text.corpus import make_corpus, read_parallel
-from regard.text.special import PAD
+from regard.text.characters import train_characters
+from regard.text.corpus import make_corpus, read_documents, read_parallel
+from regard.text.special import PAD, UNKNOWN
+from regard.training import prepare
 from regard.training.prepare import Data, make_data, make_tokenizers, read_corpora, split_pairs, split_text
 from regard.training.recipe import recipe_from
 
@@ -69,6 +73,17 @@ def test_the_end_of_a_text_is_held_out() -> None:
     assert (parts.train.source, parts.validation.source) == (["x" * 60], ["x" * 10, "y" * 30])
     with pytest.raises(DataError, match="100 of 100 characters"):
         split_text(corpus, 100)
+    with pytest.raises(DataError, match="begins with blanks only"):
+        split_text(make_corpus(["  abc"], name="made"), 3)
+
+
+def test_the_places_of_a_text_stay(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(f"{name}\n" * 10)
+    parts = split_text(read_documents([tmp_path / name for name in "abc"]), 30)
+    assert [parts.train.place(i) for i in range(2)] == [f"{tmp_path}/a:1", f"{tmp_path}/b:1"]
+    assert parts.train.source == ["a\n" * 10, "b\n" * 5]
+    assert "".join(parts.validation.source) == "b\n" * 5 + "c\n" * 10
 
 
 def demo_recipe(**tokenizer: object):
@@ -99,6 +114,15 @@ def test_shared_and_separate_vocabularies() -> None:
     assert len(source.encode("Les enfants mangent.")) < len(target.encode("Les enfants mangent."))
 
 
+def test_words_are_hidden_in_training_and_never_in_validation() -> None:
+    recipe = demo_recipe(shared=True)
+    recipe = replace(recipe, data=replace(recipe.data, copy=0.9))
+    corpora = read_corpora(recipe)
+    train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+    assert any(bool((batch.source == UNKNOWN).any()) for batch in train.batches(0))
+    assert not any(bool((batch.source == UNKNOWN).any()) for batch in validation.batches(0))
+
+
 def test_training_is_sampled_and_validation_never() -> None:
     recipe = demo_recipe(shared=True, sampling=0.5)
     corpora = read_corpora(recipe)
@@ -113,9 +137,81 @@ def test_training_is_sampled_and_validation_never() -> None:
             for i, row in zip(batch.ids, batch.source.tolist(), strict=True)
         }
 
-    train, validation = ([pieces(part, epoch) for epoch in (0, 1)] for part in make_data(recipe, corpora, *tokenizers))
+    parts = make_data(recipe, corpora, *tokenizers)
+    assert parts[0].plan(0) != parts[0].plan(1)
+    assert parts[1].plan(0) == parts[1].plan(1)
+    train, validation = ([pieces(part, epoch) for epoch in (0, 1)] for part in parts)
     for epoch in train:
         assert len(epoch) > 250  # of 300; the others are too long
         assert all(tokenizers[0].decode(row) == corpora.train.source[i] for i, row in epoch.items())
     assert sum(train[0][i] != train[1][i] for i in train[0]) > len(train[0]) / 2
     assert validation[0] == validation[1]
+
+
+def language_model_recipe(**training: object):
+    return recipe_from(
+        {
+            "name": "l",
+            "data": {"demo": 3000, "context": 16},
+            "tokenizer": {"kind": "characters"},
+            "model": {"kind": "transformer-lm"},
+            "training": {"batch_tokens": 64, "steps": 5, "device": "cpu", **training},
+        }
+    )
+
+
+def test_tokens_are_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for recipe in (demo_recipe(sampling=0.2), language_model_recipe()):
+        corpora = read_corpora(recipe)
+        tokenizers = make_tokenizers(recipe, corpora.train)
+        cache = tmp_path / recipe.name
+        first = make_data(recipe, corpora, *tokenizers, cache=cache)
+        assert {path.name for path in cache.iterdir()} == {"train", "validation"}
+        with monkeypatch.context() as patch:
+            for name in ("encode_all", "cut"):
+                patch.setattr(type(tokenizers[0]), name, None, raising=False)
+            second = make_data(recipe, corpora, *tokenizers, cache=cache)
+        for one, other in zip(first, second, strict=True):
+            assert one.fingerprint == other.fingerprint
+            for a, b in zip(one.batches(0), other.batches(0), strict=True):
+                assert a.ids == b.ids and a.labels.equal(b.labels)
+
+
+def test_compiled_training_gets_few_shapes_and_validation_none() -> None:
+    recipe = language_model_recipe(compile=True)
+    corpora = read_corpora(recipe)
+    train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+    assert {batch.labels.shape for batch in train.batches(0)} == {(4, 16)}
+    assert not any(batch.fixed for batch in validation.batches(0))
+    eager, _ = make_data(language_model_recipe(), corpora, train_characters(["a"]), train_characters(["a"]))
+    assert not any(batch.fixed for batch in eager.batches(0))
+    for kind, fixed in (("transformer", {True}), ("encoder", {False})):
+        recipe = replace(demo_recipe(), model={"kind": kind})
+        recipe = replace(recipe, training=replace(recipe.training, compile=True))
+        corpora = read_corpora(recipe)
+        train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+        assert {batch.fixed for batch in train.batches(0)} == fixed
+        assert not any(batch.fixed for batch in validation.batches(0))
+
+
+def test_tokens_are_laid_on_a_device_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device "meta" stands for a GPU here."""
+    recipe = language_model_recipe()
+    corpora = read_corpora(recipe)
+    tokenizers = make_tokenizers(recipe, corpora.train)
+    device = torch.device("meta")
+
+    def make(free: float, device: torch.device | None = device) -> Data:
+        monkeypatch.setattr(prepare, "free_memory", lambda name: int(free))
+        return make_data(recipe, corpora, *tokenizers, device=device)[0]
+
+    size = make(0, None).size
+    assert size == 2 * 4 * make(0, None).tokens
+    there, here = make(size * 20), make(size * 20 - 20)
+    assert there.device == device
+    assert there.where == "on meta: 0 MB, 5.0% of what is free on meta"
+    assert next(there.batches(0)).labels.device == device
+    assert here.device.type == "cpu"
+    assert here.where == "in main memory: 0 MB, 5.0% of what is free on meta, and more than 5% shall not go to tokens"
+    for none in (None, torch.device("cpu")):
+        assert make(10**12, none).where == "in main memory, where the model is"

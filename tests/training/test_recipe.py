@@ -68,6 +68,20 @@ def write(tmp_path: Path) -> Any:
         ("[training]\ndevice = 'gpu'", r"line 4: unknown training.device 'gpu'"),
         ("[training]\nschedule = 'cosine'\nsteps = 10\nwarmup = 10", r"line 4: training.schedule: .* no steps left"),
         ("[training]\ntemperature = 0.1", r"line 4: training.temperature does not fit: .* transformer has no use"),
+        (
+            "[training]\nema = 0.999\naverage = 5",
+            r"line 4: training.ema and training.average are two means: choose one",
+        ),
+        (
+            "[model]\ndropout = 0.0\n[training]\nr_drop = 1.0",
+            r"line 6: training.r_drop does not fit: .* without dropout says the same twice",
+        ),
+        (
+            "[model]\nkind = 'encoder'\n[training]\nr_drop = 1.0",
+            r"line 6: training.r_drop does not fit: .* encoder predicts no tokens",
+        ),
+        ("[training]\nr_drop = -1.0", r"line 4: training.r_drop must be at least 0"),
+        ("[training]\nema = 1.0", r"line 4: training.ema must be at least 0 and below 1"),
         ("[tokenizer]\nkind = 'bp'", r"line 4: unknown tokenizer.kind 'bp'; did you mean 'bpe'"),
         (
             "[tokenizer]\nkind = 'characters'\nsize = 100",
@@ -105,6 +119,12 @@ def write(tmp_path: Path) -> Any:
 def test_mistake_is_told_with_its_line(write: Any, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_recipe(write(PAIRS + text))
+
+
+def test_r_drop_needs_some_dropout(write: Any) -> None:
+    """Which is chosen where the recipe is silent, and may be inside of the blocks only."""
+    for model in ("", "[model]\ndropout = 0.0\nattention_dropout = 0.1\n", "[model]\nkind = 'rnn-attention'\n"):
+        assert read_recipe(write(PAIRS + model + "[training]\nr_drop = 5.0\n")).training.r_drop == 5.0
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_resume_is_bitwise(kind: str, how: str, make_recipe, tmp_path: Path) -> 
     assert equal(weights(whole.folder), weights(parts.folder))
     values = [
         [
-            json.loads(line) | {"tokens_per_second": 0}
+            json.loads(line) | {"tokens_per_second": 0, "waiting_for_data": 0}
             for line in (run.folder / "metrics.jsonl").read_text().splitlines()
         ]
         for run in (whole, parts)

@@ -1,0 +1,134 @@
+"""`regard check`: the data doctor. What is wrong with the data, where, and what training will do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.model_options import write_utf8
+from regard.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from regard.text.check import Rules
+    from regard.text.shards import Shard
+    from regard.training.recipe import DataRecipe, Recipe
+
+HELP = """Look through training data: what is wrong, where, and what training will do about it.
+
+  regard check fr.txt en.txt            two parallel files\n
+  regard check pairs.tsv                pairs in one file (.tsv, .jsonl or .parquet)\n
+  regard check text.txt                 a text for a language model\n
+  regard check recipe.toml              all files of a recipe
+
+Give it what `regard train` will get. Exit code 3: training would stop at this data.
+"""
+
+
+def check_files(
+    what: Annotated[list[str], typer.Argument(help="Text files, a recipe (.toml), or the name of a shipped recipe.")],
+    validation: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="SRC TGT", help="Validation files, two parallel ones: checked too, and for leaks."),
+    ] = None,
+    test: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="SRC TGT", help="Test files, two parallel ones: has training their sentences?"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Count tokens as this trained model does: a folder or a name.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting: data.max_length=100.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+) -> None:
+    from regard.text.check import check_data
+    from regard.text.corpus import read_parallel
+    from regard.text.shards import CorpusRows
+
+    recipe = asked_recipe(what, validation, settings or [])
+    data = recipe.data
+    write_utf8()
+    if data.form == "demo":
+        raise UsageError("this recipe trains on the demo corpus, which is made when it is needed: no files to check")
+    if test is not None and data.form == "text":
+        raise UsageError("--test looks for pairs, and the data is text for a language model")
+    unseen = [] if test is None else [CorpusRows(read_parallel(*test))]
+    rules = rules_of(recipe, model)
+    with progress() as told:
+        report = check_data(shards_of(data, ""), shards_of(data, "validation_"), unseen, rules=rules, told=told)
+    typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
+    if report.stops:
+        raise typer.Exit(DataError.exit_code)
+
+
+check_files.__doc__ = HELP
+
+
+def asked_recipe(what: list[str], validation: tuple[Path, Path] | None, settings: list[str]) -> Recipe:
+    """What `regard train` would make of these arguments."""
+    from regard.cli.train import split_setting
+    from regard.training.from_files import recipe_for_files
+    from regard.training.recipe_file import apply_overrides, read_recipe, shipped_recipes
+
+    overrides = dict(split_setting(text) for text in settings)
+    if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
+        recipe = read_recipe(what[0], overrides)
+    else:
+        recipe = apply_overrides(recipe_for_files(what), overrides)
+    if validation is None:
+        return recipe
+    source, target = (str(path) for path in validation)
+    data = dataclasses.replace(recipe.data, validation_source=(source,), validation_target=(target,))
+    return dataclasses.replace(recipe, data=data)
+
+
+def shards_of(data: DataRecipe, prefix: str) -> list[Shard]:
+    """The training or the validation files of a recipe."""
+    from regard.text.check import PairsFile, ParallelFiles, TextFile
+
+    source, target, pairs, text = (
+        [near(name) for name in getattr(data, prefix + key)] for key in ("source", "target", "pairs", "text")
+    )
+    parallel = [ParallelFiles(one, other) for one, other in zip(source, target, strict=True)]
+    return [*parallel, *(PairsFile(path, data.columns) for path in pairs), *map(TextFile, text)]
+
+
+def near(name: str) -> Path:
+    """A path as it is told: from where we are, where that is shorter."""
+    relative = os.path.relpath(name)
+    return Path(relative if len(relative) < len(name) else name)
+
+
+def rules_of(recipe: Recipe, model: str | None) -> Rules:
+    """What decides about a sentence in training."""
+    from regard.text.check import LONGEST, Rules
+
+    limit = min(recipe.data.max_length or LONGEST, recipe.training.batch_tokens or LONGEST)
+    characters = recipe.tokenizer.kind == "characters"
+    if model is None:
+        return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)
+    from regard.api.loading import find_model
+    from regard.text.tokenizer import read_tokenizers
+
+    return Rules(limit=limit, tokenizers=read_tokenizers(find_model(model)), faults=recipe.data.faults)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int], None]]:
+    """A line on stderr that says how many rows have been seen, where somebody can see it."""
+    if not sys.stderr.isatty():
+        yield lambda rows: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("looking") as status:
+        yield lambda rows: status.update(f"{rows:,} rows")

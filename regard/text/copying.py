@@ -1,0 +1,58 @@
+"""Words that both sides of a pair have, hidden now and then: so a model learns to copy what it cannot know.
+
+The model learns to write UNKNOWN for an UNKNOWN that it reads, and the decoder puts the word there that it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.text.randomness import random_fractions, random_keys
+from regard.text.store import Arrays
+
+SHORTEST_COPY = 3  # characters; shorter words that both sides have are often not each other's translation
+BLANKS = " \n\t"
+
+Words = Iterable[Sequence[str]]  # sentences as words
+
+
+class Copies:
+    """The words that each pair of N has on both sides, once each."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[np.int64]]) -> None:
+        self.counts = arrays["counts"]  # (N,): how many
+        self.places = arrays["source"], arrays["target"]  # each among all words of its side
+        self.firsts = np.cumsum(self.counts) - self.counts
+
+    def hidden(self, share: float, chance: tuple[int, ...], which: tuple[int, ...]) -> list[NDArray[np.int64]]:
+        """The words of either side to hide: one a pair, in a share of the pairs, drawn from two random streams."""
+        chosen = (random_fractions(len(self.counts), *chance) < share) & (self.counts > 0)
+        keys = random_keys(len(self.counts), *which)[chosen]
+        picked = self.firsts[chosen] + (keys % self.counts[chosen].astype(np.uint64)).astype(np.int64)
+        return [places[picked] for places in self.places]
+
+
+def shared_words(source: Words, target: Words) -> Arrays:
+    """The arrays of Copies, from both sides as words."""
+    numbers: dict[str, int] = {}  # of words of both sides
+    (ours, here, pairs), (theirs, there, _) = (_words_once(side, numbers) for side in (source, target))
+    both, i, j = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    return {"counts": np.bincount(both >> 32, minlength=pairs), "source": here[i], "target": there[j]}
+
+
+def _words_once(sentences: Words, numbers: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """For each word that stands once in its sentence: sentence and number as one key, and its place. And the count."""
+    keys: list[NDArray[np.int64]] = []
+    count = 0
+    for count, words in enumerate(sentences, start=1):
+        texts = [word.strip(BLANKS) for word in words]
+        named = [numbers.setdefault(text, len(numbers)) if len(text) >= SHORTEST_COPY else -1 for text in texts]
+        row = np.array(named, np.int64)
+        keys.append(np.where(row < 0, -1, row + ((count - 1) << 32)))
+    flat = np.concatenate(keys) if keys else np.empty(0, np.int64)
+    found, places, often = np.unique(flat, return_index=True, return_counts=True)
+    once = (often == 1) & (found >= 0)
+    return found[once], places[once], count

@@ -1,0 +1,43 @@
+"""Which weights train, and by which optimizer."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UsageError
+from regard.training.recipe import TrainingRecipe
+
+
+def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
+    """Parameters whose name matches a pattern (`encoder.*`) stay as they are; all others train."""
+    named = dict(model.named_parameters())
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in named):
+            raise UsageError(
+                f"training.freeze: {pattern!r} matches no parameter; names look like {', '.join(list(named)[:3])}"
+            )
+    for name, parameter in named.items():
+        parameter.requires_grad_(not any(fnmatchcase(name, pattern) for pattern in patterns))
+    if not any(parameter.requires_grad for parameter in named.values()):
+        raise UsageError("training.freeze leaves nothing to train")
+
+
+def trained(model: nn.Module) -> dict[Tensor, str]:
+    """The parameters that train, with their names."""
+    return {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.optim.Optimizer:
+    """Adam or AdamW in one kernel; weight decay is for matrices, not for biases and norms."""
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    matrices = [parameter for parameter in names if parameter.dim() > 1]
+    vectors = [parameter for parameter in names if parameter.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": recipe.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    fused = next(iter(names)).device.type in ("cpu", "cuda")
+    return kind([group for group in groups if group["params"]], betas=recipe.betas, eps=recipe.eps, fused=fused)

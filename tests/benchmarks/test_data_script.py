@@ -1,0 +1,63 @@
+"""benchmarks/data.py runs and reports as promised; no timing here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> None:
+    out = tmp_path / "results" / "cpu.json"
+    for side in ("fr", "en"):
+        (tmp_path / side).write_text("".join(f"{side} sentence number {i} of some\n" for i in range(200)))
+    files = ["--data", str(tmp_path / "fr"), str(tmp_path / "en")]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "benchmarks/data.py", "--quick", "--device", "cpu", *files, "--sizes", "demo", "--out", out],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    *table, last = done.stdout.splitlines()
+    report = json.loads(last)
+    assert json.loads(out.read_text()) == report
+    assert [cell["step"] for cell in report["cells"]] == ["steps of 5 ms", "steps of 20 ms", "model demo"]
+    assert report["parts"]["pairs"] == 200
+    assert report["parts"]["tokens_an_epoch"] > 200
+    for cell in report["cells"]:
+        assert 0 <= cell["waiting"] <= 1
+        assert cell["met"] == (cell["waiting"] < 0.02)
+        assert any(line.startswith(cell["step"]) for line in table)
+    assert report["summary"]["worst_waiting"] == max(cell["waiting"] for cell in report["cells"])
+
+
+def test_waiting_is_counted() -> None:
+    """Batches that come too slowly for the steps are found out."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        script = importlib.import_module("data")
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+    class Slow:
+        def plan(self, epoch: int) -> list[list[int]]:
+            return [[0]] * 5
+
+        def batches(self, epoch: int):
+            for _ in self.plan(epoch):
+                script.time.sleep(0.03)
+                yield script.Batch([0], None, script.torch.zeros(1), script.torch.zeros(1), 7)
+
+    found = script.wait_of_nothing(Slow(), 1.0, 20.0)
+    assert found["steps"] == 10
+    assert found["waiting"] > 0.5
+    assert not found["met"]

@@ -1,0 +1,109 @@
+"""Starts training processes in a moment: imports regard once, and forks for every line of JSON that it reads.
+
+    {"folder": F, "arguments": ["train", "recipe.toml"], "environment": {"FAULTS": "[…]"}}
+
+gives a process that runs `regard train recipe.toml`: a real one, in a session of its own, that can be killed. Into F go
+`pid`, `out`, `err` and, when it has ended, `code` (negative: the signal that ended it). Its standard input stays open
+as long as it lives. The first line is {"folder": F}: there `ready` appears.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import inject
+from harness import write_recipe
+
+import regard.training.run  # noqa: F401
+from regard.cli import main
+
+
+def write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".fresh")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def become(request: dict) -> None:
+    """Turn this process into the one that was asked for."""
+    folder = Path(request["folder"])
+    os.setsid()
+    for number, name in ((1, "out"), (2, "err")):
+        handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(handle, number)
+        os.close(handle)
+    os.environ.update(request["environment"])
+    if request["user"]:
+        os.setgid(request["user"])
+        os.setuid(request["user"])
+    if "FAULTS" in request["environment"]:
+        inject.arm()
+    sys.argv = ["regard", *request["arguments"]]
+
+
+def import_all() -> None:
+    """Import what a training imports on its way, too: one is run, and what it has come to is imported here."""
+    with tempfile.TemporaryDirectory() as name:
+        recipe, modules = write_recipe(Path(name)), Path(name) / "modules"
+        trainer = os.fork()
+        if not trainer:
+            sys.argv = ["regard", "train", str(recipe), "--out", f"{name}/run", "--set", "training.steps=4", "--quiet"]
+            with open(os.devnull, "w") as sys.stdout:
+                try:
+                    main()
+                except SystemExit as end:
+                    write(modules, "\n".join(sorted(sys.modules)) if not end.code else "")
+            os._exit(0)
+        os.waitpid(trainer, 0)
+        for module in modules.read_text().split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+
+
+def watch(child: int, folder: Path) -> None:
+    """Note how a child ends; it does not outlive the nursery."""
+    write(folder / "pid", str(child))
+    nursery, status = os.getppid(), None
+    while status is None:
+        if os.getppid() != nursery:
+            os.killpg(child, signal.SIGKILL)
+        ended, found = os.waitpid(child, os.WNOHANG)
+        status = found if ended else None
+        time.sleep(0.005)
+    write(folder / "code", str(os.waitstatus_to_exitcode(status)))
+
+
+def nurse() -> bool:
+    """Fork for each request; True in the process that shall train."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    write(Path(json.loads(sys.stdin.readline())["folder"]) / "ready", "")
+    for line in sys.stdin:
+        if os.fork():
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        request = json.loads(line)
+        read, write_end = os.pipe()
+        child = os.fork()
+        if not child:
+            os.dup2(read, 0)
+            os.close(read)
+            os.close(write_end)
+            become(request)
+            return True
+        watch(child, Path(request["folder"]))
+        os._exit(0)
+    return False
+
+
+if __name__ == "__main__":
+    import_all()
+    if nurse():
+        main()

@@ -1,0 +1,192 @@
+"""`regard train --nproc 2` and torchrun: what they start ends with them and says why, and nothing listens outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import (
+    HERE,
+    PATIENCE,
+    Nursery,
+    Team,
+    code,
+    contents,
+    held,
+    leftovers,
+    wait_for,
+    whole_checkpoints,
+    write_recipe,
+)
+
+TWO = ("--nproc", "2")
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process started, and theirs."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    found = parents.get(pid, [])
+    return [*found, *(deeper for child in found for deeper in below(child))]
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    end = time.monotonic() + PATIENCE
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < end, f"{left} of {pids} are still there"
+        time.sleep(0.05)
+
+
+def listening(pids: list[int]) -> dict[str, int]:
+    """The addresses on which processes listen, and how many sockets there are."""
+    inodes = set()
+    for pid in pids:
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(handle).removeprefix("socket:[").rstrip("]"))
+    found: dict[str, int] = {}
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            local, _, state, inode = (line.split()[i] for i in (1, 2, 3, 9))
+            if inode in inodes and (state == "0A" or table.startswith("udp")):
+                address = local.partition(":")[0]
+                found[address] = found.get(address, 0) + 1
+    return found
+
+
+LOOPBACK = {
+    "0100007F",  # 127.0.0.1
+    "00000000000000000000000001000000",  # ::1
+    "0000000000000000FFFF00000100007F",  # ::ffff:127.0.0.1
+}
+
+
+def reached(nursery: Nursery, recipe: Path, folder: Path, where: str = "step") -> tuple[Team, list[int]]:
+    """A launcher whose second process is held in step 5, and the processes that it has started."""
+    team = nursery.train(recipe, folder / "run", *TWO, faults=held(where, 5, folder, rank=1, processes=2))
+    wait_for(folder / "reached", child=team.children[0])
+    processes = below(team.pid)
+    assert len(processes) == 2
+    return team, processes
+
+
+def test_sigterm(nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
+    """Also: on what they listen, and that the next start with one launcher goes on bitwise."""
+    team, processes = reached(nursery, recipe, tmp_path)
+    found = listening([team.pid, *processes])
+    assert found  # they do talk to each other
+    assert found.keys() <= LOOPBACK
+    team.send(signal.SIGTERM)
+    (tmp_path / "go").touch()
+    told = code(team, 143)
+    assert told.count("stopped by SIGTERM after step 5") == 1  # one talks for all
+    wait_until_gone(processes)
+    assert max(whole_checkpoints(tmp_path / "run")) == 5
+    assert left_behind(tmp_path / "run") == []
+    code(nursery.train(recipe, tmp_path / "run", *TWO), 0)
+    assert contents(tmp_path / "run") == contents(wholes(2))
+    assert left_behind(tmp_path / "run") == []
+
+
+def left_behind(run: Path) -> list[str]:
+    return leftovers(run) + [str(path) for path in run.rglob("*meeting*")] + [str(path) for path in run.rglob("*lock*")]
+
+
+def test_ctrl_c_in_a_terminal(nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
+    """It reaches all processes of the foreground at once, and counts as one."""
+    team, processes = reached(nursery, recipe, tmp_path)
+    os.killpg(team.pid, signal.SIGINT)
+    time.sleep(0.5)  # time enough to do it wrong
+    (tmp_path / "go").touch()
+    assert "stopped by Ctrl-C after step 5" in code(team, 130)
+    wait_until_gone(processes)
+    assert max(whole_checkpoints(tmp_path / "run")) == 5
+
+
+def test_ctrl_c_twice(nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
+    team, processes = reached(nursery, recipe, tmp_path)
+    os.killpg(team.pid, signal.SIGINT)
+    wait_for(tmp_path / "interrupted")
+    os.killpg(team.pid, signal.SIGINT)
+    code(team, 130)  # although a process never comes out of its step
+    wait_until_gone(processes)
+    assert whole_checkpoints(tmp_path / "run") == [3]
+    assert left_behind(tmp_path / "run") in ([], [str(tmp_path / "run" / "training" / "lock")])
+
+
+def test_one_process_is_killed(nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = code(nursery.train(recipe, run, *TWO, faults=({"kind": "die", "at": 5, "rank": 1},)), 137)
+    assert "process 1 of the training was killed by SIGKILL" in told
+    assert "Traceback" not in told
+    assert whole_checkpoints(run) == [3]
+    code(nursery.train(recipe, run, *TWO), 0)
+    assert contents(run) == contents(wholes(2))
+
+
+def test_the_launcher_is_killed(nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
+    """Then its processes go, too, and do not keep the folder."""
+    team, processes = reached(nursery, recipe, tmp_path)
+    team.send(signal.SIGKILL)
+    code(team, -9)
+    (tmp_path / "go").touch()
+    wait_until_gone(processes)
+    assert max(whole_checkpoints(tmp_path / "run")) == 5  # they stopped as by SIGTERM
+    code(nursery.train(recipe, tmp_path / "run"), 0)
+    assert left_behind(tmp_path / "run") == []
+
+
+CODES = {
+    3: ({"kind": "signal", "at": 99}, "no such file"),
+    5: ({"kind": "spoil", "at": list(range(1, 41)), "rank": 0}, "training diverged"),
+    6: ({"kind": "memory", "at": [5], "times": 99, "rank": 1}, "out of memory"),
+}
+
+
+@pytest.mark.parametrize("wanted", CODES)
+def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
+    """Those of the processes; the message is told once."""
+    recipe = write_recipe(tmp_path / "recipe", changes={"steps = 12": "steps = 40"})
+    fault, words = CODES[wanted]
+    if wanted == 3:
+        recipe.with_name("a.en").unlink()
+    told = code(nursery.train(recipe, tmp_path / "run", *TWO, faults=(fault,)), wanted)
+    assert len([line for line in told.splitlines() if line.startswith("regard: ")]) == 1
+    assert words in told
+    assert "gloo" not in told
+
+
+def test_torchrun_restarts(recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
+    """One process is killed, all are started anew, go on from the checkpoint, and end with the same bits."""
+    run = tmp_path / "run"
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE / "inside"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "FAULTS": f'[{{"kind": "die", "at": 8, "rank": 1, "once": "{tmp_path / "killed"}"}}]',
+        "FAULTS_FOLDER": str(run),
+    }
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    command = [*torchrun, "-m", "regard", "train", str(recipe), "--out", str(run)]
+    with open(tmp_path / "err", "wb") as err:
+        process = subprocess.Popen(command, env=environment, stdout=err, stderr=err, start_new_session=True)
+        try:
+            ended = process.wait(120)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    told = (tmp_path / "err").read_text()
+    assert ended == 0, told
+    assert (tmp_path / "killed").exists()
+    assert re.search("going on from step 6", told)
+    assert contents(run) == contents(wholes(2))

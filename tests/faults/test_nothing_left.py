@@ -1,0 +1,50 @@
+"""A training that has ended leaves no open file, no thread, no process and no half-written file, however it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from harness import leftovers
+
+from regard.errors import DivergedError, StoppedError
+from regard.training.loop import Loop
+from regard.training.run import train
+
+
+def in_use() -> tuple[set[str], set[str], str]:
+    """Open files but for torch's own, threads, and child processes."""
+    files = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    files = {name for name in files if name.startswith("/") and not name.startswith("/proc/")}
+    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True)
+    names = sorted(name for name in children.stdout.split() if name != "ps")
+    return files, {thread.name for thread in threading.enumerate()}, " ".join(names)
+
+
+@pytest.mark.parametrize("end", ["done", "stopped", "failed"])
+def test_nothing_is_left(end: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(recipe, out=tmp_path / "first", overrides={"training.steps": 4}, quiet=True)  # what is opened once for all
+    before, handlers = in_use(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    step = Loop.train_step
+
+    def disturbed(loop: Loop, micro: list) -> None:
+        step(loop, micro)
+        if loop.progress.step == 5 and end == "stopped":
+            signal.raise_signal(signal.SIGTERM)
+        if loop.progress.step == 5 and end == "failed":
+            raise DivergedError("as if")
+
+    monkeypatch.setattr(Loop, "train_step", disturbed)
+    if end == "done":
+        train(recipe, out=tmp_path / "run", quiet=True)
+    else:
+        with pytest.raises(StoppedError if end == "stopped" else DivergedError):
+            train(recipe, out=tmp_path / "run", quiet=True)
+    assert in_use() == before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert leftovers(tmp_path / "run") == []
+    assert not list(tmp_path.rglob("*lock*"))

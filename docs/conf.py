@@ -25,7 +25,8 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 # A link to code that the reference does not have is an error; types of other libraries are not ours to link.
 nitpicky = True
-nitpick_ignore_regex = [("py:(?!obj).*", ".*"), ("py:obj", r"(?!regard\.).*")]
+# A type variable is nothing to link to.
+nitpick_ignore_regex = [("py:(?!obj).*", ".*"), ("py:obj", r"(?!regard\.).*"), ("py:obj", r".*\.T")]
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

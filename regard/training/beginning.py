@@ -10,6 +10,7 @@ from regard.api.loading import find_model
 from regard.errors import DataError, ModelError, UsageError
 from regard.files import fingerprint, replace_file
 from regard.models.folder import read_config
+from regard.models.folder_config import read_json, shortened
 from regard.text.tokenizer import Tokenizer, tokenizer_files
 from regard.training.prepare import Corpora
 from regard.training.recipe import LANGUAGE_MODELS, Recipe
@@ -33,11 +34,11 @@ def resumed_recipe(
             f"or train into another --out"
         )
     try:
-        data = json.loads((kept / "data.json").read_bytes())
+        data = read_json(kept / "data.json")
         told = f"{data['train']:,} training and {data['validation']:,} validation"
         data["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{kept / 'data.json'}: damaged ({error}); train into another --out") from error
+        raise ModelError(f"{kept / 'data.json'}: damaged ({shortened(error)}); train into another --out") from error
     if data["fingerprint"] != corpora.fingerprint and not allow_changed_data:
         raise DataError(
             f"{kept.parent} was begun on other data: {told} samples then, {len(corpora.train):,} "

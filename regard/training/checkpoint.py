@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from regard.errors import ModelError, ResourceError
 from regard.files import fingerprint, replace_file, sync_folder, write_synced
 from regard.models.folder import distinct_weights
+from regard.models.folder_config import read_json
 from regard.training.distributed import spread, whole
 
 NAME = re.compile(r"step-(\d{8,})")
@@ -132,7 +133,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
                 step,
                 load_file(place / "weights.safetensors"),
                 load_file(place / "optimizer.safetensors"),
-                json.loads((place / "state.json").read_bytes()),
+                read_json(place / "state.json"),
             )
         except (ModelError, OSError, ValueError, SafetensorError) as error:
             problems.append(str(error))
@@ -226,9 +227,9 @@ def put_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
 def _verify(place: Path) -> None:
     """Raise ModelError unless each file is there as the manifest says."""
     try:
-        files = json.loads((place / "manifest.json").read_bytes())["files"]
+        files = read_json(place / "manifest.json")["files"]
         wanted = {name: files[name] for name in FILES}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ModelError, KeyError, TypeError) as error:
         raise ModelError(f"checkpoint {place}: its manifest.json is missing or damaged") from error
     for name, want in wanted.items():
         if not (place / name).is_file():

@@ -9,7 +9,7 @@ from regard.training.forecast import forecast
 from regard.training.prepare import Data
 from regard.training.recipe import Recipe
 from regard.training.recipe_file import to_toml
-from regard.training.run import deterministic, prepare
+from regard.training.run import kernels, prepare
 
 
 def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
@@ -21,7 +21,7 @@ def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
     ready = prepare(recipe, folder=None, init=init, say=lambda text: None)
     reasons = {choice.key: choice.why for choice in ready.choices}
     sizes = {tokenizer.size for tokenizer in ready.tokenizers}
-    with deterministic(ready.recipe.training.deterministic):
+    with kernels(ready.recipe.training, ready.device):
         cost = forecast(ready)
     report = [
         *data_report(ready.train, str(ready.corpora.train.report), len(ready.corpora.validation)),

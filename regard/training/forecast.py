@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 THOROUGH, BRIEF = 2.0, 0.5  # seconds for each part of a rehearsal
 SHORT = 200  # steps of a training that is over before a forecast of its time would help
+BEST = 0.75  # of the validations, that find a better model than before, which is then kept
 LATER = 1.15  # times as much as in the rehearsal a process on a CPU grows later, by benchmarks/forecast.py
 
 
@@ -205,7 +206,7 @@ def rehearse(
         steps=counts.steps * each,
         compiling=compiling,
         data=making + batches / few.count * few.seconds_an_epoch,
-        validations=counts.validations * (validation + choice),  # as if each were the best so far
-        saves=byte * (counts.saves * checkpoint + counts.validations * step.weights),
+        validations=counts.validations * (validation + BEST * choice),
+        saves=byte * (counts.saves * checkpoint + BEST * counts.validations * step.weights),
     )
     return spent, most

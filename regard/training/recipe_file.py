@@ -44,10 +44,10 @@ def read_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     try:
         text = file.read_text(encoding="utf-8-sig")
         tables: Tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:  # tells line and column itself
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as text: {error}") from error
+    except (ValueError, RecursionError) as error:  # TOML's tells line and column itself
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
     _make_absolute(tables, file.parent)
     told = {key: f"{file.name}, line {line}" for key, line in key_lines(text).items()}
     tables.setdefault("name", file.stem)
@@ -176,7 +176,7 @@ def _override(tables: Tables, key: str, value: Any) -> dict[str, str]:
     if isinstance(value, str):
         try:
             parsed = tomllib.loads(f"value = {value}")
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed = {"value": value}
         value = parsed["value"] if len(parsed) == 1 else value
     table, dot, setting = key.partition(".")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from regard.errors import DivergedError, ModelError
+from regard.models.folder_config import shortened
 from regard.text.randomness import random_keys
 from regard.training import checkpoint
 from regard.training.progress import Meter, Progress
@@ -78,19 +79,40 @@ def restore_state(loop: Loop, saved: checkpoint.Checkpoint) -> None:
         checkpoint.put_optimizer(loop.optimizer, loop.names, kinds[""])
         if loop.ema is not None:
             loop.ema.put(kinds[MEAN], int(saved.state["updates"]))
-        loop.progress = Progress(**saved.state["progress"])
+        loop.progress = checked_progress(saved.state["progress"])
+        same_data = saved.state["data"] == loop.fingerprint
         if saved.state["scaler"]:
             loop.scaler.load_state_dict(saved.state["scaler"])
         put_random_states(loop, kinds[RANDOM], int(saved.state["world"]))
         put_meter(loop, saved.state["meters"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise ModelError(
-            f"the checkpoint of step {saved.step} does not fit this training ({type(error).__name__}: {error}); "
+            f"the checkpoint of step {saved.step} does not fit this training "
+            f"({type(error).__name__}: {shortened(error)}); "
             f"remove its folder to go on from the one before, or train into another --out"
         ) from error
     loop.saved = saved.step
-    if saved.state["data"] != loop.fingerprint:  # allowed by the user: a place in the old data means nothing in the new
+    if not same_data:  # allowed by the user: a place in the old data means nothing in the new
         loop.progress.epoch, loop.progress.consumed = loop.progress.epoch + 1, 0
+
+
+def checked_progress(found: dict[str, Any]) -> Progress:
+    """Where the training stood; ValueError for what cannot be."""
+    progress = Progress(**found)
+    for field in dataclasses.fields(Progress):
+        value = getattr(progress, field.name)
+        match field.name:
+            case "ended":
+                fits = isinstance(value, str)
+            case "best":
+                fits = value is None or isinstance(value, float)
+            case "seconds":
+                fits = isinstance(value, int | float) and value >= 0
+            case _:
+                fits = type(value) is int and value >= 0
+        if not fits:
+            raise ValueError(f"{field.name} is {value!r}")
+    return progress
 
 
 def random_states(loop: Loop) -> dict[str, Tensor]:
@@ -121,6 +143,7 @@ def new_generators(seed: int, *stream: int) -> None:
 def put_meter(loop: Loop, meters: list[list[float]]) -> None:
     """Each process' own sums; with another number of processes than before, the first one has all."""
     group, names = loop.group, [field.name for field in dataclasses.fields(Meter)]
+    meters = [[float(value) for value in meter] for meter in meters]  # nothing else is added to
     if len(meters) == group.world:
         loop.meter = Meter(**dict(zip(names, meters[group.rank], strict=True)))
         return

@@ -79,7 +79,8 @@ class Child:
         self.pid = int(wait_for(folder / "pid").read_text())
 
     def send(self, number: int) -> None:
-        os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(self.pid, number)
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """The exit code; negative when a signal ended it."""
@@ -144,7 +145,9 @@ class Nursery:
             start_new_session=True,
         )
         self.ask({"folder": str(self.folder)})
-        wait_for(self.folder / "ready", 200.0)
+        while not (self.folder / "ready").exists():
+            assert self.process.poll() is None, "the nursery could not start; what it said is on stderr"
+            time.sleep(0.05)
 
     def ask(self, request: dict[str, Any]) -> None:
         assert self.process.poll() is None, "the nursery has died; what it said is on stderr"

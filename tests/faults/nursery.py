@@ -9,6 +9,7 @@ as long as it lives. The first line is {"folder": F}: there `ready` appears.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -16,7 +17,9 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from pathlib import Path
 
 import inject
@@ -81,6 +84,22 @@ def watch(child: int, folder: Path) -> None:
     write(folder / "code", str(os.waitstatus_to_exitcode(status)))
 
 
+def run_and_end() -> None:
+    """The command, and the end of a Python process, but for giving memory back: that takes a second after a fork."""
+    code = 1
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def nurse() -> bool:
     """Fork for each request; True in the process that shall train."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -104,6 +123,9 @@ def nurse() -> bool:
 
 
 if __name__ == "__main__":
+    # What was written outlives its process, if not a power cut. That files are synced, and in which order, is what
+    # test_kill.py looks at.
+    os.fsync = lambda handle: None
     import_all()
     if nurse():
-        main()
+        run_and_end()

@@ -17,7 +17,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("exact"), changes=EXACT)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_equals_ddp(processes: int, exact: Path, nursery: Nursery, tmp_path: Path) -> None:
     """In float64, where rounding stays rounding: Adam makes large steps of the smallest gradients."""
     code(nursery.train(exact, tmp_path / "fsdp", *FSDP, processes=processes, faults=(FLOAT64,)), 0)
@@ -38,26 +38,17 @@ def test_equals_ddp_in_float32(exact: Path, nursery: Nursery, tmp_path: Path) ->
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
 
 
-def test_resumes(exact: Path, nursery: Nursery, tmp_path: Path) -> None:
-    """After a signal, and after kill -9."""
-    code(nursery.train(exact, tmp_path / "whole", *FSDP, processes=2, faults=(FLOAT64,)), 0)
+def test_resumes(recipe: Path, nursery: Nursery, tmp_path: Path) -> None:
+    """After a signal, and after kill -9; with dropout, for the generators of all processes are saved."""
+    code(nursery.train(recipe, tmp_path / "whole", *FSDP, processes=2, faults=(FLOAT64,)), 0)
     run = tmp_path / "run"
     faults = (FLOAT64, {"kind": "signal", "at": 4, "rank": 1})
-    assert "after step 4" in code(nursery.train(exact, run, *FSDP, processes=2, faults=faults), 143)
+    assert "after step 4" in code(nursery.train(recipe, run, *FSDP, processes=2, faults=faults), 143)
     assert whole_checkpoints(run) == [3, 4]
-    killed = nursery.train(exact, run, *FSDP, processes=2, faults=(FLOAT64, {"kind": "die", "at": 8, "rank": 0}))
+    killed = nursery.train(recipe, run, *FSDP, processes=2, faults=(FLOAT64, {"kind": "die", "at": 8, "rank": 0}))
     assert -9 in killed.wait()
-    assert "going on from step 6" in code(nursery.train(exact, run, *FSDP, processes=2, faults=(FLOAT64,)), 0)
+    assert "going on from step 6" in code(nursery.train(recipe, run, *FSDP, processes=2, faults=(FLOAT64,)), 0)
     assert largest_difference(tensors(run, 12), tensors(tmp_path / "whole", 12)) <= 1e-9
-
-
-def test_resumes_with_dropout(recipe: Path, nursery: Nursery, tmp_path: Path) -> None:
-    """The generators of all processes are saved: within rounding the same as without the stop."""
-    code(nursery.train(recipe, tmp_path / "whole", *FSDP, processes=2, faults=(FLOAT64,)), 0)
-    faults = (FLOAT64, {"kind": "signal", "at": 5})
-    code(nursery.train(recipe, tmp_path / "run", *FSDP, processes=2, faults=faults), 143)
-    code(nursery.train(recipe, tmp_path / "run", *FSDP, processes=2, faults=(FLOAT64,)), 0)
-    assert largest_difference(tensors(tmp_path / "run", 12), tensors(tmp_path / "whole", 12)) <= 1e-9
 
 
 def test_a_step_that_is_not_finite(exact: Path, nursery: Nursery, tmp_path: Path) -> None:

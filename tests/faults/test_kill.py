@@ -48,8 +48,8 @@ def train_through(nursery: Nursery, recipe: Path, run: Path, draw: random.Random
     kills = 0
     while True:
         rank = draw.randrange(processes)
-        most = 90 if rank == 0 else 15  # only the first process writes
-        event = draw.randint(1, most // 2 if kills < 3 else most)  # soon at first, so that there are some
+        most = 240 if rank == 0 else 24  # only the first process writes
+        event = draw.randint(1, most // 4 if kills < 3 else most)  # soon at first, so that there are some
         if not killed_at(nursery, recipe, run, event, processes=processes, rank=rank):
             return kills
         kills += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from regard.training.run import train
 
 def in_use() -> tuple[set[str], set[str], str]:
     """Open files but for torch's own, threads, and child processes."""
+    gc.collect()  # an exception and its frames hold each other
     files = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     files = {name for name in files if name.startswith("/") and not name.startswith("/proc/")}
     children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True)

@@ -89,6 +89,7 @@ def test_with_enough_memory_nothing_changes_but_the_reason(begun: Begun, free: A
     assert [(one.key, one.value) for one in found.choices] == [(one.key, one.value) for one in begun.choices]
     told = why(found, "training.batch_tokens")
     assert told.startswith("fits cpu well; steps take about ") and told.endswith(" MB of 64.0 GB free")
+    assert why(found, "training.accumulate") == "a step learns from one batch"
     assert begun.fit() == found
 
 
@@ -158,6 +159,24 @@ def test_nothing_is_changed(begun: Begun) -> None:
     assert all(parameter.grad is None for parameter in begun.model.parameters())
 
 
+def test_advice_by_kind_of_model(begun: Begun) -> None:
+    step = StepMemory(length=10, weights=100, gradients=100, optimizer=200, once=0, row=50 * MB)
+
+    def advice(kind: str, data: DataRecipe, free: int) -> str:
+        training = TrainingRecipe(batch_tokens=1000, accumulate=1)
+        recipe = Recipe(name="a", data=data, model={"kind": kind}, training=training)
+        return Space(recipe, step, free, torch.device("cuda")).advice()
+
+    text, pairs = DataRecipe(text="/a"), DataRecipe(pairs="/a.tsv")
+    fits = "--set training.batch_tokens=500 --set training.accumulate=2 fits"
+    assert (
+        advice("transformer", pairs, 4000 * MB) == advice("rnn-lm", text, 4000 * MB) == f"{fits}, and learns the same"
+    )
+    assert advice("encoder", pairs, 4000 * MB) == fits  # fewer pairs to choose from are another task
+    none = "not even one row of 10 tokens fits: take a smaller model, or lower data"
+    assert advice("rnn-lm", text, MB) == f"{none}.context" and advice("encoder", pairs, MB) == f"{none}.max_length"
+
+
 # Several processes.
 
 
@@ -201,12 +220,20 @@ def test_a_trial_that_fails_halves_the_batch(begun: Begun, free: Any, monkeypatc
     assert (found.recipe.training.batch_tokens, found.recipe.training.accumulate) == (512, 4)
     rows = [size // length for size in (2048, 1024, 512, 512)]  # twice where it went well: accumulated
     assert [cells // length for cells in tried] == [2, 4, *rows] and rows[1] > 4 > rows[2]
+    free(1.001 * begun.space(0).needs(1024, 2) / SHARE)
+    tried.clear()
+    assert begun.fit().recipe.training.batch_tokens == 512
+    assert [cells // length for cells in tried] == [2, 4, *rows[1:]]  # what is forecast not to fit is not tried
+    free(64 << 30)
     assert begun.fit(world=2).recipe.training.batch_tokens == 2048  # one process cannot try for two
 
 
 def test_memory_for_nothing(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
     out_of_memory_above(3, monkeypatch)
     with pytest.raises(ResourceError, match=r"not even 2 rows of \d+ tokens fit: take a smaller model"):
+        begun.fit()
+    monkeypatch.setattr(Transformer, "encode", lambda model, source: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         begun.fit()
 
 

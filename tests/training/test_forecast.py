@@ -114,7 +114,7 @@ def test_counts(settings: dict[str, Any], start: int, want: Counts) -> None:
 
 
 def test_times_add_up(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """12 steps of 3 micro-batches, 2 validations that are both the best, 4 saves and one before the first step."""
+    """12 steps of 3 micro-batches, 2 validations, three of four the best so far, 4 saves and one before step 1."""
     begun = ready(accumulate=3)
     plan = len(begun.train.plan(0))
     monkeypatch.setattr(Rehearsal, "steps", lambda self: (2.0, 5.0))
@@ -139,9 +139,10 @@ def test_times_add_up(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         steps=24.0,
         compiling=5.0,
         data=pytest.approx(36 * 0.5 + 36 / plan * 4.0),
-        validations=2 * (10.0 + 7.0),
-        saves=pytest.approx(0.001 * (5 * 3 * weights + 2 * weights)),
+        validations=2 * (10.0 + 0.75 * 7.0),
+        saves=pytest.approx(0.001 * (5 * 3 * weights + 0.75 * 2 * weights)),
     )
+    assert found.seconds.total == pytest.approx(24.0 + 5.0 + found.seconds.data + 30.5 + found.seconds.saves)
     later = forecast(begun, start=6, epoch=2).seconds
     assert later is not None and later.steps == 12.0
     assert epochs == [0, 2]  # the one at hand
@@ -156,6 +157,7 @@ def test_the_process_is_measured(ready: Any, monkeypatch: pytest.MonkeyPatch) ->
     before = held(CPU)
     if not before:
         return  # only Linux tells
+    torch.ones(100 * MB)  # what was before does not count
     plain = forecast(begun, seconds=QUICK)
 
     def hungry(loop: Loop, micro: list[Batch]) -> None:
@@ -199,8 +201,8 @@ def test_memory_that_runs_out_is_told(ready: Any, monkeypatch: pytest.MonkeyPatc
     found = forecast(ready())
     assert found.seconds is None and not found.fits and found.peak >= found.room
     assert "will not fit into memory" in found.lines()[-1]
-    monkeypatch.setattr(Loop, "train_step", lambda loop, micro: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(Loop, "train_step", lambda loop, micro: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         forecast(ready())
 
 

@@ -156,12 +156,37 @@ def test_a_validation_in_small(rehearsal: Any, monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(one, "timed", timed)
     monkeypatch.setattr(one, "translation", lambda validator: validator.translate() and 1000.0)
+    drawn: list[int] = []
+    draw = Validator.draw
+
+    def counted(validator: Validator, step: int) -> None:
+        drawn.append(step)
+        draw(validator, step)
+
+    counted.__name__ = "draw"
+    monkeypatch.setattr(Validator, "draw", counted)
     validation, choice = one.validation(tmp_path)
     batches, sentences = len(one.ready.validation.plan(0)), len(one.ready.corpora.validation)
     assert seen == ["likelihood", "draw", "alignment_head"]
+    assert len(drawn) == 2  # the first picture loads the library
     assert validation == batches + 1000.0 + 100.0
     assert choice == pytest.approx(5.0 * sentences / ALIGNED_HERE)
     assert (tmp_path / "alignments").is_dir()
+
+
+def test_a_validation_is_of_the_plain_likelihood(rehearsal: Any, tmp_path: Path) -> None:
+    """Whatever else is trained for; and a signal ends it as it would a real one."""
+    one = rehearsal("transformer-lm", training_r_drop=3.0)
+    validator = one.validator(one.few, tmp_path)
+    assert (one.loop.loss_function.keywords["r_drop"], validator.objective.keywords["r_drop"]) == (3.0, 0.0)
+    assert validator.stop is one.stop
+
+
+def test_nothing_is_translated_where_nothing_shall_be(
+    rehearsal: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Rehearsal, "translation", lambda self, validator: 1 / 0)
+    assert rehearsal(decoding_sentences=0).validation(tmp_path)[0] > 0
 
 
 def test_models_that_do_not_translate_have_no_more(rehearsal: Any, tmp_path: Path) -> None:

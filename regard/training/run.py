@@ -245,9 +245,12 @@ def run_training(
         if group.first:
             (kept / FINISHED).unlink(missing_ok=True)
             progress = loop.progress
-            told = forecast_lines(ready, start=progress.step, epoch=progress.epoch, world=group.world, stop=stop)
-            for line in [*disk_lines(ready.recipe, ready.model, folder), *told]:
+            for line in disk_lines(ready.recipe, ready.model, folder):
                 say(line)
+            if not quiet:  # it takes some seconds
+                start, epoch = progress.step, progress.epoch
+                for line in forecast_lines(ready, start=start, epoch=epoch, world=group.world, stop=stop):
+                    say(line)
         report = Report(
             folder,
             steps=needed(training.steps),

@@ -138,10 +138,15 @@ def join() -> Iterator[Group]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])
         _leave_with_the_launcher()
-        store = dist.FileStore(meeting, world)  # type: ignore[attr-defined]  # public, though not listed
+        store: Any = dist.FileStore(meeting, world)  # type: ignore[attr-defined]  # public, though not listed
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
     else:
-        dist.init_process_group(backend, timeout=PATIENCE)
+        # torchrun keeps one store over all its restarts: without a name of its own, an attempt may find in it the
+        # address of a process that died in the one before, and wait for it for ever.
+        met, rank, world = next(dist.rendezvous("env://", timeout=PATIENCE))  # type: ignore[attr-defined]
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"attempt-{attempt}", met)  # type: ignore[attr-defined]  # public, though not listed
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
     try:
         yield Group(rank, world, int(os.environ.get("LOCAL_RANK", rank)))
     except RuntimeError as error:

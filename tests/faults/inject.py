@@ -33,6 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+LONGEST_HOLD = 200.0  # seconds; a test that failed leaves nobody behind for longer
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink"}
 
@@ -146,7 +147,8 @@ class Armed:
 
         def wait() -> None:
             (held / "reached").touch()
-            while held.exists() and not (held / "go").exists():
+            end = time.monotonic() + LONGEST_HOLD
+            while time.monotonic() < end and not (held / "go").exists():
                 if self.stop is not None and self.stop.signal is not None:
                     (held / "interrupted").touch()
                 time.sleep(0.01)

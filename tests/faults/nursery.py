@@ -43,6 +43,7 @@ def become(request: dict) -> None:
         handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(handle, number)
         os.close(handle)
+    os.chdir(folder)
     os.environ.update(request["environment"])
     if request["user"]:
         os.setgid(request["user"])

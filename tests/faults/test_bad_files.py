@@ -72,8 +72,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(("kind", "processes"), [*((kind, 1) for kind in REFUSED), ("bad UTF-8", 2)])
 def test_what_cannot_be_used_stops(kind: str, processes: int, planted, nursery: Nursery, tmp_path: Path) -> None:
     fault, words = REFUSED[kind]
     team = nursery.train(planted(fault), tmp_path / "run", processes=processes)

@@ -14,8 +14,7 @@ from harness import Nursery, code, contents, first_code, leftovers, whole_checkp
 NOBODY = 65534
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(("number", "processes"), [(errno.ENOSPC, 1), (errno.ENOSPC, 2), (errno.EDQUOT, 1)])
 def test_no_space_left(number: int, processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path) -> None:
     run = tmp_path / "here" / "run"
     run.parent.mkdir()

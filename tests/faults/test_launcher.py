@@ -181,12 +181,15 @@ def test_torchrun_restarts(recipe: Path, wholes: Callable[[int], Path], tmp_path
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
     command = [*torchrun, "-m", "regard", "train", str(recipe), "--out", str(run)]
     with open(tmp_path / "err", "wb") as err:
-        process = subprocess.Popen(command, env=environment, stdout=err, stderr=err, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=err, stderr=err, start_new_session=True
+        )
         try:
             ended = process.wait(120)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            for pid in [process.pid, *below(process.pid)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
     told = (tmp_path / "err").read_text()
     assert ended == 0, told
     assert (tmp_path / "killed").exists()

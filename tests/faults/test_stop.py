@@ -18,7 +18,7 @@ PLACES = [("step", 5), ("validation", 4), ("save", 3), ("data", 6)]
 def test_sigterm(
     where: str, at: int, processes: int, nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], tmp_path: Path
 ) -> None:
-    """With two processes, one of them is in that place, and the other one, which waits for it, gets the signal."""
+    """With two processes, one of them is in that place. In a step and in validation the other one gets the signal."""
     run, last = tmp_path / "run", 5 if where == "data" else at
     rank = processes - 1 if where in ("step", "data") else 0  # only the first one validates and saves
     team = nursery.train(recipe, run, processes=processes, faults=held(where, at, tmp_path, rank, processes))
@@ -27,7 +27,8 @@ def test_sigterm(
         wait_for_step(tmp_path / "batches", last)  # batches are made ahead: those before it are still trained on
         team.send(signal.SIGTERM)
     else:
-        team.children[processes - 1 - rank].send(signal.SIGTERM)
+        other = rank if where == "save" else processes - 1 - rank
+        team.children[other].send(signal.SIGTERM)
         (tmp_path / "go").touch()
     assert f"stopped by SIGTERM after step {last}" in code(team, 143)
     assert max(whole_checkpoints(run)) == last

@@ -238,7 +238,9 @@ def run_training(
                 training.patience and progress.stale >= training.patience
             ):
                 progress.ended = ""  # more steps, or more patience, than when it ended
-            if progress.ended and (kept / FINISHED).exists():
+            # The first process decides: another one might come to look only when the note of this start is there.
+            complete = group.first and bool(progress.ended) and (kept / FINISHED).exists()
+            if group.most(complete)[0]:
                 say(f"already complete: {progress.ended}, at step {progress.step}")
                 return Run(folder, read_config(folder).get("scores", {}))
             say(f"going on from step {progress.step}")

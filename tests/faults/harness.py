@@ -288,3 +288,13 @@ def wait_for_step(file: Path, step: int) -> None:
     while not (file.exists() and step in trained_on(file)):
         assert time.monotonic() < end, f"step {step} did not come"
         time.sleep(0.01)
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process started, and theirs."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+    found = parents.get(pid, [])
+    return [*found, *(deeper for child in found for deeper in below(child))]

@@ -1,8 +1,8 @@
 """Faults inside a training process: armed by the environment variable FAULTS, a JSON list.
 
     {"kind": "hold", "where": "step", "at": 5, "folder": F}  touch F/reached and wait for F/go, in a step, "validation",
-                                                             "save" or "data" (there `at` counts batches); when a
-                                                             signal has come meanwhile, touch F/interrupted
+                                                             "save", "load" or "data" (there `at` counts batches);
+                                                             when a signal has come, touch F/interrupted
     {"kind": "die", "event": 17}                             kill -9 at that event; see below
     {"kind": "die", "at": 7, "once": F}                      kill -9 in the midst of step 7; once: F is made then
     {"kind": "signal", "at": 7}                              SIGTERM in step 7; 0: before the first one
@@ -165,8 +165,9 @@ class Armed:
                 return likelihood(validator)
 
             Validator.likelihood = slow
-        elif where == "save":
-            words = re.compile(rf"write .*step-{at:08d}.*state\.json")
+        elif where in ("save", "load"):
+            what = "write" if where == "save" else "read"
+            words = re.compile(rf"{what} .*step-{at:08d}.*state\.json")
             self.events.listeners.append(lambda count, what: wait() if words.match(what) else None)
         else:
             from regard.text.data import PairData

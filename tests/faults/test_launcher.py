@@ -18,6 +18,7 @@ from harness import (
     PATIENCE,
     Nursery,
     Team,
+    below,
     code,
     contents,
     held,
@@ -28,16 +29,6 @@ from harness import (
 )
 
 TWO = ("--nproc", "2")
-
-
-def below(pid: int) -> list[int]:
-    """The processes that a process started, and theirs."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
-    found = parents.get(pid, [])
-    return [*found, *(deeper for child in found for deeper in below(child))]
 
 
 def wait_until_gone(pids: list[int]) -> None:

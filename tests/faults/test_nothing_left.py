@@ -5,26 +5,23 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import threading
 from pathlib import Path
 
 import pytest
-from harness import leftovers
+from harness import below, leftovers
 
 from regard.errors import DivergedError, StoppedError
 from regard.training.loop import Loop
 from regard.training.run import train
 
 
-def in_use() -> tuple[set[str], set[str], str]:
+def in_use() -> tuple[set[str], set[str], set[int]]:
     """Open files but for torch's own, threads, and child processes."""
     gc.collect()  # an exception and its frames hold each other
     files = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     files = {name for name in files if name.startswith("/") and not name.startswith("/proc/")}
-    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "comm="], capture_output=True, text=True)
-    names = sorted(name for name in children.stdout.split() if name != "ps")
-    return files, {thread.name for thread in threading.enumerate()}, " ".join(names)
+    return files, {thread.name for thread in threading.enumerate()}, set(below(os.getpid()))
 
 
 @pytest.mark.parametrize("end", ["done", "stopped", "failed"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Nursery, code, contents, trained_on, write_recipe
+from harness import Nursery, code, contents, held, trained_on, wait_for, write_recipe
 
 
 def noted(folder: Path, name: str) -> dict[str, Any]:
@@ -79,6 +81,20 @@ def test_after_the_end(processes: int, small: Any, nursery: Nursery, tmp_path: P
     assert "already complete: all steps are done, at step 12" in code(again, 0)
     assert not (tmp_path / "batches").exists()
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_the_end_is_agreed_on(small: Any, nursery: Nursery, tmp_path: Path) -> None:
+    """Cut off between the last checkpoint and the note that all is done: the first process writes that note now, and
+    a second one that is slow to start must not take it for an old one."""
+    recipe, whole, _ = small
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "training" / "finished").unlink()
+    team = nursery.train(recipe, run, processes=2, faults=held("load", 12, tmp_path, rank=1, processes=2))
+    wait_for(tmp_path / "reached")
+    time.sleep(0.7)  # time enough for the first one to finish alone
+    (tmp_path / "go").touch()
+    assert "all steps are done" in code(team, 0)
+    assert (run / "training" / "finished").exists()
 
 
 def test_stopped_with_accumulated_micro_batches(nursery: Nursery, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.text.randomness import random_fractions, random_keys
 from regard.text.store import Arrays
 
-SHORTEST_COPY = 3  # characters; shorter words that both sides have are often not each other's translation
+SHORTEST_COPY = 3  # characters; shorter words, but for numbers, are often not each other's translation
 BLANKS = " \n\t"
 
 Words = Iterable[Sequence[str]]  # sentences as words
@@ -43,13 +43,17 @@ def shared_words(source: Words, target: Words) -> Arrays:
     return {"counts": np.bincount(both >> 32, minlength=pairs), "source": here[i], "target": there[j]}
 
 
+def _counts(word: str) -> bool:
+    return len(word) >= SHORTEST_COPY or word.isdigit()
+
+
 def _words_once(sentences: Words, numbers: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """For each word that stands once in its sentence: sentence and number as one key, and its place. And the count."""
     keys: list[NDArray[np.int64]] = []
     count = 0
     for count, words in enumerate(sentences, start=1):
         texts = [word.strip(BLANKS) for word in words]
-        named = [numbers.setdefault(text, len(numbers)) if len(text) >= SHORTEST_COPY else -1 for text in texts]
+        named = [numbers.setdefault(text, len(numbers)) if _counts(text) else -1 for text in texts]
         row = np.array(named, np.int64)
         keys.append(np.where(row < 0, -1, row + ((count - 1) << 32)))
     flat = np.concatenate(keys) if keys else np.empty(0, np.int64)

@@ -17,22 +17,20 @@ from numpy.typing import NDArray
 from regard.errors import DataError, UsageError
 from regard.text.ahead import Epochs
 from regard.text.batching import Batch, Rows, Sampler, batches_from
-from regard.text.copying import Copies, shared_words
+from regard.text.changes import Changes
 from regard.text.corpus import Corpus
 from regard.text.encoded import encoded_rows, tokens_fingerprint
+from regard.text.joining import MOST_AFTER, drop_marks, final_marks, join_pairs
 from regard.text.lines import Finding
-from regard.text.randomness import random_keys
 from regard.text.shapes import filled, ladder
 from regard.text.special import END, START
-from regard.text.store import kept_arrays, key_of
 from regard.text.subwords import SubwordTokenizer
 from regard.text.tokenizer import Tokenizer
 from regard.text.windows import WindowData
-from regard.text.word_table import MOST_WORDS, WordTable, table_arrays
 
 __all__ = ["PairData", "WindowData"]
 
-COPY, WORD, PIECES = range(2, 5)  # random numbers, after those of the sampler
+JOIN, BARE = range(7, 9)  # random numbers, after those of the changes
 
 
 class Epoch(NamedTuple):
@@ -47,10 +45,18 @@ class PairData:
     """Tokenised pairs and their batches.
 
     `sampling` redraws the pieces of every pair each epoch (0: never; else the alpha of SubwordTokenizer.sample_all).
-    `copy` is the share of pairs in which a word that both sides have, once each, becomes UNKNOWN on both: that teaches
-    the model to write UNKNOWN for a word it cannot know, which the decoder then copies. Pairs with more than
-    `max_length` tokens on a side, or more than fit a batch, are left out and counted in `too_long`; the target's END
-    counts. With `shapes`, batches come in few shapes (shapes.py). In the folder `cache` the tokens are kept (store.py).
+    Shares of the pairs, others in each epoch, are changed:
+
+        copy     a word that both sides have, once each, becomes UNKNOWN on both: that teaches the model to write
+                 UNKNOWN for a word it cannot know, which the decoder then copies
+        invent   such a word becomes one that does not exist, the same on both: names and numbers are spelled out
+        typed    the source is written without capitals, without accents too, in capitals, or with ’ for '
+        join     up to three other pairs follow: longer texts, and several sentences at once
+        bare     both sides lose the full stop or other mark at their end
+
+    Pairs with more than `max_length` tokens on a side, or more than fit a batch, are left out and counted in
+    `too_long`; the target's END counts. With `shapes`, batches come in few shapes (shapes.py). In the folder `cache`
+    the tokens are kept (store.py).
     """
 
     def __init__(
@@ -65,32 +71,42 @@ class PairData:
         max_length: int | None = None,
         sampling: float = 0.0,
         copy: float = 0.0,
+        invent: float = 0.0,
+        typed: float = 0.0,
+        join: float = 0.0,
+        bare: float = 0.0,
         shapes: bool = False,
         cache: Path | None = None,
     ) -> None:
         if corpus.target is None:
             raise UsageError("pairs need a target side, and this corpus has documents")
-        if not 0 <= sampling <= 1 or not 0 <= copy <= 1:
-            raise UsageError(f"sampling and copy must be between 0 and 1, got {sampling} and {copy}")
+        shares = {"sampling": sampling, "copy": copy, "invent": invent, "typed": typed, "join": join, "bare": bare}
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise UsageError(f"{name} must be between 0 and 1, got {share}")
+            if share and not (isinstance(source, SubwordTokenizer) and isinstance(target, SubwordTokenizer)):
+                raise UsageError(f"{name} is for subwords, and a side has characters")
         self.corpus, self.seed, self.shuffle = corpus, seed, shuffle
-        self.batch_tokens, self.sampling, self.copy = batch_tokens, sampling, copy
+        self.batch_tokens, self.copy, self.join, self.bare = batch_tokens, copy, join, bare
         self.limit = batch_tokens if max_length is None else min(max_length, batch_tokens)
         self.device, self.where = torch.device("cpu"), "in main memory"
         self.rows = (
             encoded_rows(source, corpus.source, cache and cache / "source"),
             encoded_rows(target, corpus.target, cache and cache / "target"),
         )
-        self._tables: tuple[WordTable, WordTable] | None = None
-        self._copies: Copies | None = None
-        if sampling or copy:
-            if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
-                raise UsageError("sampling and copy are for subwords, and a side has characters")
-            self._tables = (
-                _word_table(source, corpus.source, sampling, cache and cache / "source-words"),
-                _word_table(target, corpus.target, sampling, cache and cache / "target-words"),
+        self._changes: Changes | None = None
+        if sampling or copy or invent or typed:
+            self._changes = Changes(
+                (source, target),
+                (corpus.source, corpus.target),
+                seed=seed,
+                sampling=sampling,
+                copy=copy,
+                invent=invent,
+                typed=typed,
+                folder=cache,
             )
-            if copy:
-                self._copies = _copies(source, corpus.source, target, corpus.target, cache and cache / "copies")
+        self._marks = (final_marks(source), final_marks(target))
         self.kept = self._those_that_fit()  # rows of the corpus
         self.rungs: list[int] | None = None
         if shapes:
@@ -98,6 +114,11 @@ class PairData:
             self.rungs = ladder(drawn[self.kept], limit=self.limit)
             self.limit = self.rungs[-1]
         self._epochs = Epochs(self._epoch)
+
+    @property
+    def one_shape(self) -> bool:
+        """Whether all batches have the same shape."""
+        return self.rungs is not None and len(self.rungs) == 1
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -115,12 +136,13 @@ class PairData:
     @property
     def size(self) -> int:
         """Bytes that the tokens take on a device: those of this epoch and of the next."""
-        return 2 * sum(rows.flat.nbytes + 2 * rows.lengths.nbytes for rows in self.rows)
+        times = 1 + self.join * (1 + MOST_AFTER) / 2  # so many pairs in each, on the average
+        return int(2 * sum(times * rows.flat.nbytes + 2 * rows.lengths.nbytes for rows in self.rows))
 
     def move(self, device: torch.device | str) -> None:
         """Lay the tokens of each epoch on a device, and make batches there."""
         self.device = torch.device(device)
-        if self._tables is None:  # else each epoch's are laid there when they are drawn
+        if not (self._changes or self.join or self.bare):  # else each epoch's are laid there when they are drawn
             self.rows = self.rows[0].to(device), self.rows[1].to(device)
         self._epochs = Epochs(self._epoch)
 
@@ -188,9 +210,7 @@ class PairData:
     def _usual_lengths(self) -> NDArray[np.int64]:
         """(N,): the longer side with its end token; where sentence and words alone differ (ties do), the longer way."""
         lengths = _lengths(self.rows).max(axis=1)
-        for table in self._tables or ():
-            lengths = np.maximum(lengths, table.usual_lengths() + 1)
-        return lengths
+        return lengths if self._changes is None else np.maximum(lengths, self._changes.usual_lengths())
 
     def _epoch(self, epoch: int) -> Epoch:
         rows = self._drawn(epoch)
@@ -205,37 +225,16 @@ class PairData:
         return Epoch((rows[0].to(self.device), rows[1].to(self.device)), sampler, plan)
 
     def _drawn(self, epoch: int) -> tuple[Rows, Rows]:
-        """Both sides in that epoch's pieces, and with words that became UNKNOWN."""
-        if self._tables is None:
-            return self.rows
-        hidden = None
-        if self._copies is not None:
-            hidden = self._copies.hidden(self.copy, (self.seed, epoch, COPY), (self.seed, epoch, WORD))
-        source, target = (
-            table.draw(
-                random_keys(len(table), self.seed, epoch, PIECES, side),
-                limit=self.limit - 1,  # END
-                hidden=None if hidden is None else hidden[side],
-            )
-            for side, table in enumerate(self._tables)
-        )
-        return source, target
-
-
-def _word_table(tokenizer: SubwordTokenizer, texts: Sequence[str], alpha: float, cache: Path | None) -> WordTable:
-    """The words of all texts and the ways to cut them; for alpha 0 the usual way only."""
-    key = "" if cache is None else key_of("words", str(alpha), *tokenizer.save(), *texts)
-    ways = tokenizer.segmentations(alpha)
-    most = MOST_WORDS if alpha else 0
-    return WordTable(kept_arrays(cache, key, lambda: table_arrays(map(tokenizer.cut, texts), ways, most=most)))
-
-
-def _copies(
-    source: SubwordTokenizer, sources: list[str], target: SubwordTokenizer, targets: list[str], cache: Path | None
-) -> Copies:
-    """The words that the sides of each pair share."""
-    key = "" if cache is None else key_of("copies", *source.save(), *target.save(), *sources, *targets)
-    return Copies(kept_arrays(cache, key, lambda: shared_words(map(source.cut, sources), map(target.cut, targets))))
+        """Both sides as they are in that epoch."""
+        room = self.limit - 1  # END
+        rows = self.rows if self._changes is None else self._changes.draw(epoch, limit=room)
+        if self.join:
+            stream = (self.seed, epoch, JOIN)
+            unknown = self.copy > 0
+            rows = join_pairs(rows, share=self.join, stream=stream, limit=room, among=self.kept, unknown=unknown)
+        if self.bare:
+            rows = drop_marks(rows, self._marks, share=self.bare, stream=(self.seed, epoch, BARE))
+        return rows
 
 
 def _lengths(rows: tuple[Rows, Rows]) -> NDArray[np.int64]:

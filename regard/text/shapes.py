@@ -1,4 +1,4 @@
-"""Few shapes of batches, for compiled code: each shape is compiled once, and that takes a minute or so.
+"""Few shapes of batches, for steps that a GPU repeats from a recording: one recording a shape.
 
 Lengths are rounded up to the rungs of a short ladder, and rows are filled up to as many as a batch of that length has.
 """
@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from regard.text.batching import Batch
 from regard.text.special import END, PAD, START
 
-MOST_RUNGS = 8
-STEP = 4  # tokens between two lengths that a rung can have, more where sentences are long
+MOST_RUNGS = 16
+STEP = 2  # tokens between two lengths that a rung can have, more where sentences are long
 CANDIDATES = 64  # among which the rungs are chosen
 
 

@@ -68,6 +68,11 @@ class WindowData:
         self.move("cpu")
         self._plans = Epochs(lambda epoch: self._sampler(epoch).batches(epoch))
 
+    @property
+    def one_shape(self) -> bool:
+        """Whether all batches have the same shape."""
+        return self.shapes
+
     def __len__(self) -> int:
         """Windows of an epoch; where a random first cut parts one in two, one more."""
         return -(-len(self._labels) // self.context)

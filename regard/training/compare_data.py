@@ -17,7 +17,7 @@ from regard.text.corpus import Corpus, read_parallel
 from regard.text.demo_corpus import demo_pairs, demo_words
 from regard.text.lines import read_lines
 from regard.training.prepare import read_corpora, split_pairs
-from regard.training.recipe import DataRecipe, Recipe
+from regard.training.recipe import SHARES, DataRecipe, Recipe
 
 TEST = 4000  # sentences of the demo corpus; of other data a tenth, but not more
 DEMO_EDGES = tuple(range(5, 29, 3))  # of the lengths of its test sentences, which are 3 to 30 words
@@ -80,7 +80,7 @@ def place_data(asked: Recipe, folder: Path, test: tuple[Path, Path] | None) -> R
         source_language=asked.data.source_language,
         target_language=asked.data.target_language,
         max_length=asked.data.max_length,
-        copy=asked.data.copy,
+        **{share: getattr(asked.data, share) for share in SHARES},
     )
     return dataclasses.replace(asked, data=data)
 

@@ -16,10 +16,12 @@ from regard.text.characters import train_characters
 from regard.text.corpus import Corpus, Policy, make_corpus, read_documents, read_pairs, read_parallel
 from regard.text.data import PairData, WindowData
 from regard.text.demo_corpus import demo_pairs, demo_text
+from regard.text.packed import missing_file
 from regard.text.subwords import train_subwords
 from regard.text.tokenizer import Tokenizer
 from regard.training.facts import free_memory
-from regard.training.recipe import LANGUAGE_MODELS, Recipe
+from regard.training.recipe import LANGUAGE_MODELS, SHARES, DataRecipe, Recipe
+from regard.training.recipe_file import FILES
 
 Data = PairData | WindowData
 
@@ -43,6 +45,7 @@ class Corpora:
 def read_corpora(recipe: Recipe) -> Corpora:
     """The files of a recipe, or the demo corpus; without validation files a part is held out."""
     data = recipe.data
+    check_files(data)
     faults: Policy = data.faults  # type: ignore[assignment]  # checked
     if recipe.kind in LANGUAGE_MODELS:
         if data.demo:
@@ -63,6 +66,17 @@ def read_corpora(recipe: Recipe) -> Corpora:
     if data.validation_source:
         return Corpora(train, read_parallel(data.validation_source, data.validation_target, faults=faults))
     return split_pairs(train, data.validation, recipe.training.seed)
+
+
+def check_files(data: DataRecipe) -> None:
+    """DataError for the first file that is not there, before any is read."""
+    for key in FILES:
+        for name in getattr(data, key):
+            if not Path(name).exists():
+                raise DataError(
+                    f"{missing_file(Path(name))} (data.{key} names it). Where the data of regard's own recipes comes "
+                    f"from and how to lay it out is in docs/data.md; --set data.{key}=FILE names another file"
+                )
 
 
 def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
@@ -172,7 +186,7 @@ def _make_windows(
         batch_tokens=settings.batch_tokens,
         seed=settings.seed,
         shuffle=training,
-        shapes=training and settings.compile,
+        shapes=training and settings.fixed_shapes,
         cache=cache,
     )
 
@@ -191,9 +205,9 @@ def _make_pairs(
         shuffle=training,
         max_length=recipe.data.max_length,
         sampling=recipe.tokenizer.sampling if training else 0.0,
-        copy=recipe.data.copy if training else 0.0,
+        **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
         # A sentence encoder compares the rows of a batch with each other, so it can have no rows of padding.
-        shapes=training and settings.compile and recipe.kind != "encoder",
+        shapes=training and settings.fixed_shapes and recipe.kind != "encoder",
         cache=cache,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from regard.text.data import PairData, WindowData
 from regard.text.special import END, PAD, START, UNKNOWN
 from regard.text.subwords import SubwordTokenizer, train_subwords
 from regard.text.tokenizer import tokenizer_files
+from regard.text.variants import bare_letters
 
 NAMES = ["Ana", "Boris", "Chloé", "Dmitri", "Esther", "Farid", "Greta", "Hugo"]
 PLACES = ["Rome", "Paris", "Oslo", "Lima", "Quito"]
@@ -69,8 +71,20 @@ def test_a_batch_by_hand() -> None:
     assert {batch.source.dtype, batch.inputs.dtype, batch.labels.dtype} == {torch.long}
 
 
+EVERYTHING = {"sampling": 0.2, "copy": 0.3, "invent": 0.3, "typed": 0.3, "join": 0.3, "bare": 0.3, "max_length": 99}
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, {"sampling": 0.2}, {"copy": 0.5}, {"sampling": 0.2, "copy": 0.5}, {"shuffle": False}]
+    "settings",
+    [
+        {},
+        {"sampling": 0.2},
+        {"copy": 0.5},
+        {"sampling": 0.2, "copy": 0.5},
+        {"shuffle": False},
+        {"join": 0.3},
+        EVERYTHING,
+    ],
 )
 def test_an_epoch(settings: dict[str, object]) -> None:
     """Every pair once, within the limit; the labels are the inputs moved by one."""
@@ -87,10 +101,10 @@ def test_an_epoch(settings: dict[str, object]) -> None:
         moved = batch.labels[:, :-1].masked_fill(batch.labels[:, :-1] == END, PAD)
         assert batch.inputs[:, 1:].equal(moved)
     assert len(data) == len(corpus())
-    assert 0 <= data.padding < 0.05
+    assert 0 <= data.padding < 0.1
 
 
-@pytest.mark.parametrize("settings", [{}, {"sampling": 0.2, "copy": 0.3}])
+@pytest.mark.parametrize("settings", [{}, {"sampling": 0.2, "copy": 0.3}, {"join": 0.3, "bare": 0.3}, EVERYTHING])
 def test_resuming_gives_the_rest(settings: dict[str, object]) -> None:
     whole = list(pairs(**settings).batches(2))
     start = sum(len(batch.ids) for batch in whole[:5])
@@ -176,7 +190,8 @@ from regard.text.data import PairData
 from regard.text.tokenizer import read_tokenizers
 folder = sys.argv[1]
 corpus = read_parallel(folder + "/a", folder + "/b")
-data = PairData(corpus, *read_tokenizers(folder), batch_tokens=512, seed=1, sampling=0.2, copy=0.3)
+settings = {SETTINGS}
+data = PairData(corpus, *read_tokenizers(folder), batch_tokens=512, seed=1, **settings)
 for batch in data.batches(1):
     print(batch.ids, batch.source.tolist(), batch.labels.tolist())
 """
@@ -187,9 +202,9 @@ def test_another_process_makes_the_same_batches(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("\n".join(corpus().target or []), encoding="utf-8")
     for name, content in tokenizer_files(subwords(), subwords()).items():
         (tmp_path / name).write_bytes(content)
-    command = [sys.executable, "-c", FRESH, str(tmp_path)]
+    command = [sys.executable, "-c", FRESH.replace("{SETTINGS}", repr(EVERYTHING)), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    batches = pairs(sampling=0.2, copy=0.3).batches(1)
+    batches = pairs(**EVERYTHING).batches(1)
     here = [f"{b.ids} {b.source.tolist()} {b.labels.tolist()}" for b in batches if b.source is not None]
     assert done.stdout.splitlines() == here
 
@@ -208,11 +223,11 @@ def test_shared_words_become_unknown_on_both_sides() -> None:
         assert gone and set(gone) == {word for word in after if after.count(word) > left[1].count(word)}
         word = gone[0]
         assert before.count(word) == after.count(word) == 1  # the name that stands twice is left alone
-        assert len(word) >= 3
+        assert len(word) >= 3 or word.isdigit()
         assert subwords().decode(source, unknown=[word]).split() == before
         assert subwords().decode(labels, unknown=[word]).split() == after
         places.add(word)
-    assert places == {*NAMES, *PLACES}
+    assert places == {*NAMES, *PLACES, *map(str, range(37))}
 
 
 def test_the_share_of_copies() -> None:
@@ -229,6 +244,74 @@ def test_pairs_that_share_no_word_stay() -> None:
     tokenizer = train_subwords([*texts.source, *(texts.target or [])], size=None, kind="bpe", lossless=False)
     data = PairData(texts, tokenizer, tokenizer, batch_tokens=100, copy=1.0)
     assert all(UNKNOWN not in source + labels for source, labels in rows(list(data.batches(0))).values())
+
+
+# text as people type it
+
+
+def words_of(tokens: list[int]) -> list[str]:
+    return subwords().decode(tokens, unknown=["?"] * 9).split()
+
+
+def test_invented_words_stand_on_both_sides() -> None:
+    got = rows(list(pairs(invent=1.0).batches(0)))
+    other = rows(list(pairs(invent=1.0).batches(1)))
+    made = set()
+    for i, (source, labels) in got.items():
+        before, after = corpus().source[i].split(), (corpus().target or [])[i].split()
+        sides = list(zip(before, words_of(source), strict=True)), list(zip(after, words_of(labels), strict=True))
+        changes = [{(old, new) for old, new in side if old != new} for side in sides]
+        assert changes[0] == changes[1] and len(changes[0]) <= 1  # none: a number that was drawn again
+        made |= changes[0]
+    assert {old for old, _ in made} == {*NAMES, *PLACES, *map(str, range(37))}
+    assert len(made) > 200 and got != other
+
+
+def test_sources_as_people_type_them() -> None:
+    got = rows(list(pairs(typed=0.8).batches(0)))
+    kinds = Counter()
+    for i, (source, labels) in got.items():
+        text, typed = corpus().source[i], subwords().decode(source)
+        assert subwords().decode(labels) == (corpus().target or [])[i]
+        kinds[next(name for name, vary in KINDS.items() if vary(text) == typed)] += 1
+    assert kinds["as it is"] / len(got) == pytest.approx(0.4, abs=0.04)  # ’ changes nothing here
+    for name in ("small", "bare", "capitals"):
+        assert kinds[name] / len(got) == pytest.approx(0.2, abs=0.04)
+
+
+def test_all_habits_get_their_turn() -> None:
+    texts = make_corpus(["L'eau"] * 400, ["Water"] * 400, name="x")
+    tokenizer = train_subwords([*texts.source, "Water l’", "LUE"], size=None, kind="unigram", lossless=False)
+    data = PairData(texts, tokenizer, tokenizer, batch_tokens=100, typed=1.0)
+    found = Counter(tokenizer.decode(source) for source, _ in rows(list(data.batches(0))).values())
+    assert found.keys() == {"l'eau", "L'EAU", "L’eau"}
+    assert found["L’eau"] / 400 == pytest.approx(0.25, abs=0.08)
+
+
+KINDS = {"as it is": str, "small": str.lower, "capitals": str.upper, "bare": bare_letters}
+
+
+def test_all_changes_keep_within_the_limit() -> None:
+    """What would be too long after a change goes without it, on both sides."""
+    usual = pairs()
+    limit = int(max(side.lengths.max() for side in usual.rows)) + 1
+    settings = {**EVERYTHING, "typed": 1.0, "max_length": limit}
+    data = pairs(**settings)
+    assert len(data) == len(corpus())
+    assert all(
+        batch.source is not None and max(batch.source.shape[1], batch.labels.shape[1]) <= limit
+        for batch in data.batches(0)
+    )
+
+
+def test_joined_pairs_carry_the_number_of_the_first() -> None:
+    got = rows(list(pairs(join=0.5, max_length=200).batches(2)))
+    longer = 0
+    for i, (source, labels) in got.items():
+        text, rest = subwords().decode(source), corpus().source[i]
+        assert text.startswith(rest) and subwords().decode(labels).startswith((corpus().target or [])[i])
+        longer += text != rest
+    assert longer / len(got) == pytest.approx(0.5, abs=0.05)
 
 
 # lengths
@@ -270,7 +353,7 @@ def test_settings_that_make_no_sense() -> None:
     for wrong in ({"copy": 1.5}, {"sampling": -0.1}):
         with pytest.raises(UsageError, match="between 0 and 1"):
             pairs(**wrong)
-    for wrong in ({"copy": 0.1}, {"sampling": 0.1}):
+    for wrong in ({"copy": 0.1}, {"sampling": 0.1}, {"join": 0.1}, {"bare": 0.1}, {"typed": 0.1}, {"invent": 0.1}):
         with pytest.raises(UsageError, match="for subwords"):
             PairData(one, characters, characters, batch_tokens=9, **wrong)
     with pytest.raises(UsageError, match="target side"):
@@ -295,11 +378,11 @@ def everything(data: PairData) -> list[object]:
 
 
 def test_a_second_start_tokenises_nothing(tmp_path: Path) -> None:
-    settings = {"sampling": 0.2, "copy": 0.3}
+    settings = EVERYTHING
     without = pairs(**settings)
     first = pairs(**settings, cache=tmp_path)
     silent = Silent(subwords().save()[1])
-    second = PairData(corpus(), silent, silent, batch_tokens=512, seed=1, sampling=0.2, copy=0.3, cache=tmp_path)
+    second = PairData(corpus(), silent, silent, batch_tokens=512, seed=1, **settings, cache=tmp_path)
     assert everything(first) == everything(second) == everything(without)
     assert first.fingerprint == second.fingerprint == without.fingerprint
     assert second.kept.tolist() == without.kept.tolist()
@@ -337,7 +420,7 @@ def test_damaged_tokens_are_made_anew(tmp_path: Path) -> None:
 
 def test_tokens_can_lie_on_a_device() -> None:
     """The device "meta" has shapes and no values: whatever it is asked to do, nothing may come back to the CPU."""
-    for settings in ({}, {"sampling": 0.2}, {"shapes": True}):
+    for settings in ({}, {"sampling": 0.2}, {"shapes": True}, {"join": 0.3}, {"bare": 0.3}):
         here, there = pairs(**settings), pairs(**settings)
         there.move("meta")
         for one, other in zip(here.batches(1), there.batches(1), strict=True):

@@ -24,7 +24,7 @@ def cells(lengths: list[int], rungs: list[int]) -> int:
     return sum(min(rung for rung in rungs if rung >= length) for length in lengths)
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 4))
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=30), st.integers(1, 4))
 @example([1, 8], 4)  # fewer lengths than rungs
 def test_the_best_ladder_of_all(lengths: list[int], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -32,8 +32,8 @@ def test_the_best_ladder_of_all(lengths: list[int], most: int) -> None:
         rungs = ladder(np.array(lengths), limit=100)
     assert 1 <= len(rungs) <= most
     assert rungs == sorted(set(rungs))
-    assert rungs[-1] - 4 < max(lengths) <= rungs[-1]
-    candidates = [*range(4, rungs[-1], 4)]
+    assert rungs[-1] - shapes.STEP < max(lengths) <= rungs[-1]
+    candidates = [*range(shapes.STEP, rungs[-1], shapes.STEP)]
     every = (
         [*some, rungs[-1]] for size in range(min(most, len(candidates) + 1)) for some in combinations(candidates, size)
     )
@@ -120,6 +120,16 @@ def test_more_samples_than_a_batch_has_rows() -> None:
     text = make_corpus(["abc" * 50], name="x")
     windows = WindowData(text, train_characters(["abc"]), context=8, batch_tokens=50, shapes=True)
     assert windows.collate(range(9), 0).labels.shape == (9, 8)
+
+
+@pytest.mark.parametrize("sources", [["abc"] * 9, ["abc"] * 5 + ["abcabcabc"] * 4])
+def test_pairs_know_whether_all_batches_have_one_shape(sources: list[str]) -> None:
+    letters, both = train_characters(["abc"]), make_corpus(sources, ["cab"] * 9, name="x")
+    for fixed in (False, True):
+        data = PairData(both, letters, letters, batch_tokens=20, shapes=fixed)
+        found = {batch.labels.shape for batch in data.batches(0)}
+        assert data.one_shape == (fixed and len(set(sources)) == 1)
+        assert not data.one_shape or len(found) == 1
 
 
 def test_pairs_that_were_short_in_the_first_epoch() -> None:

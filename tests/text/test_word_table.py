@@ -97,6 +97,19 @@ def test_hidden_words_are_unknown(block: int, monkeypatch: pytest.MonkeyPatch) -
     assert list(table.draw(random_keys(4, 0), hidden=hidden[:0])) == [[10, 20], [10], [20, 10, 10], [10]]
 
 
+def test_variants_stand_beside_their_words() -> None:
+    """And can be drawn in place of them; each kind of word is listed once."""
+    swap = {"a": "bc", "bc": "bc", "long": "never"}
+    arrays = table_arrays([["a", "long"], ["bc"]], Ways(), most=0, variants=[swap.__getitem__, str])
+    table = WordTable(arrays)
+    assert arrays["variants"].tolist() == [[0, 1, 2], [2, 3, 2], [0, 1, 2]]
+    assert len(arrays["firsts"]) == 5
+    other = table.variants[1, table.words]
+    assert list(table.draw(random_keys(2, 0), words=other)) == [[20, 30], [20]]
+    assert table.usual_lengths(other).tolist() == [2, 1]
+    assert list(table.draw(random_keys(2, 0))) == [[10, 40, 41], [20]]
+
+
 def test_only_the_most_frequent_words_have_several_choices() -> None:
     """Which bounds the memory, and the time to list them."""
     ways = Ways()

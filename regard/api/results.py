@@ -6,7 +6,7 @@ m target tokens   n source tokens   M, N words
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,13 @@ class Attention:
         return torch.stack(maps) if maps else None
 
 
+def _joined(parts: Sequence[Attention]) -> Attention:
+    """The attention of a whole: each part looks at itself only, so the other weights are 0."""
+    names = parts[0].layers if parts else ()
+    heads = {name: zip(*(part.layers[name] for part in parts), strict=True) for name in names}
+    return Attention({name: torch.stack([torch.block_diag(*one) for one in each]) for name, each in heads.items()})
+
+
 @dataclass(frozen=True, eq=False)
 class Alignment:
     """Who translates whom: weights (M, N) with the words of its rows and columns; D16, H1.
@@ -83,7 +90,8 @@ class Translation:
 
     `tokens` are the pieces that the model wrote, the end token last; `source_tokens` those that it read. `score` is
     the sum of their log-probabilities. `alternatives` are the translations that were asked for, best first, this one
-    among them. `attention` and `alignment()` run the model over the result once, when they are first wanted.
+    among them. Of a text that was translated in parts, an end token stands after each, and the score is their sum.
+    `attention` and `alignment()` run the model over the result once, when they are first wanted.
     """
 
     source: str
@@ -98,10 +106,13 @@ class Translation:
     finished: bool  # False where the text was cut off at max_tokens
     translator: Translator
     alternatives: list[Translation] = field(default_factory=list)
+    parts: list[Translation] = field(default_factory=list)  # of a long text, which were translated one by one
 
     @cached_property
     def attention(self) -> Attention:
-        """The weights of every layer and head, for every way of searching."""
+        """The weights of every layer and head, for every way of searching; each part of a long text has its block."""
+        if self.parts:
+            return _joined([part.attention for part in self.parts if part.ids])
         return self.translator.attention_of(self.source_ids, self.ids)
 
     def alignment(self, level: Literal["word", "piece"] = "word") -> Alignment:

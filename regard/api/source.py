@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from regard.api.unknown import hide_unseen
@@ -13,6 +15,8 @@ from regard.errors import DataError
 from regard.text.characters import CharacterTokenizer
 from regard.text.special import END
 from regard.text.tokenizer import Tokenizer, Word
+
+JOINERS = "\ufe0f\u20e3"  # what smileys and other symbols are put together with, beside the zero width joiner
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Source:
     text: str
     ids: list[int]
     words: list[Word]
+    has_letters: bool
     units: list[Word]  # what may be copied into the translation: words, or characters of a model that reads those
 
 
@@ -33,10 +38,11 @@ class SourceReader:
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
+        self._unmet: dict[str, bool] = {}  # characters
 
     def read(self, text: str) -> Source:
         """The sentence as tokens. A word with a piece that training never met is one UNKNOWN."""
-        tokens = self.tokenizer.encode(text)
+        tokens = self.tokenizer.encode(self._readable(text) if self.unseen else text)
         words = words_of(self.tokenizer, text, tokens)
         if self.unseen:
             tokens, words = hide_unseen(tokens, words, self.unseen)
@@ -44,7 +50,34 @@ class SourceReader:
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
         self._check_length(text, len(tokens))
-        return Source(text, [*tokens, END], words, units)
+        return Source(text, [*tokens, END], words, any(map(str.isalpha, text)), units)
+
+    def fits(self, text: str) -> bool:
+        """Whether a text is as long as those of training at most, and has places in the model."""
+        limits = [limit for limit in (self.trained, self.longest and self.longest - 1) if limit is not None]
+        return not limits or len(self.tokenizer.encode(text)) <= min(limits)
+
+    def _readable(self, text: str) -> str:
+        """The text with more words that the model can read: without capitals that training never met (in "TRÈS", say,
+        which is then "très"), and with symbols that it never met, smileys mostly, as words of their own."""
+        if text.isascii():
+            return text
+        words = re.sub(r"\S+", lambda found: self._lowered(found[0]), unicodedata.normalize("NFC", text))
+        runs = [(symbols, "".join(run)) for symbols, run in groupby(words, self._is_unmet_symbol)]
+        return "".join(f" {run} " if symbols else run for symbols, run in runs)
+
+    def _lowered(self, word: str) -> str:
+        unmet = [letter for letter in word if letter.isupper() and self._is_unmet(letter)]
+        return word.lower() if unmet and not any(self._is_unmet(letter.lower()) for letter in unmet) else word
+
+    def _is_unmet_symbol(self, character: str) -> bool:
+        symbol = character in JOINERS or unicodedata.category(character)[0] in "SC"
+        return symbol and self._is_unmet(character)
+
+    def _is_unmet(self, character: str) -> bool:
+        if character not in self._unmet:
+            self._unmet[character] = not self.unseen.isdisjoint(self.tokenizer.encode(character))
+        return self._unmet[character]
 
     def _check_length(self, text: str, length: int) -> None:
         begins = repr(text if len(text) <= 40 else text[:39] + "…")

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress, islice
 from typing import Any, Literal, overload
 
 from torch import Tensor, nn
 
 from regard.api.alignments import make_alignment, piece_ends, piece_shares, shared_weights
+from regard.api.guard import circle_end, is_nonsense
+from regard.api.parts import Part, join_translations, split_text
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source import Source, SourceReader, words_of
 from regard.api.unknown import fit_copies, most_attended_words, name_copies
@@ -21,7 +24,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
 from regard.decoding.greedy import Greedy
-from regard.decoding.search import Hypothesis, Search
+from regard.decoding.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.text.special import END, SPECIAL_TOKENS, UNKNOWN
@@ -78,6 +81,7 @@ class Translator:
         prefix: str | None = None,
         max_tokens: int | None = None,
         attention: bool = False,
+        guard: bool = True,
     ) -> Translation: ...
 
     @overload
@@ -91,6 +95,7 @@ class Translator:
         prefix: str | None = None,
         max_tokens: int | None = None,
         attention: bool = False,
+        guard: bool = True,
     ) -> list[Translation]: ...
 
     def translate(
@@ -103,33 +108,32 @@ class Translator:
         prefix: str | None = None,
         max_tokens: int | None = None,
         attention: bool = False,
+        guard: bool = True,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or a list of them; a list in gives a list out.
 
         Beam search of width 5 unless `beam` (1 is greedy) or `search` says otherwise. `alternatives` asks for the
         n best. `prefix` is how each translation shall begin. `attention` computes the weights now, not when they are
         first looked at.
+
+        What is longer than the model saw in training is translated in parts: lines, sentences, or less (parts.py). A
+        text without letters stays as it is. A translation that is empty or goes in circles (guard.py) is searched for
+        anew with that barred, and cut off where it does not help. `guard=False` does none of this.
         """
         texts = [text] if isinstance(text, str) else list(text)
         search = chosen_search(beam, search, alternatives)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        sources = [self.read(sentence) for sentence in texts]
+        cut = [split_text(sentence, self.reader.fits) if guard else [Part(sentence, "")] for sentence in texts]
         start = self.target_tokenizer.encode(prefix) if prefix else []
-        full = [source for source in sources if source.words]
-        found = iter(
-            generate_tokens(
-                self.model,
-                [source.ids for source in full],
-                search=search,
-                prefixes=[start] * len(full) if start else None,
-                max_tokens=[self._room(source, start, max_tokens) for source in full],
-                alternatives=alternatives,
-            )
-            if full
-            else ()
-        )
-        results = [self._best(source, start, next(found) if source.words else []) for source in sources]
+        jobs = [(self.read(part.text), [] if i else start) for parts in cut for i, part in enumerate(parts)]
+        full = [bool(source.words) and (source.has_letters or not guard) for source, _ in jobs]
+        found = iter(self._found(list(compress(jobs, full)), search, alternatives, max_tokens, guard=guard))
+        done = iter([self._best(*job, next(found) if some else None) for job, some in zip(jobs, full, strict=True)])
+        results = [
+            join_translations(sentence, parts, list(islice(done, len(parts)))) if len(parts) > 1 else next(done)
+            for sentence, parts in zip(texts, cut, strict=True)
+        ]
         if attention:
             for result in results:
                 for one in result.alternatives:
@@ -239,10 +243,49 @@ class Translator:
         room = TIMES * len(source.ids) + MORE if max_tokens is None else max_tokens
         return room if self.longest is None else min(room, self.longest - len(start))
 
-    def _best(self, source: Source, start: list[int], found: Sequence[Hypothesis]) -> Translation:
-        """The best translation, with all that were asked for as its alternatives."""
-        if not source.words:  # nothing to translate
+    def _found(
+        self,
+        jobs: Sequence[tuple[Source, list[int]]],
+        search: Search,
+        alternatives: int,
+        max_tokens: int | None,
+        *,
+        guard: bool,
+    ) -> list[list[Hypothesis]]:
+        """What the search finds for each source after its prefix."""
+        if not jobs:
+            return []
+
+        def generate(some: Sequence[tuple[Source, list[int]]], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
+            return generate_tokens(
+                self.model,
+                [source.ids for source, _ in some],
+                search=search,
+                prefixes=[start for _, start in some] if any(start for _, start in some) else None,
+                max_tokens=[self._room(source, start, max_tokens) for source, start in some],
+                alternatives=alternatives,
+                allow_nonsense=allow_nonsense,
+            )
+
+        found = generate(jobs, allow_nonsense=True)
+        if not guard:
+            return found
+        bad = [
+            i
+            for i, (source, start) in enumerate(jobs)
+            if is_nonsense(found[i][0], source, self.target_tokenizer, begun=bool(start))
+        ]
+        again = generate([jobs[i] for i in bad], allow_nonsense=False) if bad else []
+        for i, better in zip(bad, again, strict=True):
+            # Where the same words come again in other pieces, the text ends with the first of them.
+            found[i] = [cut_off(one, circle_end(one, jobs[i][0], self.target_tokenizer)) for one in better]
+        return found
+
+    def _best(self, source: Source, start: list[int], found: Sequence[Hypothesis] | None) -> Translation:
+        """The best translation, with all that were asked for as its alternatives; None: there was nothing to do."""
+        if found is None:
             results = [self._translation(source, [], score=0.0, finished=True)]
+            results[0].text = source.text.strip()
         else:
             results = [
                 self._translation(source, [*start, *one.tokens], score=one.score, finished=one.finished)

@@ -86,25 +86,35 @@ class Writer:
         written = self._tokens(tokens, search, max_tokens)
         return until_stop(new_text(self.tokenizer, written, after=tokens), stops_of(stop))
 
-    def score(self, text: str) -> ScoredText:
+    @property
+    def window(self) -> int:
+        """Tokens that are read at once when a text is scored."""
+        return self.context or WINDOW
+
+    def score(self, text: str, *, stride: int | None = None) -> ScoredText:
         """The log-probability of each token of a text, each predicted once, as the beginning of a document.
 
-        Where the text is longer than the model sees, it is cut into windows: a token is predicted from at least half
-        a window of those before it.
+        Where the text is longer than the model sees, it is read in windows, each `stride` tokens further than the one
+        before, half a window when not given. In a window only the last `stride` tokens count, so all but the first
+        tokens of the text are predicted from at least `window - stride` others and the one before. A small stride
+        is what the model can do; a whole window is how losses are mostly published.
         """
+        window = self.window
+        stride = window // 2 if stride is None else stride
+        if not 1 <= stride <= window:
+            raise UsageError(f"stride must be between 1 and the {window} tokens of a window, got {stride}")
         tokens = [START, *self.tokenizer.encode(text)]
-        window = self.context or WINDOW
-        prefixes, targets = [tokens[:1]], [tokens[1:window]]
-        for start in range(window, len(tokens), window // 2):
-            prefixes.append(tokens[start - (window - window // 2) : start])
-            targets.append(tokens[start : start + window // 2])
+        prefixes, targets = [tokens[:1]], [tokens[1 : window + 1]]
+        for start in range(window + 1, len(tokens), stride):
+            prefixes.append(tokens[start - (window - stride) - 1 : start])
+            targets.append(tokens[start : start + stride])
         scored = score_tokens(self.model, None, targets, prefixes=prefixes) if len(tokens) > 1 else []
         logps = [logp for one in scored for logp in one.logps]
         return ScoredText(text, self.tokenizer.pieces(tokens[1:]), logps)
 
-    def perplexity(self, text: str) -> Likelihood:
-        """How well the model predicts a text: nats per token, perplexity, bits per character."""
-        return self.score(text).likelihood
+    def perplexity(self, text: str, *, stride: int | None = None) -> Likelihood:
+        """How well the model predicts a text: nats per token, perplexity, bits per character; `stride` as in score."""
+        return self.score(text, stride=stride).likelihood
 
     def _prefix(self, prompt: str) -> list[int]:
         """The prompt as tokens; where it does not fit, its last part."""

@@ -86,12 +86,12 @@ def score_documents(writer: Writer, path: Path, as_json: bool) -> None:
         typer.echo(row(-found.nll, found.tokens, found.perplexity, found.bits_per_character))
 
 
-def likelihood_of(writer: Writer, path: Path) -> Likelihood:
-    """The likelihood of all documents of a file, read as training reads it."""
+def likelihood_of(writer: Writer, path: Path, *, stride: int | None = None) -> Likelihood:
+    """The likelihood of all documents of a file, read as training reads it; `stride` as in Writer.score."""
     from regard.evaluation.perplexity import Likelihood
     from regard.text.corpus import read_documents
 
-    parts = [writer.perplexity(document) for document in read_documents([path]).source]
+    parts = [writer.perplexity(document, stride=stride) for document in read_documents([path]).source]
     return Likelihood(
         sum(part.nll for part in parts), sum(part.tokens for part in parts), sum(part.characters or 0 for part in parts)
     )

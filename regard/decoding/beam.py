@@ -107,6 +107,9 @@ class BeamRun:
             rows, following = rows[~done], following[~done]
         return Choice(rows.flatten(), following.flatten())
 
+    def written(self) -> Tensor:
+        return self.live.tokens[:, :, : self.length].flatten(0, 1)  # (B·w, T)
+
     def results(self) -> dict[int, list[Hypothesis]]:
         return self.closed
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import Job, TextModel, Tokens, make_batches, make_jobs
+from regard.decoding.loops import bar_nonsense
 from regard.decoding.observer import Observer, StepRecord
 from regard.decoding.search import Hypothesis, Inputs, Run, Search
 from regard.errors import UsageError
@@ -37,6 +38,7 @@ def generate_tokens(
     max_tokens: int | Sequence[int],
     alternatives: int = 1,
     allow_unknown: bool = True,
+    allow_nonsense: bool = True,
     batch_tokens: int = 8192,
     cached: bool = True,
     observer: Observer | None = None,
@@ -50,6 +52,7 @@ def generate_tokens(
                        independent samples in the order of their numbers
         allow_unknown  False bars the unknown token; padding and start are always barred. END is allowed from the
                        first step on, so a text may be empty
+        allow_nonsense False bars empty texts, and a third copy of the same tokens right after the second (loops.py)
         batch_tokens   rows x (source + prefix + max_tokens) that run together; a memory limit, no influence on results
         cached         False computes the whole text anew for each token: slow, and the oracle of the caches
 
@@ -69,6 +72,7 @@ def generate_tokens(
                 search=search,
                 alternatives=alternatives,
                 allow_unknown=allow_unknown,
+                allow_nonsense=allow_nonsense,
                 cached=cached,
                 observer=observer,
             )
@@ -121,6 +125,7 @@ def write(
     search: Search,
     alternatives: int = 1,
     allow_unknown: bool = True,
+    allow_nonsense: bool = True,
     cached: bool = True,
     observer: Observer | None = None,
 ) -> Iterator[Run]:
@@ -139,6 +144,8 @@ def write(
     limits = torch.tensor([job.limit for job in jobs], device=device)
     run = search.begin(Inputs(numbers, limits, longest, alternatives, logps.dtype))
     while True:
+        if not allow_nonsense:
+            bar_nonsense(logps, run.written())
         choice = run.choose(_barred(logps, allow_unknown), observer)
         yield run
         if not len(choice.tokens):

@@ -54,6 +54,9 @@ class Run(Protocol):
     def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
         """Choose by the log-probabilities (R, V) of the next token of each row; -inf bars a token."""
 
+    def written(self) -> Tensor:
+        """What each row has written so far, (R, T)."""
+
     def results(self) -> dict[int, list[Hypothesis]]:
         """What was found for each input that is done, by its number."""
 
@@ -110,6 +113,9 @@ class Lines:
         self.tokens, self.logps = self.tokens[stay], self.logps[stay]
         return Choice(stay, picked.tokens[stay])
 
+    def written(self) -> Tensor:
+        return self.tokens[:, : self.length]
+
     def results(self) -> dict[int, list[Hypothesis]]:
         found: dict[int, list[Hypothesis]] = {}
         for number, alternative in sorted(self.closed):
@@ -158,6 +164,14 @@ def close(tokens: list[int], logps: list[float], finished: bool, *, length_penal
             "or its numbers outgrew the dtype (float16 ends at 65504; try bfloat16 or float32)"
         )
     return Hypothesis(tokens, logps, score, score / len(tokens) ** length_penalty, finished)
+
+
+def cut_off(text: Hypothesis, length: int | None) -> Hypothesis:
+    """Its first `length` tokens, ranked as the whole was; None: the whole."""
+    if length is None:
+        return text
+    logps = text.logps[:length]
+    return Hypothesis(text.tokens[:length], logps, math.fsum(logps), text.ranking, finished=False)
 
 
 def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -11,15 +11,18 @@ import torch
 from torch.nn import functional as F
 
 from regard.api import translator as module
+from regard.api.results import Translation
 from regard.api.translator import Translator
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
+from regard.decoding.loops import find_circle
 from regard.decoding.sample import Sample
 from regard.decoding.search import Hypothesis
 from regard.errors import DataError, ModelError, UsageError
 from regard.text.corpus import make_corpus
 from regard.text.data import PairData
 from regard.text.special import END, START, UNKNOWN
+from regard.text.subwords import SubwordTokenizer
 
 Make = Callable[..., Translator]
 
@@ -54,7 +57,7 @@ def logps_by_hand(translator: Translator, text: str, ids: Sequence[int]) -> list
 
 def test_greedy_is_the_model_step_by_step(translator: Translator) -> None:
     for text in FRENCH[:3]:
-        found = translator.translate(text, beam=1, max_tokens=9)
+        found = translator.translate(text, beam=1, max_tokens=9, guard=False)
         wanted = greedy_by_hand(translator, text, 9)
         assert found.ids == wanted
         assert found.text == translator.target_tokenizer.decode(wanted)
@@ -191,7 +194,7 @@ def test_learned_positions_end(translator_of: Make) -> None:
     assert len(found.ids) == 24  # of 2 n + 20
     assert len(translator.translate(FRENCH[1], prefix="the black cat", beam=1).ids) == 24
     with pytest.raises(DataError, match=r"positions of this model end at 24: split it \('le chat le chat"):
-        translator.translate("le chat " * 20)
+        translator.translate("le chat " * 20, guard=False)
     length, full = len(translator.source_tokenizer.encode("le " * 23)), translator.read("le " * 23)
     assert length == 23 and len(full.ids) == 24  # with the end token the places are taken
     translator.translate("le " * 23, beam=1)
@@ -203,8 +206,68 @@ def test_long_sentences_are_warned_of(translator_of: Make) -> None:
     translator = translator_of(recipe={"data": {"max_length": 12}})
     length = len(translator.source_tokenizer.encode("le chat " * 8))
     with pytest.warns(UserWarning, match=f"a sentence of {length} tokens, and the model was trained on 12 at most"):
-        translator.translate("le chat " * 8, beam=1, max_tokens=3)
+        translator.translate("le chat " * 8, beam=1, max_tokens=3, guard=False)
     translator.translate("le chat", beam=1, max_tokens=3)  # warnings of ours are errors in the tests
+
+
+def words_again(found: Translation) -> int:
+    return find_circle([word.text for word in found.words]).copies
+
+
+def test_a_text_that_goes_in_circles_is_searched_anew(translator_of: Make) -> None:
+    """But not where the source repeats itself as often, and not without the guard."""
+    translator = translator_of()
+    again, other = translator.target_tokenizer.encode("the house")[:2]
+    likely = torch.zeros(translator.target_tokenizer.size)
+    likely[again], likely[other], likely[END] = 9.0, 8.0, -20.0
+    translator.model.project = lambda hidden: likely.expand(*hidden.shape[:-1], -1).clone()
+    for beam in (1, 5):
+        assert words_again(translator.translate(FRENCH[1], beam=beam, guard=False)) > 20
+        found = translator.translate([FRENCH[1], FRENCH[2]], beam=beam)
+        assert [words_again(one) <= 2 for one in found] == [True, True]
+        found = translator.translate(["le chat", "le chat chat chat chat"], beam=beam, max_tokens=4)
+        assert [words_again(one) for one in found] == [2, 4]
+        found = translator.translate(FRENCH[1], beam=beam, prefix="we")
+        assert found.text.startswith("we") and words_again(found) <= 2
+
+
+def test_the_same_words_in_other_pieces_end_with_the_first(
+    translator_of: Make, pieces: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that may not write the same tokens again may still find others for the same words."""
+    translator = translator_of()
+    start, cat, end = pieces.encode_all(["the", "cat", "sleeps"])
+    other = next(one for one in pieces.sample_all(["cat"] * 99, seed=1, alpha=0.0) if one != cat)
+    circle = [*start, *cat, *other, *cat, *end]
+    assert pieces.decode(circle) == "the cat cat cat sleeps"
+
+    def find(model: Any, source: list[list[int]], **_: Any) -> list[list[Hypothesis]]:
+        return [[Hypothesis(circle, [-1.0] * len(circle), -1.0 * len(circle), -1.0, True)]] * len(source)
+
+    monkeypatch.setattr(module, "generate_tokens", find)
+    found = translator.translate(["le chat", "chat chat chat"])
+    assert [one.text for one in found] == ["the cat", "the cat cat cat sleeps"]
+    assert found[0].ids == [*start, *cat] and found[0].score == -len(found[0].ids) and not found[0].finished
+
+
+def test_an_empty_translation_is_searched_anew(translator_of: Make) -> None:
+    translator = translator_of()
+    likely = torch.zeros(translator.target_tokenizer.size)
+    likely[END] = 9.0
+    translator.model.project = lambda hidden: likely.expand(*hidden.shape[:-1], -1).clone()
+    for beam in (1, 5):
+        assert translator.translate("le chat", beam=beam, guard=False).ids == [END]
+        assert len(translator.translate("le chat", beam=beam).ids) == 2
+        assert translator.translate("le chat", beam=beam, prefix="the").text == "the"
+
+
+@pytest.mark.parametrize("text", ["...", " ?", "12", "3,50 €", "😀", "« »"])
+def test_what_has_no_letters_stays(translator: Translator, text: str) -> None:
+    found, whole = translator.translate([text, f"{text}\nle chat"], max_tokens=4)
+    assert found.text == text.strip() and found.ids == []
+    assert whole.text.startswith(f"{text.strip()}\n") and whole.ids == whole.parts[1].ids
+    assert len(whole.source_tokens) == len(whole.parts[1].source_ids)
+    assert translator.translate(text, max_tokens=4, guard=False).ids
 
 
 def test_tokenizers_that_do_not_fit(translator_of: Make, lossless: Any) -> None:
@@ -249,6 +312,27 @@ def test_words_with_unseen_pieces_are_one_unknown(names: Translator) -> None:
     spans = [tuple(names.source_tokenizer.pieces(read.ids[word.start : word.end])) for word in read.words]
     assert spans[0] == ("<unk>",) and "".join(spans[1]) == "▁visite"
     assert UNKNOWN not in names.read("le chat noir").ids
+
+
+def test_symbols_that_training_never_met_stand_alone(translator_of: Make, pieces: Any) -> None:
+    """So the word before a smiley is read all the same. Signs that are put together are one word."""
+    unseen = [token for token in range(pieces.size) if pieces.pieces([token])[0].startswith("<0x")]
+    translator = translator_of(unseen_pieces=unseen)
+    for text, words in (
+        ("le chat😀", ["le", "chat", "😀"]),
+        ("😀😀 le chat 👩‍💻❤️!", ["😀😀", "le", "chat", "👩‍💻❤️", "!"]),
+        ("€le €", ["€", "le", "€"]),
+    ):
+        read = translator.read(text)
+        assert [word.text for word in read.words] == words
+        spans = [read.ids[word.start : word.end] for word in read.words]
+        for word, ids in zip(words, spans, strict=True):
+            assert (UNKNOWN in ids) == (not word.isascii() or word == "!"), word
+    read = translator.read("CHÂT LE")  # no capital  in training, and no small one either
+    assert read.ids[0] == UNKNOWN
+    assert translator.read("GARÇON").ids == translator.read("garçon").ids
+    assert translator.read("lé chat").ids == translator.read("lé chat").ids  # an accent is no symbol
+    assert translator_of().read("le chat😀").ids.count(UNKNOWN) == 0
 
 
 def test_an_unknown_word_is_copied_with_its_spaces(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from regard.models.config import TransformerLMConfig
 from regard.models.presets import make_model
 from regard.text.corpus import make_corpus
 from regard.text.data import WindowData
-from regard.text.special import END, START
+from regard.text.special import END, PAD, START
 
 Make = Callable[..., Writer]
 TEXT = "Jane visite l'Afrique en septembre. le chat noir dort dans la maison. la petite fille mange une pomme"
@@ -193,22 +193,50 @@ def test_perplexity_of_a_text_that_fits(writer: Writer) -> None:
     assert likelihood.bits_per_character == pytest.approx(-sum(wanted) / math.log(2) / len(TEXT), rel=1e-5)
 
 
-@pytest.mark.parametrize("context", [2, 3, 8, 9])
-def test_perplexity_in_windows(writer_of: Make, context: int) -> None:
-    """Each token once, from at least half a context, and never from more than the model sees."""
+@pytest.mark.parametrize(
+    ("context", "stride"), [(2, None), (3, None), (8, None), (9, None), (8, 1), (8, 3), (8, 8), (9, 5)]
+)
+def test_perplexity_in_windows(writer_of: Make, context: int, stride: int | None) -> None:
+    """Each token once, from what its window has before it: never more than the model sees, and all but a stride of it.
+
+    The windows are laid out here one after another; the first counts whole, of the others the last `stride` tokens.
+    """
     writer = writer_of(context=context)
     tokens = writer.tokenizer.encode(TEXT)
-    found = writer.score(TEXT).logps
+    found = writer.score(TEXT, stride=stride).logps
     assert len(found) == len(tokens)
-    assert found[: context - 1] == pytest.approx(logps_by_hand(writer, tokens)[: context - 1], abs=1e-4)
     everything = [START, *tokens]
-    half = context // 2
-    for i in range(context, len(everything)):
-        reach = (i - context) % half + (context - half)  # tokens before it in its window
+    step = stride or context // 2
+    end = 0  # of the window: it reads everything[end - context : end]
+    for i in range(1, len(everything)):
+        while i > end:
+            end += step if end else context
+        seen = everything[max(0, end - context) : i]
         with torch.no_grad():
-            logits = writer.model(torch.tensor([everything[i - reach : i]]))[0, -1]
+            logits = writer.model(torch.tensor([seen]))[0, -1]
         assert found[i - 1] == pytest.approx(float(F.log_softmax(logits, -1)[everything[i]]), abs=1e-4)
-        assert half <= reach < context
+        assert len(seen) == i or context - step < len(seen) <= context
+
+
+def test_a_window_a_stride_is_how_training_validates(writer_of: Make) -> None:
+    """With a stride of a whole window the parts are those of the trainer's validation, but for the END it predicts."""
+    writer = writer_of(context=8)
+    data = WindowData(make_corpus([TEXT], name="here"), writer.tokenizer, context=8, batch_tokens=64, shuffle=False)
+    wanted = []
+    for batch in data.batches(0):
+        with torch.no_grad():
+            logps = F.log_softmax(writer.model(batch.inputs), -1).gather(2, batch.labels[..., None])[..., 0]
+        counted = (batch.labels != END) & (batch.labels != PAD)
+        wanted += logps[counted].tolist()
+    found = writer.score(TEXT, stride=8).logps
+    assert sorted(found) == pytest.approx(sorted(wanted), abs=1e-4)
+
+
+def test_wrong_strides(writer_of: Make) -> None:
+    for stride in (0, 9):
+        with pytest.raises(UsageError, match=f"stride must be between 1 and the 8 tokens of a window, got {stride}"):
+            writer_of(context=8).perplexity(TEXT, stride=stride)
+    assert writer_of("rnn-lm", context=8).window == 1024
 
 
 def test_nothing_has_no_perplexity(writer: Writer) -> None:

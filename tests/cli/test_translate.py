@@ -61,8 +61,8 @@ def test_a_line_that_is_not_utf8_is_empty_and_told(command: Run, models: dict[st
     assert "1 of 3 lines failed" in result.stderr
 
 
-def test_a_line_that_is_too_long_fails_alone(command: Run, models: dict[str, str]) -> None:
-    lines = ["le chat", "le chat " * 30, "la maison"]
+def test_a_line_with_a_word_that_is_too_long_fails_alone(command: Run, models: dict[str, str]) -> None:
+    lines = ["le chat", "chat" * 30, "la maison"]
     result = command("translate", "-m", models["short"], "--beam", "1", stdin="\n".join(lines))
     assert result.exit_code == 3
     alone = load(models["short"]).translate([lines[0], lines[2]], beam=1)
@@ -71,8 +71,8 @@ def test_a_line_that_is_too_long_fails_alone(command: Run, models: dict[str, str
     assert "line 2: a sentence of" in result.stderr and "split it" in result.stderr
 
 
-def test_long_lines_are_warned_of_in_one_line(command: Run, models: dict[str, str]) -> None:
-    result = command("translate", "-m", models["translator"], *SHORT, "--beam", "1", stdin="le chat " * 80)
+def test_long_words_are_warned_of_in_one_line(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, "--beam", "1", stdin="chat" * 200)
     assert result.exit_code == 0
     (message,) = result.stderr.splitlines()
     assert message.startswith("regard: a sentence of") and "trained on 100 at most" in message

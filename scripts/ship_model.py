@@ -1,33 +1,89 @@
-"""Put a trained run into the package: its model alone, in bfloat16, without what resume needs.
+"""Put a trained run into the package: its model alone, stored small, with its scores and whose data it learnt from.
 
-    python scripts/ship_model.py runs/fr-en fr-en
+    python scripts/ship_model.py runs/fr-en fr-en --test data/tatoeba-fr-en/test.fr.gz data/tatoeba-fr-en/test.en.gz \\
+        --attribution "Sentences from tatoeba.org …"
 
-The folder regard/shipped/NAME is what `regard.load("NAME")` opens.
+The folder regard/shipped/NAME is what `regard.load("NAME")` opens. The test part is translated by the model as it is
+stored, with a beam of 5.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
+from regard.api.loading import load
+from regard.api.translator import Translator
+from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.models.folder import RESERVED, load_model, read_config, save_model
+from regard.models.folder_config import STORAGES
+from regard.text.corpus import read_parallel
 from regard.text.tokenizer import read_tokenizers, tokenizer_files
 
 SHIPPED = Path(__file__).parents[1] / "regard" / "shipped"
+OPEN = "Whose data this is and under which terms, write here before you pass the model on."  # card.py
+VALIDATION = "## Scores on the validation part"
 
 
-def ship(run: Path, name: str) -> Path:
-    """The run's model as regard/shipped/NAME."""
+def ship(run: Path, folder: Path, *, storage: str, attribution: str | None, test: tuple[Path, Path] | None) -> Path:
+    """The run's model as that folder."""
+    card = (run / "README.md").read_text(encoding="utf-8").replace(f"# {run.name}\n", f"# {folder.name}\n", 1)
     info = {key: value for key, value in read_config(run).items() if key not in RESERVED}
-    return save_model(
-        load_model(run),
-        SHIPPED / name,
-        storage="bfloat16",
-        files=tokenizer_files(*read_tokenizers(run)),
-        info=info,
-        card=(run / "README.md").read_text(encoding="utf-8"),
+    if attribution is not None:
+        card = card.replace(OPEN, attribution)
+    if OPEN in card:
+        raise SystemExit("whose data it is must be said before a model is passed on: give --attribution")
+    settings: dict[str, Any] = {"storage": storage, "files": tokenizer_files(*read_tokenizers(run))}
+    model = load_model(run)
+    save_model(model, folder, **settings, info=info, card=card)
+    if test is not None:
+        scores = judge(folder, *test)
+        card = card.replace(VALIDATION, f"{test_table(scores, storage)}\n\n{VALIDATION}")
+        save_model(model, folder, **settings, info={**info, "scores": {**info["scores"], **scores}}, card=card)
+    return folder
+
+
+def test_table(scores: dict[str, Any], storage: str) -> str:
+    """The scores as the card shows them."""
+    head = ["## Scores on the test part", "", f"Stored as {storage}, beam 5.", "", "| score | value | signature |"]
+    signatures = [one["signature"].replace("|", "\\|") for one in scores.values()]
+    rows = [
+        f"| {one['name']} | {one['value']:.2f} | {signature} |"
+        for one, signature in zip(scores.values(), signatures, strict=True)
+    ]
+    return "\n".join([*head, "|---|---|---|", *rows])
+
+
+def judge(folder: Path, source: Path, target: Path) -> dict[str, Any]:
+    """BLEU and chrF of the stored model on a test part."""
+    corpus, translator = read_parallel([source], [target]), load(str(folder))
+    assert isinstance(translator, Translator)
+    assert corpus.target is not None
+    ours = [found.text for found in translator.translate(corpus.source, beam=5)]
+    scores = {"test_bleu": corpus_bleu(ours, corpus.target), "test_chrf": corpus_chrf(ours, corpus.target)}
+    return {name: score.to_dict() for name, score in scores.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="the folder of a finished training")
+    parser.add_argument("name", help="of the shipped model")
+    parser.add_argument("--storage", choices=STORAGES, default="int8")
+    parser.add_argument("--attribution", help="whose data it learnt from, and under which terms")
+    parser.add_argument("--test", type=Path, nargs=2, metavar=("SOURCE", "TARGET"), help="files for the scores")
+    args = parser.parse_args()
+    folder = ship(
+        args.run,
+        SHIPPED / args.name,
+        storage=args.storage,
+        attribution=args.attribution,
+        test=args.test and tuple(args.test),
     )
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    sys.stdout.write(f"{folder}: {size / 1e6:.2f} MB\n")
 
 
 if __name__ == "__main__":
-    ship(Path(sys.argv[1]), sys.argv[2])
+    main()

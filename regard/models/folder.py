@@ -95,6 +95,7 @@ def save_model(
         if fault:
             raise UsageError(f"config.json with this info could not be read again: {fault}")
         write_synced(fresh / "config.json", written)
+        shutil.copymode(fresh / "config.json", fresh / "model.safetensors")  # which only its owner could read
         write_synced(fresh / "README.md", (card or _card(model, storage)).encode())
         for name, content in (files or {}).items():
             write_synced(fresh / name, content)
@@ -222,7 +223,10 @@ def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtyp
             for name in wanted:
                 weight = file.get_tensor(name)
                 if weight.dtype == torch.int8:
-                    weight = weight.float() * file.get_tensor(name + SCALE)[:, None]
+                    scale = file.get_tensor(name + SCALE)
+                    if not (scale.isfinite() & (scale > 0)).all():
+                        raise ModelError(f"{path}: a scale of the weight {name!r} is no positive number")
+                    weight = weight.float() * scale[:, None]
                 weights[name] = weight.to(device=device, dtype=dtype)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error

@@ -289,3 +289,9 @@ def test_the_manifest_of_a_run_comes_last(tmp_path: Path, monkeypatch: Any) -> N
     save_model(make_model(RecurrentLMConfig(vocabulary=9, embedding=4, hidden=4)), tmp_path / "run")
     assert moved[-1] == "manifest.json"
     assert set(moved) == {"manifest.json", "config.json", "model.safetensors", "README.md"}
+
+
+def test_whoever_may_read_one_file_may_read_all(tmp_path: Path, model: Any) -> None:
+    """safetensors writes files that only their owner can read, and a model is often passed on."""
+    folder = save_model(model, tmp_path / "m")
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1

@@ -262,6 +262,16 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         with_weights(lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.ones(2)})),
         rf"the weight '{FIRST}\.scale' has shape \(2,\)",
     ),
+    "int8 with a scale of 0": (
+        with_weights(lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.arange(13.0)})),
+        rf"a scale of the weight '{FIRST}' is no positive number",
+    ),
+    "int8 with a scale that is no number": (
+        with_weights(
+            lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.full((13,), torch.nan)})
+        ),
+        rf"a scale of the weight '{FIRST}' is no positive number",
+    ),
     "int8 with an int8 scale": (
         with_weights(
             lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.ones(13, dtype=torch.int8)})

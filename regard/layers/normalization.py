@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from regard.layers.checks import check_width
 
+HALVES = (torch.float16, torch.bfloat16)
+
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """LayerNorm written out: gamma * (x - mean) / sigma + b over the last dimension.
@@ -52,6 +54,11 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_width(x, self.dim)
+        if x.dtype in HALVES and self.weight.dtype != x.dtype:
+            # Under autocast. The kernel sums in float32 whatever it is given; autocast would also write float32.
+            bias = None if self.bias is None else self.bias.to(x.dtype)
+            with torch.autocast(x.device.type, enabled=False):
+                return F.layer_norm(x, (self.dim,), self.weight.to(x.dtype), bias, self.eps)
         return F.layer_norm(x, (self.dim,), self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -73,6 +80,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_width(x, self.dim)
+        if x.dtype in HALVES and self.weight.dtype != x.dtype:  # as in LayerNorm
+            with torch.autocast(x.device.type, enabled=False):
+                return F.rms_norm(x, (self.dim,), self.weight.to(x.dtype), self.eps)
         return F.rms_norm(x, (self.dim,), self.weight, self.eps)
 
     def extra_repr(self) -> str:

@@ -32,7 +32,7 @@ from regard.layers.checks import check_like
 
 State = tuple[Tensor, ...]  # (h,) or, for the LSTM, (h, c)
 S = TypeVar("S", Tensor, tuple[Tensor, Tensor])
-Step = Callable[[Tensor, State, Weights], State]
+Step = Callable[[Tensor, State, Weights, Tensor | None], tuple[Tensor, State]]
 
 
 class RNN(nn.RNNBase):
@@ -87,12 +87,13 @@ class RNN(nn.RNNBase):
         if _kernels_run(self, x, start, lengths, backend):
             return _packed(self, nn.RNN.forward, x, state, lengths)
 
-        def step(x: Tensor, state: State, weights: Weights) -> State:
-            (h,) = state
-            return (rnn_step(x, h, weights, self.nonlinearity),)
-
-        y, (h,) = _written_out(self, step, x, start, lengths)
+        y, (h,) = _written_out(self, self.step, x, start, lengths)
         return y, h
+
+    def step(self, x: Tensor, state: State, weights: Weights, real: Tensor | None = None) -> tuple[Tensor, State]:
+        """x (B, D) -> the output (B, H) and the next state; what is not `real` (B, 1), but padding, changes nothing."""
+        (h,) = state
+        return _passed(real, (rnn_step(x, h, weights, self.nonlinearity),), state)
 
 
 class GRU(nn.RNNBase):
@@ -142,12 +143,13 @@ class GRU(nn.RNNBase):
         if _kernels_run(self, x, start, lengths, backend):
             return _packed(self, nn.GRU.forward, x, state, lengths)
 
-        def step(x: Tensor, state: State, weights: Weights) -> State:
-            (h,) = state
-            return (gru_step(x, h, weights),)
-
-        y, (h,) = _written_out(self, step, x, start, lengths)
+        y, (h,) = _written_out(self, self.step, x, start, lengths)
         return y, h
+
+    def step(self, x: Tensor, state: State, weights: Weights, real: Tensor | None = None) -> tuple[Tensor, State]:
+        """As RNN.step."""
+        (h,) = state
+        return _passed(real, (gru_step(x, h, weights),), state)
 
 
 class LSTM(nn.RNNBase):
@@ -204,12 +206,13 @@ class LSTM(nn.RNNBase):
         if _kernels_run(self, x, state, lengths, backend):
             return _packed(self, nn.LSTM.forward, x, state, lengths)
 
-        def step(x: Tensor, state: State, weights: Weights) -> State:
-            h, c = state
-            return lstm_step(x, h, c, weights)
-
-        y, (h, c) = _written_out(self, step, x, state, lengths)
+        y, (h, c) = _written_out(self, self.step, x, state, lengths)
         return y, (h, c)
+
+    def step(self, x: Tensor, state: State, weights: Weights, real: Tensor | None = None) -> tuple[Tensor, State]:
+        """As RNN.step."""
+        h, c = state
+        return _passed(real, lstm_step(x, h, c, weights), state)
 
 
 def _written_out(
@@ -258,14 +261,17 @@ def _unroll(
     """
     y: list[Tensor] = []
     for t in reversed(range(len(x))) if backwards else range(len(x)):
-        new = step(x[t], state, weights)
-        output = new[0]
-        if real is not None:
-            output = torch.where(real[t], output, 0)
-            new = tuple(torch.where(real[t], after, before) for after, before in zip(new, state, strict=True))
-        state = new
+        output, state = step(x[t], state, weights, None if real is None else real[t])
         y.append(output)
     return torch.stack(y[::-1] if backwards else y), state  # (T, B, P)
+
+
+def _passed(real: Tensor | None, new: State, state: State) -> tuple[Tensor, State]:
+    """The output and the state after a step: where it met padding, 0 and the state before it."""
+    if real is None:
+        return new[0], new
+    kept = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
+    return torch.where(real, new[0], 0), kept
 
 
 def _packed(
@@ -354,7 +360,7 @@ def _check_lengths(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> None:
         raise TypeError(f"lengths must be whole numbers (torch.long), got {lengths.dtype}")
     if lengths.shape != (batch,):
         raise ValueError(f"lengths must be ({batch},), one for each sequence, got {tuple(lengths.shape)}")
-    if batch == 0:
+    if batch == 0 or lengths.is_cuda:  # a look at them would wait for the GPU
         return
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < 1 or longest > time:

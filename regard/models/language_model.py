@@ -45,6 +45,11 @@ class TransformerLM(nn.Module):
         """(…, p) -> logits over the vocabulary (…, V)."""
         return self.input.embedding.logits(hidden) if self.output is None else self.output(hidden)
 
+    @property
+    def output_table(self) -> tuple[Tensor, Tensor | None]:
+        """What `project` multiplies by, (V, p), and adds: for a loss that makes the logits part by part."""
+        return self.input.embedding.weight if self.output is None else self.output.weight, None
+
     def start(self, batch: int, capacity: int, *, static: bool = False) -> TransformerState:
         """A state for `batch` texts of up to `capacity` tokens; `static` as in StaticCache."""
         return TransformerState(self.decoder.new_caches(batch, capacity, static=static))
@@ -81,6 +86,11 @@ class RecurrentLM(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         """(…, hidden) -> logits over the vocabulary (…, V)."""
         return self.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    @property
+    def output_table(self) -> tuple[Tensor, Tensor | None]:
+        """What `project` multiplies by, (V, hidden), and adds: for a loss that makes the logits part by part."""
+        return (self.embedding.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def start(self, batch: int, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
         """A state for `batch` texts. It is of one size whatever the length, so capacity and static change nothing."""

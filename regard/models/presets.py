@@ -49,7 +49,7 @@ PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {
             "dim": 768,
             "heads": 12,
             "hidden": 3072,
-            "activation": "gelu",
+            "activation": "gelu-tanh",
             "order": "pre",
             "position": "learned",
             "max_length": 1024,

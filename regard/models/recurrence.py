@@ -33,6 +33,11 @@ def make_recurrent(
 def run_recurrent(
     rnn: RNN | GRU | LSTM, x: Tensor, hidden: Hidden | None = None, *, lengths: Tensor | None = None
 ) -> tuple[Tensor, Hidden]:
-    """x (B, T, ·) through the layers; one step inside torch.compile is written out, so that the graph holds it."""
+    """x (B, T, ·) through the layers.
+
+    One step inside torch.compile is written out, so that the graph holds it, and so are sequences whose lengths only
+    the GPU knows: torch's kernels would have to wait for them.
+    """
     step = x.shape[1] == 1 and lengths is None and torch.compiler.is_compiling()
-    return rnn(x, hidden, lengths=lengths, backend="reference" if step else "auto")
+    unknown = lengths is not None and lengths.is_cuda
+    return rnn(x, hidden, lengths=lengths, backend="reference" if step or unknown else "auto")

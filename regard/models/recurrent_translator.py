@@ -41,7 +41,12 @@ class RecurrentEncoder(nn.Module):
         return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
 
     def _lengths(self, keep: Tensor) -> Tensor:
-        """The tokens of each source (B,), on the CPU, where packing wants them: the one wait for the device."""
+        """The tokens of each source (B,), on the CPU, where packing wants them: the one wait for the device.
+
+        Training on a GPU waits for nothing: there the steps are written out, and can be recorded (CUDA graphs).
+        """
+        if keep.is_cuda and torch.is_grad_enabled():
+            return keep.sum(1)
         places = torch.arange(1, keep.shape[1] + 1, device=keep.device)
         count, total = torch.stack([keep.sum(1), (keep * places).sum(1)]).cpu()
         # The places of the tokens are 1, 2, …, count just when their total is count (count + 1) / 2.
@@ -110,11 +115,16 @@ class RecurrentDecoder(nn.Module):
         if target.dim() != 2 or target.shape[0] != batch or target.shape[1] < 1:
             raise ValueError(f"target must be ({batch}, length) with at least one word, got {tuple(target.shape)}")
         y = self.dropout(self.embedding(target))  # (B, m, embedding)
-        if not self.bahdanau and not self.input_feeding:  # nothing is fed back: all words in one go
-            return self._step(y, state)
-        return torch.cat([self._step(word, state) for word in y.split(1, dim=1)], dim=1)
+        if not self.step_by_step:
+            return self.step(y, state)
+        return torch.cat([self.step(word, state) for word in y.split(1, dim=1)], dim=1)
 
-    def _step(self, y: Tensor, state: RecurrentState) -> Tensor:
+    @property
+    def step_by_step(self) -> bool:
+        """Whether something is fed back from word to word; where nothing is, all words go in one go."""
+        return self.bahdanau or self.input_feeding
+
+    def step(self, y: Tensor, state: RecurrentState) -> Tensor:
         """y_{i-1} (B, 1, embedding) -> readout (B, 1, hidden); without feedback as many words as there are."""
         if self.cross_attention is None or self.readout is None:
             s, state.hidden = run_recurrent(self.rnn, y, state.hidden)
@@ -169,6 +179,12 @@ class RecurrentTranslator(nn.Module):
     def project(self, hidden: Tensor) -> Tensor:
         """(…, hidden) -> logits over the vocabulary (…, V); E6."""
         return self.decoder.embedding.logits(hidden) if self.output is None else self.output(hidden)
+
+    @property
+    def output_table(self) -> tuple[Tensor, Tensor | None]:
+        """What `project` multiplies by, (V, hidden), and adds: for a loss that makes the logits part by part."""
+        embedding = self.decoder.embedding
+        return (embedding.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def start(self, encoded: Encoded, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
         """The state before the first word; its size is fixed, so capacity and static change nothing."""

@@ -41,6 +41,8 @@ class TokenInput(nn.Module):
             if positions is None:
                 positions = torch.arange(tokens.shape[1], device=tokens.device)
             x = self.position.embed(x, positions)
+        if torch.is_autocast_enabled(x.device.type):  # so the residuals are in half precision too: half the bytes
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         return self.dropout(x)
 
 

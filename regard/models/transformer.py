@@ -62,6 +62,11 @@ class Transformer(nn.Module):
         """(…, p) -> logits over the vocabulary (…, V); E6."""
         return self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
 
+    @property
+    def output_table(self) -> tuple[Tensor, Tensor | None]:
+        """What `project` multiplies by, (V, p), and adds: for a loss that makes the logits part by part."""
+        return self.target.embedding.weight if self.output is None else self.output.weight, None
+
     def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
         """A state for up to `capacity` target tokens; the source's keys and values are projected here, once.
 

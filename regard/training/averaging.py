@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from regard.training.distributed import spread
 
@@ -33,13 +32,20 @@ class Ema:
         }
         self.updates = 0
 
-    def update(self) -> None:
-        """Take in the weights as they are now, after a step."""
+    def next_weight(self) -> float:
+        """Count a step, and say how much of the new weights the mean takes in: 1 - d."""
         self.updates += 1
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        return 1 - min(self.decay, (1 + self.updates) / (10 + self.updates))
+
+    def update(self, weight: float | Tensor) -> None:
+        """Take in the weights as they are now, after a step; `weight` may be a number on the device."""
         means = list(self.weights.values())
-        now = [weight.detach().to(mean.dtype) for weight, mean in zip(self.parameters.values(), means, strict=True)]
-        get_ema_multi_avg_fn(decay)(means, now, self.updates)
+        with torch.no_grad():
+            gaps = [
+                now.detach().to(mean.dtype) - mean for now, mean in zip(self.parameters.values(), means, strict=True)
+            ]
+            torch._foreach_mul_(gaps, weight)
+            torch._foreach_add_(means, gaps)
 
     @contextmanager
     def swapped(self) -> Iterator[None]:

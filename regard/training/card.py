@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.training.progress import Progress
 from regard.training.recipe import Recipe
-from regard.training.report import duration
+from regard.training.report import time_of
 from regard.version import __version__
 
 USES = {
@@ -47,7 +47,7 @@ def model_card(
         _data(recipe),
         "## Training",
         f"{progress.step:,} steps, {progress.tokens:,} target tokens, {progress.epoch + 1} passes begun, "
-        f"{duration(progress.seconds)} of computing on {_hardware(recipe.training.device)}; "
+        f"{time_of(progress.seconds, progress.preparing)} of computing on {_hardware(recipe.training.device)}; "
         f"torch {torch.__version__}, Python {platform.python_version()}. The whole recipe is in `config.json`.",
         "## Settings",
         _table(("setting", "value"), [(name, str(value)) for name, value in config.to_dict().items()]),

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.errors import UsageError
 from regard.models.presets import make_model
 from regard.training.facts import DataFacts, Machine, facts_of, this_machine
 from regard.training.from_files import recipe_for_files
 from regard.training.model_table import model_config, whole_model
-from regard.training.recipe import LANGUAGE_MODELS, Recipe, recipe_from
+from regard.training.recipe import LANGUAGE_MODELS, Recipe, recipe_from, why_not_recorded
 
 __all__ = ["Choice", "DataFacts", "Machine", "complete", "facts_of", "recipe_for_files", "this_machine"]
 
@@ -51,6 +52,7 @@ BATCHES_A_PASS = 50  # at least, or the gradient steps of small data are too few
 FILLED = 0.9  # of a batch; the rest is padding
 CPU_SECONDS = 3600  # that a training on a CPU may last, if nobody says otherwise
 FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
+RECORDED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
 SHORT = 20_000  # steps of a run whose end is near enough to plan for it
 
 
@@ -211,6 +213,13 @@ def _choose_length(c: Chooser) -> None:
             told = f"{steps * tokens_a_step / c.tokens:.1f} passes over the data"
             why = f"about an hour on {c.machine.cores} cores: {told}, and more would be better"
     c.take("training.steps", _rounded(steps), why)
+    if kind != "cuda" and c.tables["training"]["capture"]:
+        raise UsageError(f"training.capture records steps on a GPU, and training.device is {kind}")
+    recorded = why_not_recorded(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
+    if kind == "cuda" and recorded:
+        small = _parameters(c) * batch <= RECORDED
+        why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and recording it takes memory"
+        c.take("training.capture", small, why)
 
 
 def _choose_schedule(c: Chooser) -> None:

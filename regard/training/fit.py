@@ -57,9 +57,13 @@ class Space:
 
         Processes on CPUs are taken to share one machine's memory. GPUs are each one's own.
         """
-        parts = self.world if self.recipe.training.parallel == "fsdp" else 1
+        training = self.recipe.training
+        parts = self.world if training.parallel == "fsdp" else 1
         rows = self.step.rows(batch_tokens, self.world)
-        more = grown(self.step.peak(rows, accumulate=accumulate, parts=parts) - self.step.weights, self.device)
+        peak = self.step.peak(rows, accumulate=accumulate, parts=parts)
+        if training.capture and self.device.type == "cuda":
+            peak += self.step.activations(rows)  # recorded steps have memory of their own
+        more = grown(peak - self.step.weights, self.device)
         return more if self.device.type == "cuda" else more * self.world
 
     def fitting(self) -> tuple[int, int] | None:

@@ -165,7 +165,7 @@ def forecast(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         before=before,
         step=step,
-        activations=step.once + step.row * step.rows(needed(training.batch_tokens), world),
+        activations=step.activations(step.rows(needed(training.batch_tokens), world)),
         peak=peak,
         room=whole,
         fits=fits,

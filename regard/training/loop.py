@@ -22,9 +22,11 @@ from regard.text.ahead import Ahead
 from regard.text.batching import Batch
 from regard.training import checkpoint
 from regard.training.averaging import Ema
+from regard.training.captured import Captured, shapes
+from regard.training.compiled import compile_parts, uncompiled
 from regard.training.distributed import ALONE, Group, Summed, part, whole
 from regard.training.loss import Loss
-from regard.training.optimizer import freeze, make_optimizer, trained
+from regard.training.optimizer import freeze, make_optimizer, set_rate, trained, update
 from regard.training.out_of_memory import halves, is_out_of_memory, out_of_memory
 from regard.training.progress import Meter, Progress, Validation
 from regard.training.recipe import TrainingRecipe
@@ -32,6 +34,7 @@ from regard.training.report import Report
 from regard.training.resume import save_state
 from regard.training.schedule import learning_rate
 from regard.training.signals import Interrupted, StopFlag, spoken
+from regard.training.watch import LAG, Taken, Watch
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MOST_SKIPPED = 20  # steps in a row without finite gradients, before training has diverged
@@ -72,7 +75,12 @@ class Loop:
         self.fingerprint = fingerprint
         self.width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden
         self.pairs = model.config.kind == "encoder"  # its loss is over pairs of sentences, not over tokens
-        self.loss_function = torch.compile(loss_function) if recipe.compile else loss_function
+        self.parted = group.world > 1 and recipe.parallel == "fsdp"  # each process holds a part of the model only
+        if self.parted and (recipe.compile or recipe.precision == "fp16"):
+            raise UsageError('training.parallel = "fsdp" goes with fp32 and bf16, and not with training.compile')
+        self.loss_function = loss_function
+        if recipe.compile:
+            compile_parts(model, dynamic=not getattr(data, "one_shape", False))
         freeze(model, recipe.freeze)
         group.same_start(model)
         self.whole_model = model  # what is validated and saved
@@ -84,20 +92,18 @@ class Loop:
         if group.world > 1 and not self.parted:
             self.summed = Summed(self.names, group)
         self.optimizer = make_optimizer(self.names, recipe)
+        self.counted = torch.ones((), device=device)  # what this step's loss is divided by
+        self.taken_in = torch.zeros((), device=device)  # the share of this step's weights in their mean
         self.ema = Ema({name: parameter for parameter, name in self.names.items()}, recipe.ema) if recipe.ema else None
         self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.progress, self.meter = Progress(), Meter()
+        self.watch = Watch(LAG if group.world == 1 else 0)  # processes must agree when to end
+        self.captured: Captured | None = None
+        if recipe.capture and device.type == "cuda" and group.world == 1:
+            self.captured = Captured(self.work, lambda text: self.warn(text))
+        self.known: set[Any] = set()  # shapes that were met
         self.saved = 0  # the step of the last checkpoint
         self.warn: Callable[[str], None] = lambda text: None
-
-    @property
-    def parted(self) -> bool:
-        """Whether each process holds a part of the model only."""
-        if self.group.world == 1 or self.recipe.parallel != "fsdp":
-            return False
-        if self.recipe.compile or self.recipe.precision == "fp16":
-            raise UsageError('training.parallel = "fsdp" goes with fp32 and bf16, and not with training.compile')
-        return True
 
     def run(
         self,
@@ -162,10 +168,8 @@ class Loop:
         recipe, progress, meter = self.recipe, self.progress, self.meter
         self.model.train()
         tokens = sum(batch.whole_tokens for batch in micro)
-        counted = sum(len(batch.whole_ids) for batch in micro) if self.pairs else tokens
-        nll = self.find_gradients(micro, counted)
-        self.scaler.unscale_(self.optimizer)  # the norm below is of the true gradient
-        norm = whole(nn.utils.clip_grad_norm_(self.names, recipe.clip or math.inf))
+        samples = [sample for batch in micro for sample in batch.whole_ids]
+        counted = len(samples) if self.pairs else tokens
         rate = learning_rate(
             progress.step + 1,
             kind=needed(recipe.schedule),
@@ -175,40 +179,96 @@ class Loop:
             dim=self.width,
             floor=recipe.floor,
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        finite = self.update(norm, rate, micro)
+        set_rate(self.optimizer, rate)
+        self.counted.fill_(counted)
+        if self.ema is not None:
+            self.taken_in.fill_(self.ema.next_weight())
+        fresh = self.is_new(micro)
+        found = self.work(micro) if self.captured is None else self.captured(micro)
         progress.step += 1
         progress.tokens += tokens
+        self.watch.add(Taken(progress.step, rate, counted, samples, progress.epoch), found)
+        self.settle(all=fresh)
         seconds = time.perf_counter() - began
         progress.seconds += seconds
-        if finite:
-            meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
-            meter.counted, meter.steps = meter.counted + counted, meter.steps + 1
+        progress.preparing += seconds if fresh else 0.0
         meter.cells += sum(batch.labels.numel() for batch in micro)
         meter.tokens, meter.seconds = meter.tokens + tokens, meter.seconds + seconds
 
-    def find_gradients(self, micro: list[Batch], counted: int) -> Tensor | float:
+    def is_new(self, micro: list[Batch]) -> bool:
+        """Whether kernels are chosen, compiled or recorded in a step of these shapes."""
+        if self.captured is not None:
+            return not self.captured.knows(micro)
+        new = self.recipe.compile and shapes(micro) not in self.known
+        if new:
+            self.known.add(shapes(micro))
+        return new
+
+    def work(self, micro: list[Batch]) -> Tensor:
+        """All that a step does on the device, without waiting for it -> this process' loss and the gradient's norm."""
+        if self.captured is not None:
+            self.clear_gradients()  # a recording that failed has left some that were never computed
+        nll = self.find_gradients(micro)
+        self.scaler.unscale_(self.optimizer)  # the norm below is of the true gradient
+        norm = whole(nn.utils.clip_grad_norm_(self.names, self.recipe.clip or math.inf))
+        if self.scaler.is_enabled():  # it leaves a step out by itself, and lowers its scale
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            update(self.optimizer, norm)
+        self.clear_gradients()
+        if self.ema is not None:
+            self.ema.update(float(self.taken_in) if self.parted else self.taken_in)
+        return torch.stack([nll, norm.to(nll.dtype)])
+
+    def settle(self, *, all: bool = True) -> None:
+        """Note what the steps found whose numbers have arrived, or wait for `all` of them."""
+        progress, meter = self.progress, self.meter
+        for taken, nll, norm in self.watch.arrived(all=all):
+            if math.isfinite(norm):
+                progress.skipped_in_row = 0
+                meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
+                meter.counted, meter.steps = meter.counted + taken.counted, meter.steps + 1
+            else:
+                self.left_out(taken)
+
+    def left_out(self, taken: Taken) -> None:
+        """A step whose gradient was not finite changed nothing: it is counted, and too many in a row are the end."""
+        progress = self.progress
+        progress.skipped += 1
+        progress.skipped_in_row += 1
+        where = f"at step {taken.step}, with learning rate {taken.rate:.3g}, on {self.places(taken)}"
+        if progress.skipped_in_row >= MOST_SKIPPED:
+            raise DivergedError(
+                f"training diverged: the gradient was not finite for the {MOST_SKIPPED}th time in a row, {where}; "
+                f"lower training.lr or raise training.warmup. The last checkpoint is intact"
+            )
+        if progress.skipped <= TOLD:
+            self.warn(f"step left out: the gradient was not finite {where}")
+
+    def find_gradients(self, micro: list[Batch]) -> Tensor:
         """The gradients of all processes' micro-batches, and this process' loss.
 
         What does not fit into memory, in any process, is done once more in halves.
         """
-        nll, failed = self.backward(micro, counted)
+        nll, failed = self.backward(micro)
         if not failed:
             return nll
+        if self.captured is not None:
+            self.captured.forget(micro)
         self.clear_gradients()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         if not self.pairs:  # the pairs of a sentence encoder's batch are judged together
             self.warn(f"step {self.progress.step + 1} did not fit into memory and is done in halves")
-            nll, failed = self.backward([half for batch in micro for half in halves(batch)], counted)
+            nll, failed = self.backward([half for batch in micro for half in halves(batch)])
             if not failed:
                 return nll
         raise ResourceError(out_of_memory(micro, self.recipe))
 
-    def backward(self, micro: list[Batch], counted: int) -> tuple[Tensor | float, bool]:
+    def backward(self, micro: list[Batch]) -> tuple[Tensor, bool]:
         """Gradients of these micro-batches, summed over the processes; and whether any process ran out of memory."""
-        nll: Tensor | float = 0.0
+        nll = torch.zeros((), device=self.device)
         failed = False
         try:
             for number, batch in enumerate(micro, start=1):
@@ -216,44 +276,20 @@ class Loop:
                     self.summed.send()
                 with autocast(self.device, self.recipe.precision):
                     loss = self.loss_function(self.model, batch)
-                self.scaler.scale(loss.total / counted).backward()
-                nll += loss.nll.detach()
+                self.scaler.scale(loss.total / self.counted).backward()
+                nll = nll + loss.nll.detach()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error) or (self.captured is not None and torch.cuda.is_current_stream_capturing()):
                 raise
             if self.parted:  # the others wait for this one in the midst of a block, so there is no second try
                 raise ResourceError(out_of_memory(micro, self.recipe)) from error
             failed = True
         return nll, failed if self.summed is None else self.summed.finish(failed=failed)
 
-    def update(self, norm: Tensor, rate: float, micro: list[Batch]) -> bool:
-        """Move the weights, unless the gradient is not finite: such a step is left out and counted."""
-        progress = self.progress
-        finite = bool(norm.isfinite())  # the same in all processes, for the gradient is
-        if finite or self.scaler.is_enabled():  # the scaler leaves the step out by itself, and lowers its scale
-            self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.clear_gradients()
-        if self.ema is not None and finite:
-            self.ema.update()
-        progress.skipped += not finite
-        progress.skipped_in_row = 0 if finite else progress.skipped_in_row + 1
-        if not finite:
-            where = f"at step {progress.step + 1}, with learning rate {rate:.3g}, on {self.places(micro)}"
-            if progress.skipped_in_row >= MOST_SKIPPED:
-                raise DivergedError(
-                    f"training diverged: the gradient was not finite for the {MOST_SKIPPED}th time in a row, {where}; "
-                    f"lower training.lr or raise training.warmup. The last checkpoint is intact"
-                )
-            if progress.skipped <= TOLD:
-                self.warn(f"step left out: the gradient was not finite {where}")
-        return finite
-
-    def places(self, micro: list[Batch]) -> str:
+    def places(self, taken: Taken) -> str:
         """Where the first sentences of a step stand."""
-        samples = [sample for batch in micro for sample in batch.whole_ids]
-        told = ", ".join(self.data.place(sample, self.progress.epoch) for sample in samples[:TOLD])
-        return told + (f" and {len(samples) - TOLD} more" if len(samples) > TOLD else "")
+        told = ", ".join(self.data.place(sample, taken.epoch) for sample in taken.samples[:TOLD])
+        return told + (f" and {len(taken.samples) - TOLD} more" if len(taken.samples) > TOLD else "")
 
     def clear_gradients(self) -> None:
         if self.summed is not None:
@@ -263,9 +299,10 @@ class Loop:
 
     def tell(self, report: Report) -> None:
         """Report the interval's numbers and start the next."""
+        self.settle()
         values = self.meter.values(self.group)
         values |= {
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
             "epoch": self.progress.epoch,
             "tokens": self.progress.tokens,
             "skipped": self.progress.skipped,
@@ -285,7 +322,8 @@ class Loop:
         last = progress.step >= needed(recipe.steps)
         if progress.judged == progress.step or not (last or progress.step % needed(recipe.validate_every) == 0):
             return
-        with self.weights_in_use():
+        self.settle()
+        with self.weights_in_use(), uncompiled(recipe.compile):
             if self.group.first:
                 try:
                     self.judge(validate(progress.step), report, better)

@@ -6,7 +6,7 @@ B rows of a batch   L tokens of its longest row
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from regard.errors import ResourceError
 from regard.text.batching import Batch
 from regard.text.special import SPECIAL_TOKENS
+from regard.training.cross_entropy import scores_memory
 from regard.training.facts import PROCESS, free_memory
-from regard.training.loop import autocast
-from regard.training.loss import Objective, objective
+from regard.training.loop import PRECISIONS, autocast
+from regard.training.loss import Objective, Together, objective
 from regard.training.optimizer import freeze
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.recipe import LANGUAGE_MODELS, TrainingRecipe
@@ -116,20 +117,25 @@ class StepMemory:
     gradients: int
     optimizer: int  # Adam's two means, and the mean of the weights where one is kept
     once: float  # activations, whatever the batch
-    row: float  # those of a row, with its part of the gradient that stands beside them all
+    row: float  # those of a row
+    beside: Callable[[int], float] = lambda rows: 0.0  # what stands beside them all for a moment
 
     def rows(self, batch_tokens: int, world: int = 1) -> int:
         """Rows in a process' share of such a batch."""
         return -(-max(1, batch_tokens // self.length) // world)
 
+    def activations(self, rows: int) -> float:
+        """All that is there at the worst moment of so many rows, beside what is there between steps."""
+        return self.once + self.row * rows + self.beside(rows)
+
     def peak(self, rows: int, *, accumulate: int = 1, parts: int = 1) -> float:
         """All tensors at the worst moment of a step; of what does not grow with the rows, `parts` processes share one.
 
-        That is the start of the backward pass: everything is kept, and the gradient of the largest tensor, mostly the
-        scores over the vocabulary, stands beside it. Earlier micro-batches have left gradients.
+        That is where everything is kept for the backward pass, and beside it either the scores over the vocabulary
+        stand, or the first gradients. Earlier micro-batches have left gradients.
         """
         waiting = self.gradients if accumulate > 1 else 0
-        passing = max(self.once + self.row * rows + waiting / parts, self.gradients / parts)
+        passing = max(self.activations(rows) + waiting / parts, self.gradients / parts)
         return (self.weights + self.optimizer) / parts + passing
 
 
@@ -140,14 +146,14 @@ def step_memory(
 
     The model and the random numbers to come stay as they are. ResourceError where not even they fit.
     """
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             measured = copy.deepcopy(model)
             freeze(measured, training.freeze)
             for rows in ROWS:
                 batch = full_batch(model, rows, length, device)
-                found.append(sum(activations(measured, batch, loss_function, training.precision)))
+                found.append(activations(measured, batch, loss_function, training.precision))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -155,9 +161,13 @@ def step_memory(
         raise ResourceError(
             f"out of memory: not even {rows} rows of {length} tokens fit: take a smaller model"
         ) from error
-    few, more = found
+    (few, _), (more, largest) = found
     gradients = size_of(parameter for parameter in measured.parameters() if parameter.requires_grad)
     row = max(0.0, (more - few) / (ROWS[1] - ROWS[0]))
+
+    def beside(rows: int) -> float:
+        return max(largest / ROWS[1] * rows, scores(model, training, rows * length))
+
     return StepMemory(
         length=length,
         weights=size_of(measured.parameters()),
@@ -165,7 +175,17 @@ def step_memory(
         optimizer=(3 if training.ema else 2) * gradients,
         once=max(0.0, few - ROWS[0] * row),
         row=row,
+        beside=beside,
     )
+
+
+def scores(model: Any, training: TrainingRecipe, tokens: int) -> int:
+    """Bytes of the scores over the vocabulary, and of what the loss makes of them."""
+    if not hasattr(model, "output_table"):  # a sentence encoder
+        return 0
+    weight, _ = model.output_table
+    count = tokens * len(weight) * (2 if training.r_drop else 1)
+    return scores_memory(count, weight, PRECISIONS.get(training.precision or "", weight.dtype), r_drop=training.r_drop)
 
 
 def full_batch(model: Any, rows: int, length: int, device: torch.device) -> Batch:
@@ -183,7 +203,12 @@ def full_batch(model: Any, rows: int, length: int, device: torch.device) -> Batc
     return Batch(list(range(rows)), source, written, written, written.numel())
 
 
-def recipe_loss(model: nn.Module, training: TrainingRecipe) -> Objective:
-    """The loss that a recipe trains this model with, in one process."""
-    smoothing = training.label_smoothing or 0.0
-    return objective(model, smoothing=smoothing, temperature=training.temperature, r_drop=training.r_drop)
+def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
+    """The loss that a recipe trains this model with; `together` where several processes have the pairs of a batch."""
+    return objective(
+        model,
+        smoothing=training.label_smoothing or 0.0,
+        temperature=training.temperature,
+        r_drop=training.r_drop,
+        together=together,
+    )

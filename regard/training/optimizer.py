@@ -8,7 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.training.distributed import is_spread
 from regard.training.recipe import TrainingRecipe
+
+FUSED = ("cpu", "cuda")  # devices with an optimizer in one kernel
 
 
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
@@ -39,5 +42,37 @@ def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.op
         {"params": matrices, "weight_decay": recipe.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    fused = next(iter(names)).device.type in ("cpu", "cuda")
-    return kind([group for group in groups if group["params"]], betas=recipe.betas, eps=recipe.eps, fused=fused)
+    device = next(iter(names)).device
+    on_gpu = device.type == "cuda"
+    return kind(
+        [group for group in groups if group["params"]],
+        # A number on a GPU can change without a new recording of the step (captured.py).
+        lr=torch.zeros((), device=device) if on_gpu else 0.0,
+        betas=recipe.betas,
+        eps=recipe.eps,
+        fused=device.type in FUSED,
+        capturable=on_gpu,
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The learning rate of the next step."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def update(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
+    """One step, left out where the gradient's norm is not finite; where the kernel can tell, nobody waits for it."""
+    if norm.device.type in FUSED and not any(map(is_spread, _parameters(optimizer))):
+        optimizer.found_inf = (~norm.isfinite()).to(torch.float32)  # type: ignore[attr-defined]  # as GradScaler does
+        optimizer.step()
+        del optimizer.found_inf  # type: ignore[attr-defined]
+    elif norm.isfinite():
+        optimizer.step()
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

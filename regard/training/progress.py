@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from regard.training.distributed import Group
 
 
@@ -28,6 +26,7 @@ class Progress:
     consumed: int = 0  # samples of this epoch, over all processes
     tokens: int = 0  # target tokens, over all epochs
     seconds: float = 0.0  # spent in steps
+    preparing: float = 0.0  # of these, in steps of a new shape: kernels are chosen, compiled and recorded
     judged: int = 0  # the step of the last validation
     best: float | None = None
     best_step: int = 0
@@ -39,10 +38,10 @@ class Progress:
 
 @dataclass
 class Meter:
-    """Sums since the last report, of this process. They stay on the device, so that a step does not wait for them."""
+    """Sums since the last report, of this process."""
 
-    nll: Tensor | float = 0.0
-    norm: Tensor | float = 0.0  # of the gradient, the same in all processes, as are counted, tokens and steps
+    nll: float = 0.0
+    norm: float = 0.0  # of the gradient, the same in all processes, as are counted, tokens and steps
     cells: float = 0.0  # of this process' batches, with padding
     counted: float = 0.0  # what the loss is divided by
     tokens: float = 0.0
@@ -56,12 +55,12 @@ class Meter:
 
     def values(self, group: Group) -> dict[str, float]:
         """The means over the interval and all processes."""
-        nll, cells = group.sum(float(self.nll), self.cells)
+        nll, cells = group.sum(self.nll, self.cells)
         loss = nll / self.counted if self.counted else math.nan  # every step was left out
         return {
             "loss": loss,
             "perplexity": math.exp(min(loss, 700.0)),
-            "gradient_norm": float(self.norm) / max(self.steps, 1),
+            "gradient_norm": self.norm / max(self.steps, 1),
             "tokens_per_second": self.tokens / max(self.seconds + self.waited, 1e-9),
             "waiting_for_data": self.waited / max(self.seconds + self.waited, 1e-9),
             "padding": 1 - self.tokens / max(cells, 1),

@@ -26,6 +26,7 @@ OPTIMIZERS = ("adam", "adamw")
 PRECISIONS = ("fp32", "bf16", "fp16")
 PARALLEL = ("ddp", "fsdp")
 FAULTS = ("stop", "skip")
+SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are changed in training
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 NAME = re.compile(r"\w[\w.+-]*")  # a folder below runs/ has this name
 
@@ -56,9 +57,12 @@ class DataRecipe:
     target_language: str | None = None
     max_length: int | None = number(None, rule=COUNT)  # tokens a side; longer pairs are left out
     context: int | None = number(None, rule=COUNT)  # tokens a window of a language model
-    copy: float = number(
-        0.0, rule=SHARE
-    )  # share of the pairs that are learnt as copies: names and numbers stay as they are
+    # Shares of the pairs that are changed, others in each epoch; PairData says how.
+    copy: float = number(0.0, rule=SHARE)
+    invent: float = number(0.0, rule=SHARE)
+    typed: float = number(0.0, rule=SHARE)
+    join: float = number(0.0, rule=SHARE)
+    bare: float = number(0.0, rule=SHARE)
     faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
 
     def __post_init__(self) -> None:
@@ -151,6 +155,7 @@ class TrainingRecipe:
     ema: float = number(0.0, rule=SHARE)  # decay of the exponential mean of the weights; 0: no mean
     parallel: str = choice("ddp", PARALLEL)  # with several processes: each holds the whole model, or a part
     compile: bool = False
+    capture: bool | None = None  # on a GPU: steps of each shape are recorded once and repeated without Python
     deterministic: bool = False
     log_every: int = number(50, rule=COUNT)
     keep: int = number(2, rule=COUNT)  # checkpoints that stay
@@ -165,6 +170,10 @@ class TrainingRecipe:
         if self.device is not None and not DEVICE.fullmatch(self.device):
             known = ("auto", "cpu", "cuda", "cuda:0", "mps")
             raise RecipeError("training.device", unknown_name("training.device", self.device, known))
+        if self.capture and self.precision == "fp16":
+            raise RecipeError(
+                "training.capture", "training.capture goes with fp32 and bf16: fp16 scales its loss by itself"
+            )
         if self.ema and self.average > 1:
             raise RecipeError("training.ema", "training.ema and training.average are two means: choose one")
         if self.schedule is not None:
@@ -179,6 +188,11 @@ class TrainingRecipe:
                 )
             except UsageError as error:
                 raise RecipeError("training.schedule", f"training.schedule: {error}") from error
+
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether batches come in few shapes, filled up with padding: each shape is compiled or recorded once."""
+        return self.compile or bool(self.capture)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,10 +251,11 @@ class Recipe:
                 yield "data.max_length", "reads windows: give context"
         elif data.context is not None:
             yield "data.context", "reads sentences: give max_length"
-        if self.kind in (*LANGUAGE_MODELS, "encoder") and data.copy:
-            yield "data.copy", "translates nothing"
-        if tokenizer.kind == "characters" and data.copy:
-            yield "data.copy", "copies words, not characters"
+        for key in (share for share in SHARES if getattr(data, share)):
+            if self.kind in (*LANGUAGE_MODELS, "encoder"):
+                yield f"data.{key}", "translates nothing"
+            if tokenizer.kind == "characters":
+                yield f"data.{key}", "that reads characters has no words to change"
         if tokenizer.shared is False and (self.kind == "encoder" or self.model.get("share_embeddings")):
             yield "tokenizer.shared", "with one table of vectors has one vocabulary"
         if self.kind == "encoder" and training.label_smoothing:
@@ -250,6 +265,10 @@ class Recipe:
         dropout, *inside = (self.model.get(key) for key in ("dropout", "attention_dropout", "hidden_dropout"))
         if training.r_drop and dropout == 0 and not any(inside):
             yield "training.r_drop", "without dropout says the same twice"
+        if training.compile and self.kind == "rnn-lm":
+            yield "training.compile", "runs in torch's own kernels, whole windows at a time"
+        if training.capture and (why := why_not_recorded(self.kind, self.model)):
+            yield "training.capture", why
         if self.kind != "encoder" and training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
 
@@ -267,6 +286,15 @@ class Recipe:
         return model_config(
             self.kind, self.model, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary
         )
+
+
+def why_not_recorded(kind: str, model: Mapping[str, Any]) -> str | None:
+    """What keeps the steps of such a model from being recorded and repeated (training.capture), if anything does."""
+    if kind == "encoder":
+        return "compares the rows of a batch, so its batches cannot be filled up to few shapes"
+    if kind.startswith("rnn") and (model.get("layers") or 1) > 1:
+        return "with several layers draws the dropout between them in cuDNN, from numbers that a repeated step has not"
+    return None
 
 
 # The tables of a recipe that are dataclasses; [model] stands between them.

@@ -11,7 +11,7 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ def shipped_recipes() -> list[str]:
 def read_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of that file or shipped name, with `overrides` such as {"training.lr": "3e-4"} laid over it.
 
-    File names in a recipe are relative to its folder, those of overrides to the folder one works in. A text as the
-    value of an override is read as TOML, and is plain text where it is none.
+    File names in a recipe are relative to its folder, those of overrides and of shipped recipes to the folder one works
+    in. `{source}` and `{target}` in them stand for the languages. A text as the value of an override is read as TOML,
+    and is plain text where it is none.
     """
     file = _find(path)
     try:
@@ -48,7 +49,7 @@ def read_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         raise UsageError(f"{path}: cannot be read as text: {error}") from error
     except (ValueError, RecursionError) as error:  # TOML's tells line and column itself
         raise UsageError(f"{path}: not valid TOML: {error}") from error
-    _make_absolute(tables, file.parent)
+    _make_absolute(tables, Path.cwd() if file.parent == SHIPPED else file.parent)
     told = {key: f"{file.name}, line {line}" for key, line in key_lines(text).items()}
     tables.setdefault("name", file.stem)
     return _made(tables, overrides or {}, told, otherwise=file.name)
@@ -64,6 +65,7 @@ def _made(tables: Tables, overrides: Mapping[str, Any], told: dict[str, str], *,
     for key, value in overrides.items():
         told.update(_override(tables, key, value))
     try:
+        _fill_languages(tables)
         return recipe_from(tables)
     except RecipeError as error:
         where = told.get(error.key) or told.get(error.key.partition(".")[0]) or otherwise
@@ -158,16 +160,40 @@ def _find(path: str | Path) -> Path:
 
 
 def _make_absolute(tables: Tables, folder: Path) -> None:
-    """File names of the [data] table as seen from `folder`; what is no file name is left for the checks."""
+    """File names of the [data] table as seen from `folder`."""
+    _change_names(tables, lambda key, name: os.path.abspath(folder / name))
+
+
+def _fill_languages(tables: Tables) -> None:
+    """Put the languages in for `{source}` and `{target}`: so one recipe serves all directions."""
+
+    def filled(key: str, name: str) -> str:
+        for side in ("source", "target"):
+            if f"{{{side}}}" in name:
+                language = tables["data"].get(f"{side}_language")
+                if not isinstance(language, str):
+                    raise RecipeError(
+                        f"data.{key}",
+                        f"data.{key} is a file name with {{{side}}}, and data.{side}_language does not say which "
+                        f"language that is: give it, for instance --set data.{side}_language=fr",
+                    )
+                name = name.replace(f"{{{side}}}", language)
+        return name
+
+    _change_names(tables, filled)
+
+
+def _change_names(tables: Tables, change: Callable[[str, str], str]) -> None:
+    """Change each file name of the [data] table, told with its key; what is no file name is left for the checks."""
     data = tables.get("data")
     if not isinstance(data, dict):
         return
     for key in FILES:
         match data.get(key):
             case str() as name:
-                data[key] = os.path.abspath(folder / name)
-            case list() as names:
-                data[key] = [os.path.abspath(folder / name) if isinstance(name, str) else name for name in names]
+                data[key] = change(key, name)
+            case list() | tuple() as names:
+                data[key] = [change(key, name) if isinstance(name, str) else name for name in names]
 
 
 def _override(tables: Tables, key: str, value: Any) -> dict[str, str]:

@@ -17,6 +17,7 @@ import torch
 
 from regard.files import fingerprint, write_synced
 from regard.text.batching import Batch
+from regard.training.compiled import uncompiled
 from regard.training.loop import Loop, needed
 from regard.training.memory import recipe_loss
 from regard.training.prepare import Data
@@ -83,17 +84,22 @@ class Rehearsal:
         new = [batch.to(self.device) for batch in self.few.largest]
         if self.device.type == "cuda" or self.training.compile:
             new += spread  # the first batch of a shape chooses kernels, or has them compiled
+        if self.training.capture:
+            new += spread  # and the second is recorded
         first = [self.timed(self.loop.train_step, [batch] * accumulate) for batch in new]
         taken: list[float] = []
         while len(taken) < FEWEST or (len(taken) < MOST and sum(taken) < self.seconds):
             at = 3 * len(taken)  # long ones and short ones in turn; in the end all have had theirs
             taken.append(self.timed(self.loop.train_step, [spread[(at + i) % SPREAD] for i in range(accumulate)]))
         mean = sum(taken) / len(taken)
-        return mean, max(0.0, sum(first) - len(first) * mean) if self.training.compile else 0.0
+        return mean, max(0.0, sum(first) - len(first) * mean) if self.training.fixed_shapes else 0.0
 
     def validation(self, folder: Path) -> tuple[float, float]:
         """Seconds of a validation, and of choosing the alignment head where it is the best one so far."""
-        few = Few(self.ready.validation)
+        with uncompiled(self.training.compile):
+            return self._validation(Few(self.ready.validation), folder)
+
+    def _validation(self, few: Few, folder: Path) -> tuple[float, float]:
         validator = self.validator(few, folder)
         self.model.eval()
         with torch.inference_mode():

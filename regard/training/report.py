@@ -111,6 +111,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def time_of(seconds: float, preparing: float) -> str:
+    """How long steps took; what went into compiling and recording them is told apart."""
+    told = duration(seconds - preparing)
+    return told if preparing < 1 else f"{told}, and {duration(preparing)} to prepare the steps"
+
+
 def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)
 

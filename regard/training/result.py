@@ -17,6 +17,7 @@ from regard.text.data import PairData
 from regard.text.tokenizer import tokenizer_files, unseen
 from regard.training import checkpoint
 from regard.training.card import model_card
+from regard.training.compiled import uncompiled
 from regard.training.loop import Loop
 from regard.training.loss import objective
 from regard.training.recipe import LANGUAGE_MODELS
@@ -70,14 +71,16 @@ class Result:
             weights, steps = checkpoint.average_weights(kept, training.average)
             checkpoint.put_weights(self.model, weights)
             try:
-                found = self.validator(progress.step)
+                with uncompiled(training.compile):
+                    found = self.validator(progress.step)
             except Interrupted:
                 signal = self.validator.stop.signal or 0
                 raise StoppedError("stopped before the mean of the checkpoints was tried", signal) from None
             say(f"mean of the checkpoints of steps {', '.join(map(str, steps))}: {found.line}")
             if progress.best is None or found.score > progress.best:
                 progress.best, progress.best_step = found.score, progress.step
-                self.keep()
+                with uncompiled(training.compile):
+                    self.keep()
         checkpoint.put_weights(self.model, last)
         replace_file(kept / FINISHED, b"")  # stopped before this line, the next start finishes again
 

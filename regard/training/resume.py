@@ -32,6 +32,7 @@ DROPOUT = 7  # the stream of random numbers that new generators start from
 def save_state(loop: Loop, folder: Path) -> None:
     """Commit a checkpoint. All processes take part, and the first one writes."""
     group = loop.group
+    loop.settle()
     memory = random_states(loop)
     meters = group.gather(torch.tensor(loop.meter.numbers(), dtype=torch.float64))
     if not group.first and not loop.parted:
@@ -106,7 +107,7 @@ def checked_progress(found: dict[str, Any]) -> Progress:
                 fits = isinstance(value, str)
             case "best":
                 fits = value is None or isinstance(value, float)
-            case "seconds":
+            case "seconds" | "preparing":
                 fits = isinstance(value, int | float) and value >= 0
             case _:
                 fits = type(value) is int and value >= 0

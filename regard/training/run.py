@@ -37,12 +37,12 @@ from regard.training.distributed import ALONE, MEETING, Group, join
 from regard.training.fit import disk_lines, fit_batch
 from regard.training.forecast import forecast_lines
 from regard.training.loop import Loop, needed
-from regard.training.loss import objective
+from regard.training.memory import recipe_loss
 from regard.training.model_table import model_config
 from regard.training.prepare import Corpora, Data, make_data, make_tokenizers, read_corpora
 from regard.training.recipe import Recipe, TrainingRecipe
 from regard.training.recipe_file import apply_overrides, read_recipe
-from regard.training.report import Report, duration
+from regard.training.report import Report, time_of
 from regard.training.result import FINISHED, Result
 from regard.training.resume import new_generators, restore_state
 from regard.training.signals import StopFlag
@@ -193,15 +193,15 @@ def prepare(
     if not group.first:
         new_generators(recipe.training.seed, group.rank)
     return Prepared(
-        recipe,
-        corpora,
-        (source, target),
-        train_data,
-        validation_data,
-        model,
-        device,
-        choices,
-        corpora.fingerprint,
+        recipe=recipe,
+        corpora=corpora,
+        tokenizers=(source, target),
+        train=train_data,
+        validation=validation_data,
+        model=model,
+        device=device,
+        choices=choices,
+        fingerprint=corpora.fingerprint,
     )
 
 
@@ -216,13 +216,7 @@ def run_training(
 ) -> Run:
     """Train what is prepared, from the newest checkpoint where there is one, and leave a model folder."""
     training, kept = ready.recipe.training, folder / "training"
-    loss = objective(
-        ready.model,
-        smoothing=training.label_smoothing or 0.0,
-        temperature=training.temperature,
-        r_drop=training.r_drop,
-        together=group.together if group.world > 1 else None,
-    )
+    loss = recipe_loss(ready.model, training, together=group.together if group.world > 1 else None)
     with StopFlag() as stop, kernels(training, ready.device):
         loop = Loop(
             ready.model, ready.train, loss, training, device=ready.device, group=group, fingerprint=ready.fingerprint
@@ -266,7 +260,9 @@ def run_training(
         if group.first:
             result.finish(say)
         group.wait()
-    say(f"{loop.progress.ended}; trained for {duration(loop.progress.seconds)}; the model is in {folder}")
+    say(
+        f"{loop.progress.ended}; trained for {time_of(loop.progress.seconds, loop.progress.preparing)}; the model is in {folder}"
+    )
     return Run(folder, read_config(folder).get("scores", {}))
 
 
@@ -274,9 +270,9 @@ def run_training(
 def kernels(training: TrainingRecipe, device: torch.device) -> Iterator[None]:
     """The kernels that a training uses.
 
-    With `deterministic` only those that give the same bits each time, where a GPU has slower ones. Without fixed shapes
-    never cuDNN's attention, which plans anew for every shape of a batch: on an H200, 60 batches of as many shapes took
-    28.8 s with it and 3.8 s without.
+    With `deterministic` only those that give the same bits each time, where a GPU has slower ones. cuDNN's attention
+    plans anew for every shape of a batch (on an H200, 60 batches of as many shapes took 28.8 s with it and 3.8 s
+    without), so it is for compiled training only, where long texts of one shape gain most.
     """
     before, plans = torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.cudnn_sdp_enabled()
     if training.deterministic:
@@ -293,7 +289,7 @@ def kernels(training: TrainingRecipe, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def errors_tell(folder: Path) -> Iterator[None]:
-    """Errors of the operating system name the run's folder and say what to do."""
+    """Errors of the operating system, and of torch's compiler, say what to do."""
     try:
         yield
     except RegardError:
@@ -304,4 +300,9 @@ def errors_tell(folder: Path) -> Iterator[None]:
         if (full := checkpoint.disk_is_full(error)) is not None:
             left = checkpoint.what_is_left(folder / "training")
             raise ResourceError(f"cannot write to {folder}: {full}. {left}") from error
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            told = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UsageError(
+                f"torch's compiler failed ({told}); --set training.compile=false trains without it"
+            ) from error
         raise

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP
 
-from regard.layers.feedforward import FeedForward
+from regard.layers.feedforward import FeedForward, gelu_tanh
 
 
-@pytest.mark.parametrize(("activation", "theirs"), [("relu", nn.ReLU()), ("gelu", nn.GELU())])
+@pytest.mark.parametrize(
+    ("activation", "theirs"), [("relu", nn.ReLU()), ("gelu", nn.GELU()), ("gelu-tanh", nn.GELU(approximate="tanh"))]
+)
 @pytest.mark.parametrize("bias", [True, False])
 def test_equals_two_linear_layers(activation, theirs, bias):
     ours = FeedForward(dim=4, hidden=6, activation=activation, bias=bias)
@@ -41,7 +44,7 @@ def test_dropout_falls_on_the_inner_layer():
     torch.testing.assert_close(net.eval()(x), whole(x))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "swiglu"])
 def test_compiles_in_one_graph(activation):
     net = FeedForward(dim=4, hidden=6, activation=activation)
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
@@ -50,7 +53,7 @@ def test_compiles_in_one_graph(activation):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"unknown activation 'tanh' \(known: relu, gelu, swiglu"):
+    with pytest.raises(ValueError, match=r"unknown activation 'tanh'.*\(known: relu, gelu, gelu-tanh, swiglu"):
         FeedForward(dim=4, hidden=6, activation="tanh")
     with pytest.raises(ValueError, match=r"dropout must lie in 0\.\.1, got 1.5"):
         FeedForward(dim=4, hidden=6, dropout=1.5)
@@ -62,3 +65,12 @@ def test_errors():
         FeedForward(dim=4, hidden=6)(torch.randn(2, 4).double())
     with pytest.raises(ValueError, match=r"x must be on the weights' device cpu, got meta"):
         FeedForward(dim=4, hidden=6)(torch.randn(2, 4, device="meta"))
+
+
+def test_gelu_by_tanh_is_the_same_compiled() -> None:
+    """Compiled code has another form of it: equal to torch's, values and gradients."""
+    x = torch.linspace(-6, 6, 101, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(gelu_tanh, backend="eager", fullgraph=True)
+    found, wanted = compiled(x), F.gelu(x, approximate="tanh")
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), x) for y in (found, wanted)))

@@ -63,6 +63,48 @@ def test_half_precision_is_computed_in_single(module):
     torch.testing.assert_close(y.float(), module.float()(x.bfloat16().float()), atol=1e-2, rtol=1e-2)
 
 
+def check_autocast(module, dtype, device):
+    x = (torch.randn(50, 64) * 3 + 100).to(device, dtype)  # half precision would lose the mean's digits
+    module = randomise(module).to(device)
+    with torch.autocast(device, dtype=dtype):
+        y = module(x)
+    assert y.dtype == dtype
+    wanted = module(x.float())
+    close = 2.0 ** (-7 if dtype == torch.bfloat16 else -10)
+    torch.testing.assert_close(y.float(), wanted, rtol=2 * close, atol=2 * close)
+    ours, theirs = (torch.autograd.grad(out.float().sin().sum(), module.weight)[0] for out in (y, wanted))
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=50 * 5 * close)
+
+
+halves = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+norms = pytest.mark.parametrize("make", [LayerNorm, lambda dim: LayerNorm(dim, bias=False), RMSNorm])
+
+
+@halves
+@norms
+def test_autocast_leaves_half_precision_as_it_is(make, dtype):
+    """Half precision in, half precision out, rounded once each for weight and result; the sums are in float32."""
+    check_autocast(make(64), dtype, "cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+@halves
+@norms
+def test_autocast_leaves_half_precision_as_it_is_cuda(make, dtype):
+    """There autocast would write float32."""
+    check_autocast(make(64), dtype, "cuda")
+
+
+@pytest.mark.parametrize("module", [LayerNorm(8), RMSNorm(8)])
+def test_autocast_leaves_single_precision_as_it_is(module):
+    x = torch.randn(5, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = module(x)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, module(x))
+
+
 @pytest.mark.parametrize("cls", [LayerNorm, RMSNorm])
 def test_errors(cls):
     with pytest.raises(ValueError, match=r"x must be \(…, 8\), since dim is 8, got \(2, 7\)"):

@@ -44,7 +44,7 @@ def test_the_mean_is_the_recursion(decay: float, steps: int) -> None:
         step(parameters, seed=t)
         d = min(decay, (1 + t) / (10 + t))
         mean = {name: d * mean[name] + (1 - d) * weight.detach() for name, weight in parameters.items()}
-        ema.update()
+        ema.update(ema.next_weight())
     torch.testing.assert_close(ema.weights, mean, rtol=1e-12, atol=1e-12)
     assert ema.updates == steps
 
@@ -56,7 +56,7 @@ def test_the_first_weights_are_forgotten_soon() -> None:
     with torch.no_grad():
         parameters["w"].zero_()
     for _ in range(100):
-        ema.update()
+        ema.update(ema.next_weight())
     assert 0 < float(ema.weights["w"]) < 1e-6
 
 
@@ -64,7 +64,7 @@ def test_swapped_and_back_bit_for_bit() -> None:
     parameters = named((3, 2), (5,), dtype=torch.float32)
     ema = Ema(parameters, 0.9)
     step(parameters, seed=1)
-    ema.update()
+    ema.update(ema.next_weight())
     raw, mean = copies(parameters), copies(ema.weights)
     places = [parameter.data_ptr() for parameter in parameters.values()]
     assert not torch.equal(raw["w0"], mean["w0"])
@@ -83,14 +83,14 @@ def test_a_restored_mean_goes_on_bit_for_bit() -> None:
     ema = Ema(parameters, 0.99)
     for t in range(1, 6):
         step(parameters, seed=t)
-        ema.update()
+        ema.update(ema.next_weight())
     saved, updates = copies(ema.weights), ema.updates
     again = Ema(parameters, 0.99)
     again.put(saved, updates)
     for t in range(6, 12):
         step(parameters, seed=t)
-        ema.update()
-        again.update()
+        ema.update(ema.next_weight())
+        again.update(again.next_weight())
     torch.testing.assert_close(again.weights, ema.weights, rtol=0, atol=0)
     assert again.updates == ema.updates == 11
     assert not torch.equal(saved["w0"], ema.weights["w0"])  # what was saved is not what goes on
@@ -122,7 +122,7 @@ def test_the_mean_of_bf16_is_float32() -> None:
     ema.updates = 1000
     with torch.no_grad():
         parameters["w"].fill_(1 + 2**-7)
-    ema.update()
+    ema.update(ema.next_weight())
     assert ema.weights["w"].dtype == torch.float32
     assert ema.weights["w"].tolist() == [1 + 2**-8] * 2
     with ema.swapped():
@@ -136,7 +136,7 @@ def test_the_mean_has_no_gradient_and_shares_no_memory() -> None:
     assert not ema.weights["w0"].requires_grad
     assert ema.weights["w0"].data_ptr() != parameters["w0"].data_ptr()
     parameters["w0"].sum().backward()
-    ema.update()
+    ema.update(ema.next_weight())
     assert parameters["w0"].requires_grad
 
 
@@ -160,7 +160,7 @@ def test_parameters_that_are_spread_over_processes(mesh: DeviceMesh) -> None:
             for name, parameter in spread.items():
                 parameter.copy_(distribute_tensor(plain[name].detach(), mesh, [Shard(0)]))
         for ema in emas:
-            ema.update()
+            ema.update(ema.next_weight())
     assert all(isinstance(mean, DTensor) for mean in emas[1].weights.values())
     means = {name: mean.full_tensor() for name, mean in emas[1].weights.items()}
     torch.testing.assert_close(means, emas[0].weights, rtol=0, atol=0)

@@ -25,6 +25,7 @@ PAIRS = DataRecipe(pairs="/a.tsv")
 LEFT_OPEN = {  # what other parts decide, or nobody need
     "data": {"columns", "demo", "source_language", "target_language", "max_length", "context", "validation"},
     "tokenizer": {"size", "shared"},
+    "training": {"capture"},
     "decoding": {"max_tokens"},
 }
 
@@ -113,6 +114,38 @@ def test_what_is_given_stays(training: dict[str, Any], model: dict[str, Any], ma
     assert (recipe.data.max_length or 0) <= (recipe.training.batch_tokens or 0)  # or a pair would fit into no batch
     given = {f"training.{key}" for key in training} | {f"model.{key}" for key in model}
     assert given.isdisjoint(choice.key for choice in choices)
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "training", "capture"),
+    [
+        (GPU, {}, {}, True),
+        (GPU, {"kind": "rnn-attention", "layers": 1}, {}, True),
+        (GPU, {"kind": "rnn-attention", "layers": 2}, {}, None),  # its dropout cannot be repeated
+        (GPU, {"kind": "encoder"}, {}, None),
+        (GPU, {}, {"precision": "fp16"}, None),
+        (dataclasses.replace(GPU, bf16=False), {}, {}, None),  # which takes fp16
+        (CPU, {}, {}, None),
+        (Machine("mps", 8, 2**34), {}, {}, None),
+        (GPU, {}, {"capture": False}, False),
+        # 10^13 parameters times tokens are the bound; there are 54.7 million
+        (GPU, {"preset": "transformer-base"}, {"batch_tokens": 180_000}, True),
+        (GPU, {"preset": "transformer-base"}, {"batch_tokens": 186_000}, False),
+    ],
+)
+def test_steps_are_recorded_where_python_is_slower(
+    machine: Machine, model: dict[str, Any], training: dict[str, Any], capture: bool | None
+) -> None:
+    asked = Recipe(name="a", data=PAIRS, model=model, training=TrainingRecipe(**training))
+    recipe, choices = complete(asked, pairs(160_000), machine)
+    assert recipe.training.capture is capture
+    why = {choice.key: choice.why for choice in choices}.get("training.capture")
+    if capture is None or "capture" in training:
+        assert why is None
+    else:
+        assert why == (
+            "the GPU would wait for Python" if capture else "a step keeps the GPU busy, and recording it takes memory"
+        )
 
 
 @pytest.mark.parametrize(

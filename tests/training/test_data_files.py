@@ -44,6 +44,22 @@ def test_the_policy_for_faults(tmp_path: Path, form: str, validation: bool) -> N
     assert place.endswith(("bad.txt:2", "bad.tsv:2")) and "caf" not in "".join(part.source)
 
 
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """Told before anything is read, with the setting that names it and where shipped recipes' data comes from."""
+    (there := tmp_path / "train.fr").write_bytes(GOOD)
+    files = {"source": str(there), "target": str(there) + "x"}
+    missing = {"validation_source": str(tmp_path / "no" / "val.fr"), "validation_target": str(there)}
+    message = (
+        r"train\.frx: no such file; did you mean .*train\.fr\? \(data\.target names it\).*docs/data\.md.*--set data\.t"
+    )
+    with pytest.raises(DataError, match=message):
+        read_corpora(Recipe(name="x", data=DataRecipe(**files, **missing)))
+    files["target"] = str(tmp_path / "train.en")
+    (tmp_path / "train.en").write_bytes(GOOD)
+    with pytest.raises(DataError, match=r"no folder .*no \(data\.validation_source names it\)"):
+        read_corpora(Recipe(name="x", data=DataRecipe(**files, **missing)))
+
+
 def test_zst_files_by_their_names(tmp_path: Path) -> None:
     for name in ("a.fr.zst", "a.en.zst", "b.fr-en.tsv.zst", "text.txt.zst"):
         (tmp_path / name).write_bytes(zstandard.ZstdCompressor().compress(b"a\tb\n"))

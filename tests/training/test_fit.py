@@ -114,10 +114,10 @@ def test_a_chosen_batch_is_lowered_until_it_fits(begun: Begun, free: Any, halvin
 def test_the_steps_take_what_was_told(begun: Begun) -> None:
     """What the numbers rest on: activations grow with the rows, so half of the batch takes about half of them."""
     space = begun.space(10**9)
-    row, once = space.step.row, KERNELS + SLACK * (space.step.optimizer + space.step.once)
+    once = KERNELS + SLACK * space.step.optimizer
     for tokens, accumulate in ((2048, 1), (1024, 2)):
         rows, waiting = tokens // space.step.length, space.step.gradients * (accumulate > 1)
-        assert space.needs(tokens, accumulate) == pytest.approx(once + SLACK * (rows * row + waiting))
+        assert space.needs(tokens, accumulate) == pytest.approx(once + SLACK * (space.step.activations(rows) + waiting))
 
 
 def test_a_given_accumulate_stays(free: Any) -> None:
@@ -191,6 +191,22 @@ def test_each_process_has_its_share(begun: Begun) -> None:
     assert needs("cuda", 4) == 200 + 50 * 25
     assert needs("cuda", 4, parallel="fsdp") == (100 + 200) / 4 + 50 * 25 - 100
     assert needs("cpu", 4) == 4 * (KERNELS + SLACK * (200 + 50 * 25))  # they share the machine's memory
+
+
+def test_recorded_steps_take_their_memory_twice(begun: Begun) -> None:
+    """Those that run as ever have theirs, and those that are recorded keep their own; on a GPU only."""
+    step = StepMemory(
+        length=10, weights=100, gradients=100, optimizer=200, once=7, row=50, beside=lambda rows: 3 * rows
+    )
+
+    def needs(device: str, capture: bool | None) -> float:
+        training = dataclasses.replace(begun.recipe.training, capture=capture)
+        return Space(dataclasses.replace(begun.recipe, training=training), step, 0, torch.device(device)).needs(1000, 1)
+
+    once = 7 + (50 + 3) * 100
+    assert needs("cuda", None) == needs("cuda", False) == 200 + once
+    assert needs("cuda", True) == 200 + 2 * once
+    assert needs("cpu", True) == needs("cpu", False) == KERNELS + SLACK * (200 + once)
 
 
 # Trial steps, where a step that does not fit is an error.

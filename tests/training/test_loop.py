@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Iterator
 
@@ -20,11 +21,12 @@ from regard.text.special import END, PAD, START, pad_batch
 from regard.training.distributed import ALONE
 from regard.training.loop import MOST_SKIPPED, Loop
 from regard.training.loss import objective
-from regard.training.optimizer import freeze
+from regard.training.optimizer import freeze, make_optimizer, set_rate, update
 from regard.training.progress import Validation
 from regard.training.recipe import TrainingRecipe
 from regard.training.schedule import learning_rate
 from regard.training.signals import StopFlag
+from regard.training.watch import LAG, Taken, Watch
 
 CPU = torch.device("cpu")
 
@@ -224,6 +226,74 @@ def test_a_step_without_finite_gradients_changes_nothing() -> None:
     assert flat(loop.model).isfinite().all()
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_an_update_without_finite_gradients_is_left_out(bad: float, kind: str) -> None:
+    """Neither the weights nor anything of Adam's changes, its count of steps included; then it goes on."""
+    weight = torch.randn(1, 5).requires_grad_()
+    recipe = TrainingRecipe(optimizer=kind, weight_decay=0.1)
+    optimizer, plain = (make_optimizer({one: "w"}, recipe) for one in (weight, copy.deepcopy(weight)))
+
+    def step(optimizer: torch.optim.Optimizer, *gradient: float) -> list[Tensor]:
+        (one,) = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        one.grad = torch.tensor([gradient], dtype=torch.float32)
+        set_rate(optimizer, 0.1)
+        update(optimizer, one.grad.norm())
+        return [one.detach(), *optimizer.state[one].values()]
+
+    step(optimizer, 1, 2, 3, 4, 5)
+    before = copy.deepcopy(step(optimizer, 5, 4, 3, 2, 1))
+    after = step(optimizer, 1, bad, 1, 1, 1)
+    assert len(after) == 4 and all(map(torch.equal, after, before))
+    assert not hasattr(optimizer, "found_inf")  # or it would hold for steps of others too
+    found = step(optimizer, 3, 1, 4, 1, 5)
+    for gradient in ((1, 2, 3, 4, 5), (5, 4, 3, 2, 1), (3, 1, 4, 1, 5)):
+        wanted = step(plain, *gradient)
+    assert all(map(torch.equal, found, wanted)) and not torch.equal(found[0], before[0])
+
+
+class Late(Watch):
+    """Numbers that arrive when all are waited for, as those of a GPU that is behind."""
+
+    def arrived(self, *, all: bool = False) -> Iterator[tuple[Taken, float, float]]:
+        return super().arrived() if all else iter(())
+
+
+def test_numbers_that_arrive_late_belong_to_their_step(tmp_path) -> None:
+    """A step is left out on the device; that it was is heard later, and told with that step's rate and sentences."""
+    loop = make_loop([make_batch(6, 4)])
+    assert loop.watch.lag == LAG
+    loop.watch, said = Late(LAG), []
+    loop.warn = said.append
+    good = loop.loss_function
+    for step in range(1, 7):
+        factor = math.nan if step == 3 else 1.0
+        loop.loss_function = lambda *inputs, factor=factor: (loss := good(*inputs))._replace(total=factor * loss.total)
+        before = flat(loop.model)
+        loop.progress.epoch = step
+        loop.train_step([make_batch(step, step)])
+        assert torch.equal(flat(loop.model), before) == (step == 3)
+    assert (loop.progress.skipped, loop.meter.steps, said) == (0, 0, [])
+    loop.settle()
+    assert (loop.progress.skipped, loop.progress.skipped_in_row, loop.meter.steps) == (1, 0, 5)
+    tokens = [make_batch(step, step).tokens for step in range(1, 7)]
+    assert loop.meter.counted == sum(tokens) - tokens[2] and loop.progress.tokens == sum(tokens)
+    (told,) = said
+    assert told.endswith("at step 3, with learning rate 0.0075, on a.fr:1, a.fr:2, a.fr:3")
+
+
+def test_reports_and_validations_wait_for_all_steps(tmp_path) -> None:
+    loop = make_loop([make_batch(6, 4)], steps=6, validate_every=4, log_every=3)
+    loop.watch = Late(LAG)
+    seen: list[tuple[int, int]] = []
+    told = loop.tell
+    loop.tell = lambda report: seen.append((loop.progress.step, len(loop.watch.waiting))) or told(report)
+    run(loop, lambda step: seen.append((step, len(loop.watch.waiting))) or 0.0, tmp_path)
+    assert seen == [(3, 3), (4, 0), (6, 1), (6, 0)]  # the checkpoint of step 5 has waited too
+    numbers = [json.loads(line) for line in next(tmp_path.glob("*.jsonl")).read_text().splitlines()]
+    assert [math.isfinite(one["loss"]) for one in numbers if "gradient_norm" in one] == [True, True]
+
+
 def out_of_memory_above(rows: int, loop: Loop) -> list[int]:
     """The loop's loss function fails for batches of more rows; the rows of each call are noted."""
     good, seen = loop.loss_function, []
@@ -338,7 +408,7 @@ def test_every_sample_of_an_epoch_comes_once() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_compiled_loss_takes_the_same_steps() -> None:
-    """torch.compile of the whole loss function, batches of several shapes."""
+    """By torch's own compiler: the blocks, for batches of several shapes."""
     batches = [make_batch(seed, 5 + seed, longest=5 + seed) for seed in range(3)]
     # In float64, for a bias of the keys has no gradient but rounding, which Adam would blow up to whole steps.
     eager, compiled = make_loop(batches), make_loop(batches, compile=True)

@@ -27,7 +27,8 @@ from regard.models.config import (
 from regard.models.presets import MODELS, make_model
 from regard.text.batching import Batch
 from regard.text.special import END, PAD, START
-from regard.training.loss import Loss, contrastive_loss, language_model_loss, objective, token_loss, translation_loss
+from regard.training import cross_entropy, loss as losses
+from regard.training.loss import Loss, contrastive_loss, language_model_loss, objective, translation_loss
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
@@ -66,6 +67,11 @@ def batch_of(*targets: list[int], translates: bool = True) -> Batch:
 
 RAGGED = ([5, 6, 7, 12], [8], [], [9, 1])
 EVEN = ([5, 6], [7, 8])
+
+
+def token_loss(logits: Tensor, labels: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """The loss of logits that are given: the features, times a table of ones and zeros."""
+    return cross_entropy.token_loss(logits, labels, weight=torch.eye(logits.shape[1], dtype=logits.dtype), **options)
 
 
 @given(
@@ -163,13 +169,40 @@ def test_r_drop_by_hand() -> None:
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
-def test_one_large_tensor_waits_for_the_backward_pass(r_drop: float) -> None:
-    """Of all that is as large as the logits, the loss keeps the log-probabilities only."""
+def test_nothing_of_the_size_of_the_scores_waits_for_the_backward_pass(r_drop: float) -> None:
     kept = []
-    logits = torch.randn(6, 50, requires_grad=True)
+    hidden, weight = torch.randn(60, 3, requires_grad=True), torch.randn(50, 3, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        token_loss(logits, torch.arange(6) % 3, smoothing=0.1, r_drop=r_drop)
-    assert [size for size in kept if size >= 50] == [6 * 50]
+        cross_entropy.token_loss(hidden, torch.arange(60) % 3, weight=weight, smoothing=0.1, r_drop=r_drop)
+    assert sorted(kept) == [150, 180]  # the gradients of the table and of the features
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+@pytest.mark.parametrize("scores", [1, 40, 130, 10**6])
+@pytest.mark.parametrize("masked", [False, True])
+def test_parts_change_nothing(scores: int, r_drop: float, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores of all tokens at once, and of one or a few at a time: loss and all gradients by torch's autograd."""
+    generator = torch.Generator().manual_seed(1)
+    hidden, weight, bias = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in ((26, 4), (7, 4), (7,))
+    )
+    labels = torch.randint(7, (13,), generator=generator).repeat(2)
+    keep = (torch.arange(13) % 3 > 0).repeat(2) if masked else None
+    monkeypatch.setattr(cross_entropy, "SCORES", scores)
+    found = cross_entropy.token_loss(hidden, labels, weight=weight, bias=bias, smoothing=0.1, r_drop=r_drop, keep=keep)
+    logits = F.linear(hidden, weight, bias)
+    counts = torch.ones(26, dtype=torch.bool) if keep is None else keep
+    if r_drop:
+        wanted = written_out(logits.view(2, 13, 7)[:, counts[:13]], labels[:13][counts[:13]], 0.1, r_drop)
+    else:
+        plain = [
+            F.cross_entropy(logits[counts], labels[counts], label_smoothing=s, reduction="sum") for s in (0.1, 0.0)
+        ]
+        wanted = plain[0], plain[1].detach()
+    torch.testing.assert_close(found, wanted)
+    ours, theirs = (torch.autograd.grad(3 * total[0], (hidden, weight, bias)) for total in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
@@ -230,11 +263,13 @@ def test_r_drop_without_dropout_is_the_plain_loss(kind: str) -> None:
 
 
 def projected(model: nn.Module, batch: Batch, monkeypatch: pytest.MonkeyPatch, **options: float) -> list[int]:
-    """How many positions each call of `project` gets."""
+    """How many positions are held against the vocabulary, call by call."""
     seen: list[int] = []
-    project = model.project
-    monkeypatch.setattr(model, "project", lambda x: seen.append(len(x)) or project(x))
-    objective(model, **options)(model, batch)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            losses, "token_loss", lambda x, *a, **k: seen.append(len(x)) or cross_entropy.token_loss(x, *a, **k)
+        )
+        objective(model, **options)(model, batch)
     return seen
 
 
@@ -313,11 +348,7 @@ def test_one_shape_is_compiled_once(r_drop: float) -> None:
 @pytest.mark.parametrize("kind", ["transformer", "rnn-lm"])
 def test_only_what_is_predicted_is_projected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = model_of(kind), batch_of(*RAGGED, translates=kind == "transformer")
-    seen = []
-    project = model.project
-    monkeypatch.setattr(model, "project", lambda x: seen.append(tuple(x.shape)) or project(x))
-    objective(model)(model, batch)
-    assert seen == [(batch.tokens, 8)] == [(11, 8)]
+    assert projected(model, batch, monkeypatch) == [batch.tokens] == [11]
 
 
 def test_targets_are_shifted() -> None:
@@ -333,8 +364,7 @@ def test_targets_are_shifted() -> None:
             following = torch.where(target == START, 10, target + 1)
             return F.one_hot(torch.where(target == 12, END, following), 14).double()
 
-        def project(self, hidden: Tensor) -> Tensor:
-            return 100 * hidden
+        output_table = 100 * torch.eye(14, dtype=torch.float64), None
 
     for right, wrong in (([10, 11, 12], [10, 12, 11]), ([10, 11, 12], [10, 11])):
         assert float(translation_loss(Sure(), batch_of(right)).nll) == pytest.approx(0, abs=1e-9)

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from regard.models.presets import make_model
 from regard.text.batching import Batch
-from regard.training import memory
+from regard.training import cross_entropy, memory
 from regard.training.fit import trial_step
 from regard.training.loop import Loop
 from regard.training.memory import (
@@ -108,6 +108,25 @@ def test_peak_by_hand() -> None:
     assert step.peak(20, accumulate=2, parts=4) == (100 + 120) / 4 + 5 + 7 * 20 + 60 / 4
     assert [step.rows(tokens) for tokens in (9, 10, 29, 100)] == [1, 1, 2, 10]
     assert [step.rows(100, world) for world in (2, 3, 50)] == [5, 4, 1]
+
+
+def test_what_stands_beside_counts_at_the_worst_moment() -> None:
+    step = StepMemory(length=10, weights=100, gradients=60, optimizer=120, once=5, row=7, beside=lambda rows: rows**2)
+    assert step.activations(20) == 5 + 7 * 20 + 400
+    assert step.peak(20) == 100 + 120 + 5 + 7 * 20 + 400
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_scores_are_told_up_to_as_many_as_there_are_at_a_time(r_drop: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32: scores, log-probabilities and gradient, and for R-Drop half of one more; in bf16 two of them wide."""
+    model, training = small("transformer", r_drop=r_drop)
+    passes, each = (2, 14) if r_drop else (1, 12)
+    assert memory.scores(model, training, 50) == each * passes * 50 * 400
+    half = dataclasses.replace(training, precision="bf16")
+    assert memory.scores(model, half, 50) == (2 + 4 + 4 + 2) * passes * 50 * 400
+    monkeypatch.setattr(cross_entropy, "SCORES", 1000)
+    assert memory.scores(model, training, 50) == each * 1000
+    assert memory.scores(small("encoder")[0], training, 50) == 0
 
 
 def test_a_process_on_a_cpu_grows_by_more_than_its_tensors() -> None:

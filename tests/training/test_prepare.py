@@ -177,20 +177,23 @@ def test_tokens_are_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.
                 assert a.ids == b.ids and a.labels.equal(b.labels)
 
 
-def test_compiled_training_gets_few_shapes_and_validation_none() -> None:
-    recipe = language_model_recipe(compile=True)
+@pytest.mark.parametrize("setting", ["compile", "capture"])
+def test_fixed_shapes_are_for_training_and_not_for_validation(setting: str) -> None:
+    recipe = language_model_recipe(**{setting: True})
     corpora = read_corpora(recipe)
     train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
     assert {batch.labels.shape for batch in train.batches(0)} == {(4, 16)}
     assert not any(batch.fixed for batch in validation.batches(0))
     eager, _ = make_data(language_model_recipe(), corpora, train_characters(["a"]), train_characters(["a"]))
     assert not any(batch.fixed for batch in eager.batches(0))
-    for kind, fixed in (("transformer", {True}), ("encoder", {False})):
+    assert (train.one_shape, validation.one_shape, eager.one_shape) == (True, False, False)
+    for kind, fixed in (("transformer", {True}), *([("encoder", {False})] if setting == "compile" else [])):
         recipe = replace(demo_recipe(), model={"kind": kind})
-        recipe = replace(recipe, training=replace(recipe.training, compile=True))
+        recipe = replace(recipe, training=replace(recipe.training, **{setting: True}))
         corpora = read_corpora(recipe)
         train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
         assert {batch.fixed for batch in train.batches(0)} == fixed
+        assert len({batch.labels.shape for batch in train.batches(0)}) > 1 and not train.one_shape
         assert not any(batch.fixed for batch in validation.batches(0))
 
 

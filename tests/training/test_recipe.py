@@ -81,6 +81,18 @@ def write(tmp_path: Path) -> Any:
             r"line 6: training.r_drop does not fit: .* encoder predicts no tokens",
         ),
         ("[training]\nr_drop = -1.0", r"line 4: training.r_drop must be at least 0"),
+        (
+            "[training]\ncapture = true\nprecision = 'fp16'",
+            r"line 4: training.capture goes with fp32 and bf16: fp16 scales its loss by itself",
+        ),
+        (
+            "[model]\nkind = 'encoder'\n[training]\ncapture = true",
+            r"line 6: training.capture does not fit: .* encoder compares the rows of a batch",
+        ),
+        (
+            "[model]\nkind = 'rnn-attention'\nlayers = 2\n[training]\ncapture = true",
+            r"line 7: training.capture does not fit: .* with several layers draws the dropout between them in cuDNN",
+        ),
         ("[training]\nema = 1.0", r"line 4: training.ema must be at least 0 and below 1"),
         ("[tokenizer]\nkind = 'bp'", r"line 4: unknown tokenizer.kind 'bp'; did you mean 'bpe'"),
         (
@@ -125,6 +137,16 @@ def test_r_drop_needs_some_dropout(write: Any) -> None:
     """Which is chosen where the recipe is silent, and may be inside of the blocks only."""
     for model in ("", "[model]\ndropout = 0.0\nattention_dropout = 0.1\n", "[model]\nkind = 'rnn-attention'\n"):
         assert read_recipe(write(PAIRS + model + "[training]\nr_drop = 5.0\n")).training.r_drop == 5.0
+
+
+def test_what_can_be_recorded(write: Any) -> None:
+    """One recurrent layer has no dropout inside of it, and several layers of a Transformer have their own."""
+    for model in ("layers = 6", "kind = 'rnn-attention'", "kind = 'rnn-seq2seq'\nlayers = 1"):
+        training = read_recipe(write(f"{PAIRS}[model]\n{model}\n[training]\ncapture = true\n")).training
+        assert training.capture and training.fixed_shapes
+    off = read_recipe(write(f"{PAIRS}[model]\nkind = 'encoder'\n[training]\ncapture = false\n")).training
+    assert off.capture is False and not off.fixed_shapes
+    assert not TrainingRecipe(precision="fp16").fixed_shapes and TrainingRecipe(compile=True).fixed_shapes
 
 
 @pytest.mark.parametrize(
@@ -207,6 +229,36 @@ def test_files_are_relative_to_the_recipe(write: Any, tmp_path: Path, monkeypatc
     assert data.target == (f"{tmp_path.parent}/a.en", f"{tmp_path}/b.en")
     over = read_recipe(path, {"data.source": '["x.fr", "y.fr"]'}).data  # typed in the shell, so relative to it
     assert over.source == (f"{tmp_path}/here/x.fr", f"{tmp_path}/here/y.fr") and over.target == data.target
+
+
+def test_languages_in_file_names(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One recipe for all directions: also in lists, in validation files and in what is given beside the recipe."""
+    monkeypatch.chdir(tmp_path)
+    sides = "source = ['a.{source}', 'b.{source}-{target}']\ntarget = ['a.{target}', 'b.{other}']"
+    path = write(f"[data]\n{sides}\nsource_language = 'fr'\ntarget_language = 'en'")
+    data = read_recipe(path).data
+    assert data.source == (f"{tmp_path}/a.fr", f"{tmp_path}/b.fr-en")
+    assert data.target == (f"{tmp_path}/a.en", f"{tmp_path}/b.{{other}}")
+    files = {"data.validation_source": "v.{source}", "data.validation_target": "v.{target}"}
+    data = read_recipe(path, {**files, "data.source_language": "de"}).data
+    assert data.source[0] == f"{tmp_path}/a.de"
+    assert (data.validation_source, data.validation_target) == ((f"{tmp_path}/v.de",), (f"{tmp_path}/v.en",))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source = 'a.{source}'\ntarget = 'b'", r"^my.toml, line 2: data.source .* data.source_language does not say"),
+        (
+            "source = 'a'\nsource_language = 'fr'\ntarget = ['b', '{target}']",
+            r"line 4: data.target .*\{target\}.* --set data.target_language=fr",
+        ),
+        ("source = '{source}'\ntarget = 'b'\nsource_language = 1", r"line 2: data.source "),
+    ],
+)
+def test_language_that_is_missing(write: Any, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_recipe(write(f"[data]\n{text}"))
 
 
 def test_name_is_the_file_name_unless_given(write: Any) -> None:
@@ -382,6 +434,32 @@ def test_shipped_recipe_reads(name: str, tmp_path: Path) -> None:
     assert recipe.name == name and recipe.kind == recipe.model["kind"]
     (tmp_path / "a.toml").write_text(to_toml(recipe), encoding="utf-8")
     assert read_recipe(tmp_path / "a.toml") == recipe
+
+
+def test_files_of_shipped_recipes_are_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = read_recipe("multi30k-tiny", {"data.source_language": "fr"}).data
+    assert data.source == (f"{tmp_path}/data/multi30k/tok/train.lc.norm.tok.fr.gz",)
+    assert data.validation_target == (f"{tmp_path}/data/multi30k/tok/val.lc.norm.tok.de.gz",)
+
+
+def test_transformer_tiny_has_the_size_of_the_paper() -> None:
+    """Wu et al. 2021: 2.6 million parameters, of which a table of 10,000 pieces is the half."""
+    size = read_recipe("multi30k-tiny").tokenizer.size
+    assert size == 10_000
+    model = make_model(read_recipe("multi30k-tiny").config(source_vocabulary=size, target_vocabulary=size))
+    table, attention, feed_forward = size * 128, 4 * (128 * 128 + 128), 2 * 128 * 256 + 256 + 128
+    norms = (4 * (2 + 3) + 2) * 2 * 128  # a stack of pre-norm blocks ends with one more
+    assert sum(p.numel() for p in model.parameters()) == table + 12 * attention + 8 * feed_forward + norms == 2_605_568
+
+
+def test_the_pair_with_and_without_attention_differs_in_nothing_else() -> None:
+    found = [dataclasses.asdict(read_recipe(f"multi30k-{name}")) for name in ("gru", "seq2seq")]
+    for recipe in found:
+        del recipe["name"]
+        for key in ("kind", "attention", "style"):
+            recipe["model"].pop(key, None)
+    assert found[0] == found[1]
 
 
 def test_shipped_recurrent_translators_can_be_compared() -> None:

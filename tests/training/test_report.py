@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import UsageError
-from regard.training.report import Report, duration
+from regard.training.report import Report, duration, time_of
 
 
 def test_metrics_hold_every_number(tmp_path: Path) -> None:
@@ -113,3 +113,8 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_durations(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_time_to_prepare_steps_is_told_apart() -> None:
+    assert time_of(100.0, 0.4) == "1 min 40 s"
+    assert time_of(100.0, 40.0) == "1 min 00 s, and 40 s to prepare the steps"

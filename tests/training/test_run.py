@@ -16,7 +16,7 @@ from regard.api.writer import Writer
 from regard.errors import DataError, StoppedError, UsageError
 from regard.text.batching import Batch
 from regard.training.loop import Loop
-from regard.training.run import train
+from regard.training.run import errors_tell, train
 
 MODELS = ("transformer", "rnn-seq2seq", "rnn-attention", "encoder", "transformer-lm", "rnn-lm")
 
@@ -265,3 +265,14 @@ def test_paths_of_the_data_stay_at_home(make_recipe, tmp_path: Path) -> None:
     for name in ("config.json", "README.md"):
         assert str(tmp_path) not in (run.folder / name).read_text()
     assert json.loads((run.folder / "config.json").read_text())["recipe"]["data"]["source"] == ["a.fr"]
+
+
+def test_a_failing_compiler_is_told_with_the_way_round_it(tmp_path: Path) -> None:
+    failed = type("InvalidCxxCompiler", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+    with (
+        pytest.raises(UsageError, match=r"\(No working C\+\+ compiler found\); --set training.compile=false trains"),
+        errors_tell(tmp_path),
+    ):
+        raise failed("No working C++ compiler found\nin a long list of places")
+    with pytest.raises(RuntimeError, match="something else"), errors_tell(tmp_path):
+        raise RuntimeError("something else")

@@ -1,0 +1,95 @@
+"""Triton's kernel, run by its interpreter on a CPU, against the plain formula in float64; on a GPU the kernel itself.
+
+The interpreter is chosen when a kernel is defined, so a process of its own runs this file as a script.
+
+    n rows   V vocabulary
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard.training.cross_entropy import loss_and_gradient
+
+ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+
+
+def check(device: str, *, V: int, smoothing: float, pull: float, masked: bool, dtype: torch.dtype) -> None:
+    """Loss, plain cross-entropy and gradient of 4 rows, of which two are left out if `masked`."""
+    from regard.training.cross_entropy_triton import fused_loss_and_gradient
+
+    draw = torch.Generator().manual_seed(V)
+    scores = (5 * torch.randn(4, V, generator=draw)).to(dtype)
+    labels = torch.tensor([1, V - 1]).repeat(2)
+    keep = torch.tensor([False, True]).repeat(2) if masked else None
+    wanted = loss_and_gradient(scores.double(), labels, keep, smoothing, pull, wanted=True)
+    given = [None if one is None else one.to(device) for one in (labels, keep)]
+    for gradient in (False, True):
+        own = scores.to(device, copy=True)
+        found = fused_loss_and_gradient(own, *given, smoothing, pull, wanted=gradient)
+        for one, other in zip(found[:2], wanted[:2], strict=True):
+            torch.testing.assert_close(one.double().cpu(), other, rtol=1e-5, atol=1e-5)
+        if gradient:
+            assert found[2] is own  # in the place of the scores
+            torch.testing.assert_close(own.double().cpu(), wanted[2], rtol=ROUNDING[dtype], atol=1e-5)
+        else:
+            assert found[2] is None and torch.equal(own.cpu(), scores)
+
+
+CASES = [  # vocabularies below, at and above one block of 16, also with the larger blocks
+    {"V": 5, "smoothing": 0.1, "pull": 0.0, "masked": False, "dtype": torch.float32},
+    {"V": 5, "smoothing": 0.0, "pull": 1.5, "masked": True, "dtype": torch.float32},
+    {"V": 16, "smoothing": 0.0, "pull": 0.0, "masked": True, "dtype": torch.float32},
+    {"V": 16, "smoothing": 0.1, "pull": 1.5, "masked": False, "dtype": torch.float32},
+    {"V": 31, "smoothing": 0.1, "pull": 0.0, "masked": True, "dtype": torch.bfloat16},
+    {"V": 31, "smoothing": 0.1, "pull": 0.5, "masked": True, "dtype": torch.float16},
+    {"V": 40, "smoothing": 0.0, "pull": 0.0, "masked": False, "dtype": torch.float32},
+    {"V": 40, "smoothing": 0.1, "pull": 2.0, "masked": True, "dtype": torch.float32},
+]
+
+
+def check_all(device: str) -> None:
+    """Every case, and scores that are no numbers: then the loss is none, so that the step is left out."""
+    from regard.training.cross_entropy_triton import fused_loss_and_gradient
+
+    for case in CASES:
+        check(device, **case)
+    for pull, fault in ((0.0, float("inf")), (1.5, float("nan"))):
+        scores = torch.zeros(2, 20)
+        scores[1, 18] = fault
+        labels = torch.tensor([3, 3])
+        loss, nll, _ = fused_loss_and_gradient(scores.to(device), labels.to(device), None, 0.1, pull, wanted=False)
+        assert not loss.isfinite() and not nll.isfinite()
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_the_kernel_is_the_formula() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the kernel is the formula\n"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+def test_the_kernel_is_the_formula_cuda() -> None:
+    check_all("cuda")
+    scores = torch.randn(2, 20, device="cuda")
+    assert loss_and_gradient(scores, torch.tensor([1, 2]).to("cuda"), None, 0.1, 0.0, wanted=True)[2] is scores
+    for V in (4096, 10_000, 50_257):  # blocks of their true size
+        check("cuda", V=V, smoothing=0.1, pull=1.5, masked=True, dtype=torch.bfloat16)
+
+
+if __name__ == "__main__":
+    from regard.training import cross_entropy_triton
+
+    cross_entropy_triton.BLOCK, cross_entropy_triton.LARGE = 16, 32
+    check_all("cpu")
+    print("the kernel is the formula")

@@ -12,10 +12,12 @@ import typer
 
 from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, load_as, plain_warnings, read_pairs, read_text
 from regard.cli.score import likelihood_of
+from regard.cli.translate import make_search
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
+    from regard.decoding.search import Search
     from regard.evaluation.bleu import Score
     from regard.evaluation.by_length import Bucket
     from regard.evaluation.significance import Comparison
@@ -42,9 +44,22 @@ def evaluate_model(
         Path | None, typer.Option(help="Gold word alignments (0-0 1-2 …): the error rate of the model's attention.")
     ] = None,
     beam: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy.")] = 5,
+    length_penalty: Annotated[
+        float | None, typer.Option(show_default="1", help="Power of the length in a beam's ranking.")
+    ] = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's splitter: 13a, intl, char, zh, none.")] = "13a",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
+    lengths: Annotated[
+        str | None, typer.Option(help="Where lengths are parted, in words: 10,20 is up to 10, 11 to 20, and above.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            show_default="half a window",
+            help="Of a language model: tokens from one window of the text to the next, of which only they count.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All results as one JSON object.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -57,48 +72,59 @@ def evaluate_model(
     """
     with plain_warnings():
         if reference is None:
-            for name, value in (("--hypotheses", hypotheses), ("--against", against), ("--alignment", alignment)):
+            for name, value in (
+                ("--hypotheses", hypotheses),
+                ("--against", against),
+                ("--alignment", alignment),
+                ("--length-penalty", length_penalty),
+                ("--lengths", lengths),
+            ):
                 if value is not None:
                     raise UsageError(f"{name} compares translations: give the references as a second file")
-            evaluate_writer(source, model or DEFAULT_MODEL, device, dtype, as_json)
+            evaluate_writer(source, model or DEFAULT_MODEL, device, dtype, stride, as_json)
             return
+        if stride is not None:
+            raise UsageError("--stride is for the text of a language model, and translations are read whole")
         if hypotheses is not None and (model is not None or alignment is not None):
             other = "--alignment needs a model" if model is None else "give a model or --hypotheses, not both"
             raise UsageError(f"{other}: a file of translations says nothing of attention")
+        search, edges = make_search(beam, length_penalty, None, 1), read_edges(lengths)
         sources, references = read_pairs(source, reference)
         results: dict[str, Any] = {"sentences": len(sources)}
         if hypotheses is None:
             translator = load_translator(model or DEFAULT_MODEL, device, dtype)
-            ours = translations(translator, sources, beam)
+            ours = translations(translator, sources, search)
             if alignment is not None:
                 results["alignment_error_rate"] = attention_error(translator, sources, references, alignment)
         else:
             ours = read_hypotheses(hypotheses, len(sources))
         if out is not None:
             write_lines(out, ours)
-        results |= judge(ours, references, sources, tokenize=tokenize, lowercase=lowercase)
+        results |= judge(ours, references, sources, tokenize=tokenize, lowercase=lowercase, edges=edges)
         if against is not None:
             if Path(against).is_file():
                 theirs = read_hypotheses(Path(against), len(sources))
             else:
-                theirs = translations(load_translator(against, device, dtype), sources, beam)
+                theirs = translations(load_translator(against, device, dtype), sources, search)
             results["comparison"] = compare(theirs, ours, references, tokenize=tokenize, lowercase=lowercase)
     typer.echo(json.dumps(plain(results), ensure_ascii=False) if as_json else report(results, against))
 
 
-def evaluate_writer(path: Path, model: str, device: str, dtype: str, as_json: bool) -> None:
+def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int | None, as_json: bool) -> None:
+    """How well a language model predicts a text, every token once, and from how much of it."""
     from regard.api.loading import load
     from regard.api.writer import Writer
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, Writer):
         raise UsageError(f"{model} is no language model: give the references as a second file")
-    found = likelihood_of(face, path)
+    stride = face.window // 2 if stride is None else stride
+    found = likelihood_of(face, path, stride=stride)
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
+        typer.echo(json.dumps({**found.to_dict(), "window": face.window, "stride": stride}))
         return
     typer.echo(f"perplexity          {found.perplexity:.3f}  (of {found.tokens:,} tokens)")
-    typer.echo(f"nats per token      {found.loss:.4f}")
+    typer.echo(f"nats per token      {found.loss:.4f}  (windows of {face.window}, stride {stride})")
     typer.echo(f"bits per character  {found.bits_per_character:.4f}")
 
 
@@ -108,10 +134,10 @@ def load_translator(model: str, device: str, dtype: str) -> Translator:
     return load_as(Translator, model, device, dtype)
 
 
-def translations(translator: Translator, sources: Sequence[str], beam: int) -> list[str]:
+def translations(translator: Translator, sources: Sequence[str], search: Search) -> list[str]:
     """What the model makes of each source, on one line."""
     batches = [list(sources[start : start + BATCH]) for start in range(0, len(sources), BATCH)]
-    found = [one.text for batch in tracked(batches, "translating") for one in translator.translate(batch, beam=beam)]
+    found = [one.text for some in tracked(batches, "translating") for one in translator.translate(some, search=search)]
     return [text.replace("\n", " ") for text in found]
 
 
@@ -130,16 +156,35 @@ def attention_error(translator: Translator, sources: Sequence[str], references: 
     return alignment_error_rate(predicted, [one.sure for one in links], [one.possible for one in links])
 
 
+def read_edges(lengths: str | None) -> list[int] | None:
+    """The lengths that the user parts sentences at."""
+    if lengths is None:
+        return None
+    try:
+        return [int(length) for length in lengths.split(",")]
+    except ValueError:
+        raise UsageError(f"--lengths {lengths}: write whole numbers with commas between, such as 10,20,30") from None
+
+
 def judge(
-    ours: Sequence[str], references: Sequence[str], sources: Sequence[str], *, tokenize: str, lowercase: bool
+    ours: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str],
+    *,
+    tokenize: str,
+    lowercase: bool,
+    edges: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     from regard.evaluation.bleu import corpus_bleu, corpus_chrf
-    from regard.evaluation.by_length import scores_by_length
+    from regard.evaluation.by_length import MINIMUM, scores_by_length
 
+    minimum = MINIMUM if edges is None else 1  # who says where wants it there, however few they are
     return {
         "bleu": corpus_bleu(ours, references, tokenize=tokenize, lowercase=lowercase, samples=1000),
         "chrf": corpus_chrf(ours, references, lowercase=lowercase, samples=1000),
-        "by_length": scores_by_length(ours, references, sources, tokenize=tokenize, lowercase=lowercase),
+        "by_length": scores_by_length(
+            ours, references, sources, edges=edges, minimum=minimum, tokenize=tokenize, lowercase=lowercase
+        ),
     }
 
 

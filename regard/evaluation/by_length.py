@@ -16,6 +16,7 @@ from regard.errors import UsageError
 from regard.evaluation.bleu import METRICS, SEED, Score, check_pairs, count_sentences
 
 BUCKETS = 8  # at most, where the edges are chosen
+MINIMUM = 200  # sentences of a bucket
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def scores_by_length(
     sources: Sequence[str],
     *,
     edges: Sequence[int] | None = None,
-    minimum: int = 200,
+    minimum: int = MINIMUM,
     samples: int = 1000,
     seed: int = SEED,
     tokenize: str = "13a",

@@ -11,6 +11,10 @@ import sacrebleu
 from typer.testing import Result
 
 from regard.api.loading import load
+from regard.api.translator import Translator
+from regard.decoding.beam import Beam
+from regard.decoding.greedy import Greedy
+from regard.decoding.search import Search
 from regard.text.demo_corpus import demo_words
 
 Run = Callable[..., Result]
@@ -72,6 +76,48 @@ def test_a_model_and_its_translations(
     assert shown[5].split()[:2] == ["2-5", "12"]
 
 
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ((), Beam(5, length_penalty=1.0)),
+        (("--beam", "3", "--length-penalty", "0.6"), Beam(3, length_penalty=0.6)),
+        (("--beam", "1"), Greedy()),
+    ],
+)
+def test_search(
+    command: Run,
+    models: dict[str, str],
+    test_set: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    wanted: Search,
+) -> None:
+    """The translations are looked for as the options say, those of the model to compare with too."""
+    used, translate = [], Translator.translate
+
+    def watched(self: Translator, text: list[str], *, search: Search) -> object:
+        used.append(search)
+        return translate(self, text, search=Greedy(), max_tokens=2)
+
+    monkeypatch.setattr(Translator, "translate", watched)
+    result = command("evaluate", "-m", models["translator"], *test_set, "--against", models["other"], *options)
+    assert result.exit_code == 0, result.stderr
+    assert used == [wanted, wanted]
+
+
+def test_lengths(command: Run, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    """Parted where the user says, however few sentences are there."""
+    options = ("--hypotheses", lines(tmp_path / "close.en", CLOSE), "--json")
+    found = json.loads(command("evaluate", *test_set, *options, "--lengths", "2,4").stdout)["by_length"]
+    assert [(one["low"], one["high"], one["count"]) for one in found] == [(2, 2, 3), (3, 4, 6), (5, 5, 3)]
+    short = [text for text, source in zip(CLOSE, FRENCH, strict=True) if len(source.split()) <= 2]
+    wanted = sacrebleu.corpus_bleu(short, [["the house"] * 3]).score
+    assert found[0]["bleu"]["value"] == pytest.approx(wanted)
+    for lengths, message in (("4,2", "lengths that grow"), ("4;2", "whole numbers with commas")):
+        result = command("evaluate", *test_set, *options, "--lengths", lengths)
+        assert result.exit_code == 2 and message in result.stderr
+
+
 def test_against_a_file(command: Run, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     close, far = lines(tmp_path / "close.en", CLOSE), lines(tmp_path / "far.en", FAR)
     options = ("--hypotheses", close, "--against", far)
@@ -117,8 +163,23 @@ def test_a_language_model(command: Run, models: dict[str, str], test_set: tuple[
     wanted = load(models["writer"]).perplexity("".join(f"{line}\n" for line in FRENCH))
     found = json.loads(command("evaluate", "-m", models["writer"], test_set[0], "--json").stdout)
     assert found["perplexity"] == pytest.approx(wanted.perplexity) and found["tokens"] == wanted.tokens
+    assert found["stride"] == found["window"] // 2
     shown = command("evaluate", "-m", models["writer"], test_set[0]).stdout
     assert f"{wanted.perplexity:.3f}" in shown and f"bits per character  {wanted.bits_per_character:.4f}" in shown
+
+
+def test_the_stride_of_a_language_model(command: Run, models: dict[str, str], test_set: tuple[Path, Path]) -> None:
+    writer = load(models["writer"])
+    text = "".join(f"{line}\n" for line in FRENCH)
+    wanted = {stride: writer.perplexity(text, stride=stride) for stride in (1, writer.window)}
+    assert wanted[1].loss != pytest.approx(wanted[writer.window].loss, rel=1e-6)
+    for stride, likelihood in wanted.items():
+        options = ("evaluate", "-m", models["writer"], test_set[0], "--stride", stride)
+        found = json.loads(command(*options, "--json").stdout)
+        assert found["loss"] == pytest.approx(likelihood.loss, rel=1e-5)
+        assert (found["tokens"], found["characters"]) == (likelihood.tokens, len(text))
+        assert (found["window"], found["stride"]) == (writer.window, stride)
+        assert f"{likelihood.loss:.4f}  (windows of {writer.window}, stride {stride})" in command(*options).stdout
 
 
 def test_wrong_use(command: Run, models: dict[str, str], test_set: tuple[Path, Path], tmp_path: Path) -> None:
@@ -129,7 +190,11 @@ def test_wrong_use(command: Run, models: dict[str, str], test_set: tuple[Path, P
     model = ("-m", models["translator"])
     cases = [
         ([*model, source], 2, "is no language model: give the references"),
+        ([*model, source, target, "--stride", "4"], 2, "--stride is for the text of a language model"),
+        (["-m", models["writer"], source, "--stride", "0"], 2, "stride must be between 1 and"),
         ([*model, source, "--against", short], 2, "--against compares translations"),
+        ([*model, source, "--length-penalty", "2"], 2, "--length-penalty compares translations"),
+        ([*model, source, "--lengths", "2"], 2, "--lengths compares translations"),
         ([*model, source, target, "--hypotheses", short], 2, "a model or --hypotheses, not both"),
         ([source, target, "--hypotheses", short, "--alignment", short], 2, "--alignment needs a model"),
         ([source, target, "--hypotheses", short], 3, f"{short} has 3 lines for 12 sentences"),

@@ -260,9 +260,8 @@ def run_training(
         if group.first:
             result.finish(say)
         group.wait()
-    say(
-        f"{loop.progress.ended}; trained for {time_of(loop.progress.seconds, loop.progress.preparing)}; the model is in {folder}"
-    )
+    took = time_of(loop.progress.seconds, loop.progress.preparing)
+    say(f"{loop.progress.ended}; trained for {took}; the model is in {folder}")
     return Run(folder, read_config(folder).get("scores", {}))
 
 

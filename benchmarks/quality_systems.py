@@ -29,11 +29,12 @@ class Files:
 
 def _raw_multi30k() -> tuple[str, ...]:
     parts = (("", "train"), ("validation_", "val"))
-    return tuple(
+    files = (
         f"data.{prefix}{side}=data/multi30k/{part}.{{{side}}}.gz"
         for prefix, part in parts
         for side in ("source", "target")
     )
+    return (*files, "tokenizer.tokenised=false")
 
 
 DATA: dict[str, dict[str, Files]] = {

@@ -126,13 +126,16 @@ class SubwordTokenizer:
         return sorted(spans + unknowns) if unknowns else spans
 
 
-def train_subwords(texts: Iterable[str], *, size: int | None, kind: Kind, lossless: bool) -> SubwordTokenizer:
+def train_subwords(
+    texts: Iterable[str], *, size: int | None, kind: Kind, lossless: bool, tokenised: bool = False
+) -> SubwordTokenizer:
     """Learn a vocabulary of pieces from texts; the same texts give the same bytes.
 
     Size None: as many pieces as there are words that occur five times or more, besides the characters and the bytes
     (three times the characters at least, for writing without spaces), up to 32,000 and to what the data allows.
     Above a million lines, an even sample of them is learned from. `lossless` is for language models: spaces stay as
-    they are, line breaks and tabs are pieces.
+    they are, line breaks and tabs are pieces. `tokenised` says that spaces stand around all marks already, so that what
+    is left together belongs together, and a piece may hold letters and marks ("qu&apos;").
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind of subwords", kind, KINDS))
@@ -166,6 +169,7 @@ def train_subwords(texts: Iterable[str], *, size: int | None, kind: Kind, lossle
             eos_id=END,
             normalization_rule_name="identity",
             byte_fallback=True,
+            split_by_unicode_script=not tokenised,
             # With thousands of characters the rarest are left to bytes.
             character_coverage=1.0 if len(characters) < MANY_CHARACTERS else 0.9995,
             num_threads=4,  # the sums of unigram training depend on it

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -129,8 +130,9 @@ def make_tokenizers(recipe: Recipe, corpus: Corpus) -> tuple[Tokenizer, Tokenize
     def make(texts: Sequence[str]) -> Tokenizer:
         if recipe.tokenizer.kind == "characters":
             return train_characters(texts)
-        kind = recipe.tokenizer.kind or "unigram"
-        return train_subwords(texts, size=recipe.tokenizer.size, kind=kind, lossless=lossless)  # type: ignore[arg-type]  # checked
+        asked = recipe.tokenizer
+        kind: Any = asked.kind or "unigram"  # checked
+        return train_subwords(texts, size=asked.size, kind=kind, lossless=lossless, tokenised=asked.tokenised)
 
     if corpus.target is None or recipe.tokenizer.shared or recipe.kind == "encoder":
         one = make([*corpus.source, *(corpus.target or [])])

@@ -120,6 +120,7 @@ class TokenizerRecipe:
     size: int | None = number(None, rule=Rule(least=5, most=2**20))  # with the four special tokens
     shared: bool | None = None  # one vocabulary for source and target
     sampling: float = number(0.0, rule=PART)  # 0: always the best pieces (Kudo 2018's alpha)
+    tokenised: bool = False  # the text is split at its marks already, so pieces may hold letters and marks
 
     def __post_init__(self) -> None:
         check_fields(self, "tokenizer")
@@ -127,6 +128,8 @@ class TokenizerRecipe:
             raise RecipeError("tokenizer.size", "a character tokenizer has the characters of the data: leave size out")
         if self.kind == "characters" and self.sampling:
             raise RecipeError("tokenizer.sampling", "characters cannot be cut in several ways: leave sampling out")
+        if self.kind == "characters" and self.tokenised:
+            raise RecipeError("tokenizer.tokenised", "tokenised is for pieces of words, and kind is characters")
 
 
 @dataclass(frozen=True, kw_only=True)

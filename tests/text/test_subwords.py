@@ -145,6 +145,16 @@ def test_the_size_is_chosen_from_the_data() -> None:
     assert train_subwords(rare, size=None, kind="bpe", lossless=False).size == 4 + BYTES + 3 * 26
 
 
+def test_pieces_of_tokenised_text_may_hold_letters_and_marks() -> None:
+    texts = ["il dit qu&apos; un homme lit .", "un homme dit qu&apos; il lit ."] * 30
+    apart, whole = (
+        train_subwords(texts, size=None, kind="bpe", lossless=False, tokenised=tokenised) for tokenised in (False, True)
+    )
+    for one, pieces in ((apart, ["▁qu", "&", "apos", ";"]), (whole, ["▁qu&apos;"])):
+        assert one.pieces(one.encode("qu&apos;")) == pieces
+        assert one.decode(one.encode(texts[0])) == texts[0]
+
+
 def test_unknown_kinds_and_empty_texts() -> None:
     with pytest.raises(UsageError, match="unknown kind of subwords 'bqe'; did you mean 'bpe'"):
         train_subwords(["a"], size=None, kind="bqe", lossless=False)  # type: ignore[arg-type]

@@ -100,6 +100,7 @@ def write(tmp_path: Path) -> Any:
             r"line 5: a character tokenizer has the characters of the data",
         ),
         ("[tokenizer]\nkind = 'characters'\nsampling = 0.1", r"line 5: characters cannot be cut"),
+        ("[tokenizer]\nkind = 'characters'\ntokenised = true", r"line 5: tokenised is for pieces of words"),
         (
             "[tokenizer]\nshared = false\n[model]\nshare_embeddings = true",
             r"line 4: tokenizer.shared .* one vocabulary",

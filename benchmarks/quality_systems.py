@@ -204,6 +204,14 @@ SYSTEMS = (
         search=(),
     ),
     System(
+        "shakespeare",
+        "shakespeare",
+        "",
+        data="tinyshakespeare",
+        goals={"": Goal()},
+        search=(),
+    ),
+    System(
         "shakespeare-cpu",
         "shakespeare-cpu",
         "nanoGPT, 3 minutes on a CPU",

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
 SCORES = 2**29  # at a time: 1 GB in bf16
+ON_CPU = 2**22  # at a time: 16 MB in float32, about what its caches hold, and so faster than all at once
 
 
 def token_loss(
@@ -63,7 +64,7 @@ def scores_memory(count: int, weight: Tensor, dtype: torch.dtype, *, r_drop: flo
     else:  # scores, log-probabilities and gradient; in half precision the gradient once more
         wide = at_least_float32(dtype).itemsize
         each = dtype.itemsize + 2 * wide + (dtype.itemsize if dtype.itemsize < wide else wide // 2 * (r_drop > 0))
-    return min(count, SCORES) * each
+    return min(count, _most(weight)) * each
 
 
 class _TokenLoss(torch.autograd.Function):
@@ -128,17 +129,21 @@ class _Rows:
 
 
 def _parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[_Rows]:
-    """Cut N rows, the same of each pass, so that a part has SCORES scores or fewer."""
-    each = len(hidden) // passes
+    """Cut N rows, the same of each pass, so that a part has only so many scores."""
+    each, scores = len(hidden) // passes, _most(hidden)
     if len(hidden) == 0:
         return
-    if len(hidden) * vocabulary <= SCORES:  # one part, also where N is a symbol of compiled code
+    if len(hidden) * vocabulary <= scores:  # one part, also where N is a symbol of compiled code
         yield _Rows(passes, 0, each)
         return
-    most = max(1, SCORES // (vocabulary * passes))
+    most = max(1, scores // (vocabulary * passes))
     most = most // 128 * 128 or most  # whole tiles of a matrix product
     for first in range(0, each, most):
         yield _Rows(passes, first, min(first + most, each))
+
+
+def _most(like: Tensor) -> int:
+    return ON_CPU if like.device.type == "cpu" else SCORES
 
 
 def loss_and_gradient(

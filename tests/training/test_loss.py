@@ -189,7 +189,7 @@ def test_parts_change_nothing(scores: int, r_drop: float, masked: bool, monkeypa
     )
     labels = torch.randint(7, (13,), generator=generator).repeat(2)
     keep = (torch.arange(13) % 3 > 0).repeat(2) if masked else None
-    monkeypatch.setattr(cross_entropy, "SCORES", scores)
+    monkeypatch.setattr(cross_entropy, "ON_CPU", scores)
     found = cross_entropy.token_loss(hidden, labels, weight=weight, bias=bias, smoothing=0.1, r_drop=r_drop, keep=keep)
     logits = F.linear(hidden, weight, bias)
     counts = torch.ones(26, dtype=torch.bool) if keep is None else keep

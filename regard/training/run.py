@@ -121,7 +121,7 @@ def held(folder: Path, group: Group) -> Iterator[str | None]:
         yield None
         return
     lock = folder / "training" / "lock"
-    made = [path for path in (lock.parent, folder) if not path.exists()]
+    made = [path for path in (lock.parent, folder, folder.parent) if not path.exists()]
     try:
         with locked(lock, holder="a training") as stale:
             remove_leftovers(folder)

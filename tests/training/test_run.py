@@ -276,3 +276,10 @@ def test_a_failing_compiler_is_told_with_the_way_round_it(tmp_path: Path) -> Non
         raise failed("No working C++ compiler found\nin a long list of places")
     with pytest.raises(RuntimeError, match="something else"), errors_tell(tmp_path):
         raise RuntimeError("something else")
+
+
+def test_a_training_that_could_not_begin_leaves_no_folders(make_recipe, tmp_path: Path) -> None:
+    recipe = make_recipe()
+    with pytest.raises(DataError):
+        train(recipe, out=tmp_path / "runs" / "mine", overrides={"data.source": str(tmp_path / "missing.fr")})
+    assert not (tmp_path / "runs").exists()

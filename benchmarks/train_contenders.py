@@ -58,25 +58,29 @@ class Setting:
     place: str = "sublayers"  # where dropout falls, see PLACES
 
 
+def translator(setting: Setting) -> TransformerConfig:
+    """The Transformer of a setting."""
+    inside = setting.dropout if setting.place == "everywhere" else 0.0
+    return TransformerConfig(
+        layers=setting.layers,
+        dim=setting.dim,
+        heads=setting.heads,
+        hidden=setting.hidden,
+        dropout=setting.dropout,
+        attention_dropout=inside,
+        hidden_dropout=inside,
+        source_vocabulary=setting.vocabulary,
+        target_vocabulary=setting.vocabulary,
+        share_embeddings=True,
+    )
+
+
 class Ours:
     """regard's trainer, as `regard train` runs it."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        inside = setting.dropout if setting.place == "everywhere" else 0.0
-        config = TransformerConfig(
-            layers=setting.layers,
-            dim=setting.dim,
-            heads=setting.heads,
-            hidden=setting.hidden,
-            dropout=setting.dropout,
-            attention_dropout=inside,
-            hidden_dropout=inside,
-            source_vocabulary=setting.vocabulary,
-            target_vocabulary=setting.vocabulary,
-            share_embeddings=True,
-        )
         self.device, self.precision = torch.device(device), precision
-        self.model = make_model(config).to(self.device)
+        self.model = make_model(translator(setting)).to(self.device)
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
         self.loop = Loop(self.model, NoData(), loss_function, recipe, device=self.device)

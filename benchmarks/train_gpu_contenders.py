@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from train_contenders import RECIPE, PlainModel, Setting, copy_weights
+from train_contenders import RECIPE, PlainModel, Setting, copy_weights, translator
 from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 
 from regard.models.config import Config
@@ -264,23 +264,6 @@ def tiny_contenders(
     copy_weights(ours.model, model)
     batches = [batch.to(device) for batch in ragged.batches(0)]
     return {"regard": ours, "torch": Plain(model, batches, recipe, device, compiled=False, ragged=True)}
-
-
-def translator(setting: Setting) -> Config:
-    inside = setting.dropout if setting.place == "everywhere" else 0.0
-    return preset(
-        "transformer-base",
-        layers=setting.layers,
-        dim=setting.dim,
-        heads=setting.heads,
-        hidden=setting.hidden,
-        dropout=setting.dropout,
-        attention_dropout=inside,
-        hidden_dropout=inside,
-        source_vocabulary=setting.vocabulary,
-        target_vocabulary=setting.vocabulary,
-        share_embeddings=True,
-    )
 
 
 def flops_per_token(setting: Setting, parameters: int) -> float:

@@ -1,7 +1,7 @@
 """The scores over the vocabulary to loss and gradient in one Triton kernel, for NVIDIA GPUs.
 
-The plain way in cross_entropy.py reads and writes scores in float32 some fifteen times; here a row is read from memory
-once and its gradient written over it (the second and third reading come from the cache). It is the same formula, and
+The plain way in cross_entropy.py reads and writes the scores in float32 again and again; here a program goes over a row
+twice, three times with R-Drop, and writes the gradient over it. It is the same formula, and
 tests hold the two against each other with Triton's interpreter.
 
     n rows   V vocabulary   P, Q the two passes of R-Drop
@@ -15,7 +15,7 @@ from torch import Tensor
 from triton import language as tl
 
 BLOCK = 4096  # scores that a program looks at together
-LARGE = 32_768  # vocabularies for which twice as many pay: fewer rows at a time, and they stay in the cache
+LARGE = 32_768  # vocabularies whose rows are long: fewer of them at a time, so that the cache can hold them
 
 
 def fused_loss_and_gradient(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from regard.api.unknown import hide_unseen
 from regard.errors import DataError
 from regard.text.characters import CharacterTokenizer
-from regard.text.special import END
+from regard.text.special import END, SPECIAL_TOKENS
 from regard.text.tokenizer import Tokenizer, Word
 
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a piece that stands for one byte of a character without a piece
 JOINERS = "\ufe0f\u20e3"  # what smileys and other symbols are put together with, beside the zero width joiner
 
 
@@ -38,7 +39,7 @@ class SourceReader:
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
-        self._unmet: dict[str, bool] = {}  # characters
+        self._met = met_characters(tokenizer, self.unseen) if self.unseen else frozenset()
 
     def read(self, text: str) -> Source:
         """The sentence as tokens. A word with a piece that training never met is one UNKNOWN."""
@@ -75,9 +76,7 @@ class SourceReader:
         return symbol and self._is_unmet(character)
 
     def _is_unmet(self, character: str) -> bool:
-        if character not in self._unmet:
-            self._unmet[character] = not self.unseen.isdisjoint(self.tokenizer.encode(character))
-        return self._unmet[character]
+        return character not in self._met
 
     def _check_length(self, text: str, length: int) -> None:
         begins = repr(text if len(text) <= 40 else text[:39] + "…")
@@ -101,3 +100,9 @@ def words_of(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> list[Wor
         letters = unicodedata.normalize("NFC", text)  # a token each
         words = [word._replace(text=letters[word.start : word.end].strip()) for word in words]
     return words
+
+
+def met_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[str]:
+    """The characters that training met, in whatever piece they stood: a capital may be no piece of its own."""
+    seen = [token for token in range(len(SPECIAL_TOKENS), tokenizer.size) if token not in unseen]
+    return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))

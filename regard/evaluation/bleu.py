@@ -162,6 +162,7 @@ def _make_metric(metric: str, *, tokenize: str, lowercase: bool) -> Metric:
     if tokenize not in TOKENIZERS:
         raise UsageError(unknown_name("tokenize", tokenize, TOKENIZERS))
     try:
-        return BLEU(tokenize=tokenize, lowercase=lowercase)
+        # With "none" the text is known to be tokenised, and sacreBLEU need not say that it looks so.
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     except (ImportError, RuntimeError) as error:  # the splitters for Japanese and Korean are extras of sacreBLEU
         raise UsageError(f"tokenize={tokenize!r} cannot be used here: {' '.join(str(error).split())}") from error

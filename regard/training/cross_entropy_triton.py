@@ -36,6 +36,7 @@ def fused_loss_and_gradient(
         smoothing,
         pull,
         MASKED=keep is not None,
+        SMOOTH=smoothing > 0,
         TWO=pull > 0,
         GRADIENT=wanted,
         BLOCK=block,
@@ -45,19 +46,24 @@ def fused_loss_and_gradient(
 
 
 @triton.jit
-def _row_sums(row, vocabulary, BLOCK: tl.constexpr):
-    """log sum exp of a row, and the sum of its scores."""
-    top = tl.full((BLOCK,), float("-inf"), tl.float32)
+def _row_sums(row, vocabulary, BLOCK: tl.constexpr, SMOOTH: tl.constexpr):
+    """log sum exp of a row, and the sum of its scores if they are wanted.
+
+    Each lane keeps the highest of its scores so far and sum exp(score - highest). Whichever of the old and the new
+    score is higher, one exponential does: exp(-|difference|).
+    """
+    top = tl.full((BLOCK,), -1e30, tl.float32)  # below every score, and finite: -inf - -inf would be no number
     mass = tl.zeros((BLOCK,), tl.float32)
     plain = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, vocabulary, BLOCK):
         at = start + tl.arange(0, BLOCK)
         x = tl.load(row + at, mask=at < vocabulary, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(top, x)
-        mass = mass * tl.where(top > float("-inf"), tl.exp(top - higher), 0.0)
-        mass += tl.where(at < vocabulary, tl.exp(x - higher), 0.0)
-        top = tl.where(at < vocabulary, higher, top)
-        plain += tl.where(at < vocabulary, x, 0.0)
+        gap = x - top
+        less = tl.exp(-tl.abs(gap))
+        mass = tl.where(gap > 0, mass * less + 1.0, mass + less)
+        top = tl.maximum(top, x)
+        if SMOOTH:
+            plain += tl.where(at < vocabulary, x, 0.0)
     highest = tl.max(top, 0)
     return highest + tl.log(tl.sum(mass * tl.exp(top - highest), 0)), tl.sum(plain, 0)
 
@@ -88,6 +94,7 @@ def _kernel(
     smoothing,
     pull,
     MASKED: tl.constexpr,
+    SMOOTH: tl.constexpr,
     TWO: tl.constexpr,
     GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -99,14 +106,14 @@ def _kernel(
     if MASKED:
         weight = tl.load(keep + i).to(tl.float32)
     p_row = scores + i * vocabulary
-    p_mass, p_sum = _row_sums(p_row, vocabulary, BLOCK)
+    p_mass, p_sum = _row_sums(p_row, vocabulary, BLOCK, SMOOTH)
     p_nll = p_mass - tl.load(p_row + label).to(tl.float32)
     p_loss = (1 - smoothing) * p_nll - smoothing * (p_sum / vocabulary - p_mass)
     share = smoothing / vocabulary
     if TWO:
         j = i + half
         q_row = scores + j * vocabulary
-        q_mass, q_sum = _row_sums(q_row, vocabulary, BLOCK)
+        q_mass, q_sum = _row_sums(q_row, vocabulary, BLOCK, SMOOTH)
         q_nll = q_mass - tl.load(q_row + label).to(tl.float32)
         q_loss = (1 - smoothing) * q_nll - smoothing * (q_sum / vocabulary - q_mass)
         p_apart, q_apart = _divergences(p_row, q_row, p_mass, q_mass, vocabulary, BLOCK)

@@ -103,7 +103,8 @@ class Validator:
             found = self.translator.translate(some, search=search, max_tokens=decoding.max_tokens, guard=False)
             ours += [translation.text for translation in found]
         self.samples = list(zip(sources, references, ours, strict=True))[: self.recipe.training.samples]
-        return corpus_bleu(ours, references), corpus_chrf(ours, references)
+        tokenize = "none" if self.recipe.tokenizer.tokenised else "13a"  # its words are what counts already
+        return corpus_bleu(ours, references, tokenize=tokenize), corpus_chrf(ours, references)
 
     def draw(self, step: int) -> None:
         """A picture of where the model looked while it wrote the first sample."""

@@ -36,6 +36,7 @@ from regard.text.special import PAD
 from regard.training.recipe import TrainingRecipe
 
 GIB = 2**30
+NANOGPT = 41.0  # GiB that nanoGPT was measured to take for GPT-2 and these batches, compiled
 PROFILED = 10  # steps, at most
 CURVE = 60  # steps of which the losses are compared
 # Losses of the two GPT-2 at the same step may differ by rounding, which training makes larger.
@@ -50,7 +51,7 @@ class Cell:
     setting: Setting
     quick: Setting
     ratio: float  # to reach, of tokens per second over those of the first peer
-    memory: float | None = None  # at most, as a share of the first peer's
+    memory: float | None = None  # GiB at most
 
 
 CELLS = {
@@ -58,7 +59,7 @@ CELLS = {
         Setting("gpt2", 12, 768, 12, 3072, vocabulary=50_304, batch_tokens=65_536, length=1024, batches=8, dropout=0.0),
         Setting("gpt2", 2, 16, 2, 32, vocabulary=300, batch_tokens=256, length=32, batches=8, dropout=0.0),
         ratio=1.15,
-        memory=0.6,
+        memory=0.6 * NANOGPT,
     ),
     "base": Cell(
         Setting("base", 6, 512, 8, 2048, vocabulary=16_000, batch_tokens=32_768, length=64, batches=20),
@@ -127,9 +128,7 @@ def measure(args: argparse.Namespace, name: str, device: str) -> dict[str, objec
         "flops_per_token": None if name == "tiny" else flops_per_token(setting, learnt),
         "contenders": found,
         "ratio": samples.ratio("torch", "regard"),  # of the times, so the other way round of the speeds
-        "memory_ratio": found["regard"]["memory"]["taken"] / found["torch"]["memory"]["taken"]
-        if device == "cuda"
-        else None,
+        "memory": found["regard"]["memory"]["taken"] / GIB if device == "cuda" else None,
         "again": samples.again("regard"),
         "rounds": len(samples.seconds["regard"]),
         "curve": compare_curves(warm, recipe.precision) if name == "gpt2" else None,
@@ -142,7 +141,7 @@ def measure(args: argparse.Namespace, name: str, device: str) -> dict[str, objec
 
 
 def is_met(cell: Cell, found: dict) -> bool:
-    light = cell.memory is None or found["memory_ratio"] is None or found["memory_ratio"] <= cell.memory
+    light = cell.memory is None or found["memory"] is None or found["memory"] <= cell.memory
     return found["ratio"] >= cell.ratio and light and (found["curve"] is None or found["curve"]["same"])
 
 
@@ -225,9 +224,9 @@ def rows(cell: dict) -> list[str]:
             f"{one['milliseconds']:>10.2f}{share:>8}{sizes[0]:>10}{sizes[1]:>10}{one['preparing_seconds']:>10.1f}"
         )
     verdict = f"{'met' if cell['met'] else 'not met'}: ratio {cell['ratio']:.3f}, to reach {CELLS[cell['name']].ratio}"
-    if cell["memory_ratio"] is not None:
+    if cell["memory"] is not None:
         most = CELLS[cell["name"]].memory
-        verdict += f"; memory {cell['memory_ratio']:.3f}" + (f", at most {most}" if most else "")
+        verdict += f"; memory {cell['memory']:.1f} GiB" + (f", at most {most:.1f}" if most else "")
     if cell["curve"] is not None:
         verdict += f"; losses at most {cell['curve']['apart']:.4f} apart over {len(cell['curve']['torch'])} steps"
         verdict += f", from {cell['curve']['torch'][0]:.3f} to {cell['curve']['torch'][-1]:.3f}"

@@ -75,7 +75,8 @@ class Changes:
         """Both sides in that epoch's words and pieces, at most `limit` tokens each."""
         words, hidden = self._words(epoch, limit), None
         if self.copies is not None and self.copy:
-            hidden = self.copies.hidden(self.copy, (self.seed, epoch, COPY), (self.seed, epoch, WORD))
+            chosen = self.copies.chosen(self.copy, (self.seed, epoch, COPY), (self.seed, epoch, WORD))
+            hidden = [places[chosen] for places in self.copies.places]
         source, target = (
             table.draw(
                 random_keys(len(table), self.seed, epoch, PIECES, side),
@@ -95,11 +96,13 @@ class Changes:
         if self.typed:
             new[0] = self._as_typed(epoch)
         if self.copies is not None and self.invent:
-            places = self.copies.hidden(self.invent, (self.seed, epoch, INVENT), (self.seed, epoch, INVENT, 1))
-            which = random_keys(len(places[0]), self.seed, epoch, INVENT, 2) % np.uint64(INVENTIONS)
-            for side, table in enumerate(self.tables):
-                rows = self.first_invention[side] + which.astype(np.int64)
-                new[side][places[side]] = table.variants[rows, own[side][places[side]]]
+            chosen = self.copies.chosen(self.invent, (self.seed, epoch, INVENT), (self.seed, epoch, INVENT, 1))
+            which = (random_keys(len(chosen), self.seed, epoch, INVENT, 2) % np.uint64(INVENTIONS)).astype(np.int64)
+            # "Tom" may stand in every second pair: what is invented for other names takes its place too.
+            others = self.copies.like(chosen, random_keys(len(chosen), self.seed, epoch, INVENT, 3))
+            for side, (table, places) in enumerate(zip(self.tables, self.copies.places, strict=True)):
+                invented = table.variants[self.first_invention[side] + which, own[side][places[others]]]
+                new[side][places[chosen]] = invented
         long = np.logical_or(*(table.usual_lengths(one) > limit for table, one in zip(self.tables, new, strict=True)))
         source, target = (
             np.where(np.repeat(long, table.counts), one, other)
@@ -139,6 +142,6 @@ def _copies(
     folder: Path | None,
 ) -> Copies:
     """The words that the sides of each pair share."""
-    key = "" if folder is None else key_of("copies", *source.save(), *target.save(), *sources, *targets)
+    key = "" if folder is None else key_of("copies and groups", *source.save(), *target.save(), *sources, *targets)
     place = folder and folder / "copies"
     return Copies(kept_arrays(place, key, lambda: shared_words(map(source.cut, sources), map(target.cut, targets))))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from regard.text.randomness import random_fractions, random_keys
 from regard.text.store import Arrays
+from regard.text.variants import shape
 
 SHORTEST_COPY = 3  # characters; shorter words, but for numbers, are often not each other's translation
 BLANKS = " \n\t"
@@ -26,13 +27,20 @@ class Copies:
         self.counts = arrays["counts"]  # (N,): how many
         self.places = arrays["source"], arrays["target"]  # each among all words of its side
         self.firsts = np.cumsum(self.counts) - self.counts
+        # Words that look alike are a group; `members` are the distinct words of the first group, then the next.
+        self.groups, self.members, self.sizes = arrays["groups"], arrays["members"], arrays["sizes"]
 
-    def hidden(self, share: float, chance: tuple[int, ...], which: tuple[int, ...]) -> list[NDArray[np.int64]]:
-        """The words of either side to hide: one a pair, in a share of the pairs, drawn from two random streams."""
-        chosen = (random_fractions(len(self.counts), *chance) < share) & (self.counts > 0)
-        keys = random_keys(len(self.counts), *which)[chosen]
-        picked = self.firsts[chosen] + (keys % self.counts[chosen].astype(np.uint64)).astype(np.int64)
-        return [places[picked] for places in self.places]
+    def chosen(self, share: float, chance: tuple[int, ...], which: tuple[int, ...]) -> NDArray[np.int64]:
+        """Some of these words: one a pair, in a share of the pairs, drawn from two random streams."""
+        pairs = (random_fractions(len(self.counts), *chance) < share) & (self.counts > 0)
+        keys = random_keys(len(self.counts), *which)[pairs]
+        return self.firsts[pairs] + (keys % self.counts[pairs].astype(np.uint64)).astype(np.int64)
+
+    def like(self, words: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """For each of these words one that looks like it, by its key; frequent words are not more likely."""
+        group = self.groups[words]
+        firsts = np.cumsum(self.sizes) - self.sizes
+        return self.members[firsts[group] + (keys % self.sizes[group].astype(np.uint64)).astype(np.int64)]
 
 
 def shared_words(source: Words, target: Words) -> Arrays:
@@ -40,7 +48,22 @@ def shared_words(source: Words, target: Words) -> Arrays:
     numbers: dict[str, int] = {}  # of words of both sides
     (ours, here, pairs), (theirs, there, _) = (_words_once(side, numbers) for side in (source, target))
     both, i, j = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
-    return {"counts": np.bincount(both >> 32, minlength=pairs), "source": here[i], "target": there[j]}
+    texts = list(numbers)
+    groups = _groups([texts[number] for number in (both & 0xFFFFFFFF).tolist()])
+    return {"counts": np.bincount(both >> 32, minlength=pairs), "source": here[i], "target": there[j], **groups}
+
+
+def _groups(words: Sequence[str]) -> Arrays:
+    """The group of each word, the first places of each group's distinct words, and how many these are."""
+    found: dict[str, dict[str, int]] = {}  # shape to words, each with its first place
+    for i, word in enumerate(words):
+        found.setdefault(shape(word), {}).setdefault(word, i)
+    numbers = {name: number for number, name in enumerate(found)}
+    return {
+        "groups": np.array([numbers[shape(word)] for word in words], np.int64),
+        "members": np.array([i for group in found.values() for i in group.values()], np.int64),
+        "sizes": np.array([len(group) for group in found.values()], np.int64),
+    }
 
 
 def _counts(word: str) -> bool:

@@ -34,6 +34,11 @@ def curly_quotes(word: str) -> str:
 HABITS: tuple[Variant, ...] = (str.lower, bare_letters, str.upper, curly_quotes)
 
 
+def shape(word: str) -> str:
+    """What a word looks like: "Tom," is "A,", "jazz" is "a", and "8:30" is "0:00"."""
+    return LETTERS.sub(lambda found: "0" if found[0].isdigit() else "A" if found[0][0].isupper() else "a", word)
+
+
 class Invention:
     """Replaces some words by others that do not exist: of letters that follow each other in those words, other digits.
 

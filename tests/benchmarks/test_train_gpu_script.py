@@ -89,8 +89,8 @@ def test_the_two_gpts_learn_alike(script: ModuleType) -> None:
     found = script.measure(options(), "gpt2", "cpu")
     curve = found["curve"]
     assert curve["same"] and curve["apart"] < 1e-4
-    assert len(curve["regard"]) == len(curve["torch"]) == script.CURVE and curve["learnt"] > 0.1
-    assert found["contenders"].keys() == {"regard", "torch"} and found["memory_ratio"] is None
+    assert len(curve["regard"]) == len(curve["torch"]) == script.CURVE and curve["learnt"] > 0.05
+    assert found["contenders"].keys() == {"regard", "torch"} and found["memory"] is None
 
 
 @pytest.mark.parametrize("name", ["gpt2", "base", "tiny"])
@@ -147,11 +147,11 @@ def test_sizes_and_work_are_those_of_the_papers(script: ModuleType) -> None:
 
 
 def test_a_verdict_needs_speed_memory_and_the_same_curve(script: ModuleType) -> None:
-    cell, good = script.CELLS["gpt2"], {"ratio": 1.2, "memory_ratio": 0.5, "curve": {"same": True}}
+    cell, good = script.CELLS["gpt2"], {"ratio": 1.2, "memory": 20.0, "curve": {"same": True}}
     assert script.is_met(cell, good)
-    for wrong in ({"ratio": 1.1}, {"memory_ratio": 0.7}, {"curve": {"same": False}}):
+    for wrong in ({"ratio": 1.1}, {"memory": 25.0}, {"curve": {"same": False}}):
         assert not script.is_met(cell, good | wrong)
-    assert script.is_met(script.CELLS["base"], good | {"ratio": 1.8, "memory_ratio": 2.0, "curve": None})
+    assert script.is_met(script.CELLS["base"], good | {"ratio": 1.8, "memory": 99.0, "curve": None})
 
 
 def test_curves_must_fall_together(script: ModuleType) -> None:

@@ -267,6 +267,17 @@ def test_invented_words_stand_on_both_sides() -> None:
     assert len(made) > 200 and got != other
 
 
+def test_what_is_invented_for_rare_names_stands_in_the_place_of_a_frequent_one() -> None:
+    """Otherwise a model learns the few inventions for the frequent one by heart, and not to copy."""
+    names = ["Tom"] * 400 + [f"{a}{b}o" for a in "BCDFGLMNPR" for b in "aeiou"]
+    texts = make_corpus([f"{name} dort" for name in names], [f"{name} sleeps" for name in names], name="x")
+    tokenizer = train_subwords([*texts.source, *(texts.target or [])], size=None, kind="unigram", lossless=False)
+    data = PairData(texts, tokenizer, tokenizer, batch_tokens=100, invent=1.0)
+    found = rows(list(data.batches(0)))
+    made = {tokenizer.decode(source).split()[0] for i, (source, _) in found.items() if i < 400}
+    assert len(made) > 100
+
+
 def test_sources_as_people_type_them() -> None:
     got = rows(list(pairs(typed=0.8).batches(0)))
     kinds = Counter()

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from regard.text.variants import HABITS, Invention, bare_letters, curly_quotes
+from regard.text.variants import HABITS, Invention, bare_letters, curly_quotes, shape
 
 WORDS = ["Tom", "Mary,", "Boston", "table", "8:30", "2013", "Saint-Malo"]
 
@@ -24,6 +24,11 @@ def test_habits(word: str, typed: tuple[str, ...]) -> None:
     assert tuple(habit(word) for habit in HABITS) == typed
     assert bare_letters(word).isascii()
     assert curly_quotes(word).replace("’", "'") == word
+
+
+def test_shapes() -> None:
+    shapes = [shape(word) for word in WORDS]
+    assert shapes == ["A", "A,", "A", "a", "0:00", "0000", "A-A"]
 
 
 def test_invented_words_look_like_the_words() -> None:

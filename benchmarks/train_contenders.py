@@ -18,9 +18,10 @@ from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.batching import Batch, Rows, Sampler
 from regard.text.special import END, PAD, START
-from regard.training.loop import Loop, autocast
+from regard.training.loop import Loop
 from regard.training.loss import objective
 from regard.training.recipe import TrainingRecipe
+from regard.training.step import autocast
 
 PAIRS, LONGEST = 20_000, 120  # of the synthetic text; tokens a sentence
 SPECIAL = 4  # the first rows of every vocabulary

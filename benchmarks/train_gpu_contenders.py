@@ -24,12 +24,13 @@ from regard.text.batching import Batch
 from regard.text.corpus import make_corpus
 from regard.text.data import PairData
 from regard.text.special import PAD
-from regard.training.loop import Loop, autocast
+from regard.training.loop import Loop
 from regard.training.loss import objective
 from regard.training.prepare import Corpora, make_data
 from regard.training.progress import Meter
 from regard.training.recipe import DataRecipe, Recipe, TrainingRecipe
 from regard.training.run import kernels
+from regard.training.step import autocast
 
 # What GPT-2 is trained with here; translators have RECIPE of train.py.
 # Slow enough that no step goes wrong: after one, losses differ that were equal before.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
 
@@ -36,6 +36,14 @@ BEAM = 5
 # How long a translation may get when nobody says: no language needs twice the tokens of another, and short sentences
 # get room.
 TIMES, MORE = 2, 20
+
+
+class Task(NamedTuple):
+    """A sentence to translate, the tokens that its translation begins with, and phrases that it must hold."""
+
+    source: Source
+    start: list[int]
+    phrases: list[list[int]]
 
 
 class Translator:
@@ -79,6 +87,7 @@ class Translator:
         search: Search | None = None,
         alternatives: int = 1,
         prefix: str | None = None,
+        include: Sequence[str] = (),
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
@@ -93,6 +102,7 @@ class Translator:
         search: Search | None = None,
         alternatives: int = 1,
         prefix: str | None = None,
+        include: Sequence[str] = (),
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
@@ -106,6 +116,7 @@ class Translator:
         search: Search | None = None,
         alternatives: int = 1,
         prefix: str | None = None,
+        include: Sequence[str] = (),
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
@@ -113,8 +124,8 @@ class Translator:
         """Translate a sentence, or a list of them; a list in gives a list out.
 
         Beam search of width 5 unless `beam` (1 is greedy) or `search` says otherwise. `alternatives` asks for the
-        n best. `prefix` is how each translation shall begin. `attention` computes the weights now, not when they are
-        first looked at.
+        n best. `prefix` is how each translation shall begin, `include` has words or phrases that each must hold (beam
+        search only). `attention` computes the weights now, not when they are first looked at.
 
         What is longer than the model saw in training is translated in parts: lines, sentences, or less (parts.py). A
         text without letters stays as it is. A translation that is empty or goes in circles (guard.py) is searched for
@@ -126,10 +137,15 @@ class Translator:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         cut = [split_text(sentence, self.reader.fits) if guard else [Part(sentence, "")] for sentence in texts]
         start = self.target_tokenizer.encode(prefix) if prefix else []
-        jobs = [(self.read(part.text), [] if i else start) for parts in cut for i, part in enumerate(parts)]
-        full = [bool(source.words) and (source.has_letters or not guard) for source, _ in jobs]
-        found = iter(self._found(list(compress(jobs, full)), search, alternatives, max_tokens, guard=guard))
-        done = iter([self._best(*job, next(found) if some else None) for job, some in zip(jobs, full, strict=True)])
+        phrases = [self.target_tokenizer.encode(phrase) for phrase in include]
+        if phrases and any(len(parts) > 1 for parts in cut):
+            raise UsageError("include is for one sentence, and a text has several parts: translate them one by one")
+        tasks = [
+            Task(self.read(part.text), [] if i else start, phrases) for parts in cut for i, part in enumerate(parts)
+        ]
+        full = [bool(task.source.words) and (task.source.has_letters or not guard) for task in tasks]
+        found = iter(self._found(list(compress(tasks, full)), search, alternatives, max_tokens, guard=guard))
+        done = iter([self._best(task, next(found) if some else None) for task, some in zip(tasks, full, strict=True)])
         results = [
             join_translations(sentence, parts, list(islice(done, len(parts)))) if len(parts) > 1 else next(done)
             for sentence, parts in zip(texts, cut, strict=True)
@@ -245,7 +261,7 @@ class Translator:
 
     def _found(
         self,
-        jobs: Sequence[tuple[Source, list[int]]],
+        tasks: Sequence[Task],
         search: Search,
         alternatives: int,
         max_tokens: int | None,
@@ -253,42 +269,46 @@ class Translator:
         guard: bool,
     ) -> list[list[Hypothesis]]:
         """What the search finds for each source after its prefix."""
-        if not jobs:
+        if not tasks:
             return []
 
-        def generate(some: Sequence[tuple[Source, list[int]]], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
+        def generate(some: Sequence[Task], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
             return generate_tokens(
                 self.model,
-                [source.ids for source, _ in some],
+                [task.source.ids for task in some],
                 search=search,
-                prefixes=[start for _, start in some] if any(start for _, start in some) else None,
-                max_tokens=[self._room(source, start, max_tokens) for source, start in some],
+                prefixes=[task.start for task in some] if any(task.start for task in some) else None,
+                constraints=[task.phrases for task in some] if any(task.phrases for task in some) else None,
+                max_tokens=[self._room(task.source, task.start, max_tokens) for task in some],
                 alternatives=alternatives,
                 allow_nonsense=allow_nonsense,
             )
 
-        found = generate(jobs, allow_nonsense=True)
+        found = generate(tasks, allow_nonsense=True)
         if not guard:
             return found
         bad = [
             i
-            for i, (source, start) in enumerate(jobs)
-            if is_nonsense(found[i][0], source, self.target_tokenizer, begun=bool(start))
+            for i, task in enumerate(tasks)
+            if is_nonsense(found[i][0], task.source, self.target_tokenizer, begun=bool(task.start))
         ]
-        again = generate([jobs[i] for i in bad], allow_nonsense=False) if bad else []
+        again = generate([tasks[i] for i in bad], allow_nonsense=False) if bad else []
         for i, better in zip(bad, again, strict=True):
             # Where the same words come again in other pieces, the text ends with the first of them.
-            found[i] = [cut_off(one, circle_end(one, jobs[i][0], self.target_tokenizer)) for one in better]
+            ends = [
+                None if tasks[i].phrases else circle_end(one, tasks[i].source, self.target_tokenizer) for one in better
+            ]
+            found[i] = [cut_off(one, end) for one, end in zip(better, ends, strict=True)]
         return found
 
-    def _best(self, source: Source, start: list[int], found: Sequence[Hypothesis] | None) -> Translation:
+    def _best(self, task: Task, found: Sequence[Hypothesis] | None) -> Translation:
         """The best translation, with all that were asked for as its alternatives; None: there was nothing to do."""
         if found is None:
-            results = [self._translation(source, [], score=0.0, finished=True)]
-            results[0].text = source.text.strip()
+            results = [self._translation(task.source, [], score=0.0, finished=True)]
+            results[0].text = task.source.text.strip()
         else:
             results = [
-                self._translation(source, [*start, *one.tokens], score=one.score, finished=one.finished)
+                self._translation(task.source, [*task.start, *one.tokens], score=one.score, finished=one.finished)
                 for one in found
             ]
         for one in results:

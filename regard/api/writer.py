@@ -16,7 +16,6 @@ from typing import Any
 from torch import nn
 
 from regard.api.results import ScoredText
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
 from regard.decoding.sample import Sample
@@ -62,7 +61,7 @@ class Writer:
         stop: str | Sequence[str] | None = None,
     ) -> str:
         """What follows the prompt: up to `max_tokens` tokens, the end of the text, or before a text of `stop`."""
-        if not isinstance(search, Beam):
+        if search.streams:
             return "".join(self.stream(prompt, search=search, max_tokens=max_tokens, stop=stop))
         tokens = self._prefix(prompt)
         room = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
@@ -78,8 +77,9 @@ class Writer:
         stop: str | Sequence[str] | None = None,
     ) -> Iterator[str]:
         """The same text as `write`, in parts, each as soon as it is certain."""
-        if isinstance(search, Beam):
-            raise UsageError("a beam does not know its first word before its last: stream with Greedy or Sample")
+        if not search.streams:
+            name = type(search).__name__
+            raise UsageError(f"{name} does not know its first word before its last: stream with Greedy or Sample")
         if max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         tokens = self._prefix(prompt)

@@ -49,6 +49,12 @@ class KVCache:
         k[:, :, : self.length], v[:, :, : self.length] = self.k[rows, :, : self.length], self.v[rows, :, : self.length]
         return KVCache(k, v, self.length)
 
+    def keep(self, rows: Tensor, moved: Tensor) -> None:
+        """Become a cache of these rows, at most as many as there are; only those at the places `moved` are copied."""
+        for x in (self.k, self.v):
+            x[moved, :, : self.length] = x[rows[moved], :, : self.length]
+        self.k, self.v = self.k[: len(rows)], self.v[: len(rows)]
+
 
 class StaticCache:
     """Each row at its own place and every shape fixed, for compiled steps, CUDA graphs, export and mixed batches.
@@ -92,6 +98,12 @@ class StaticCache:
 
     def select(self, rows: Tensor) -> StaticCache:
         return StaticCache(self.k[rows], self.v[rows], self.lengths[rows])
+
+    def keep(self, rows: Tensor, moved: Tensor) -> None:
+        """As in KVCache; each row is copied whole, for its length is not looked at."""
+        for x in (self.k, self.v, self.lengths):
+            x[moved] = x[rows[moved]]
+        self.k, self.v, self.lengths = (x[: len(rows)] for x in (self.k, self.v, self.lengths))
 
 
 class Memory:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.bench import bench_model
 from regard.cli.check import check_files
 from regard.cli.compare import compare_models
 from regard.cli.demo import show_demo
@@ -96,6 +97,7 @@ app.command("embed")(embed_lines)
 app.command("score")(score_text)
 app.command("evaluate")(evaluate_model)
 app.command("compare")(compare_models)
+app.command("bench")(bench_model)
 app.command("info")(show_info)
 app.command("lectures")(show_lectures)
 app.add_typer(plots, name="plot")

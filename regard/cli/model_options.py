@@ -31,7 +31,7 @@ Face = TypeVar("Face", "Translator", "Writer", "Embedder")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a model that regard ships.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Dtype = Annotated[str, typer.Option(help="auto (float32), float32, bfloat16, float16 or float64.")]
+Dtype = Annotated[str, typer.Option(help="auto (float32), float32, bfloat16, float16, float64, or int8 on a CPU.")]
 Temperature = Annotated[float | None, typer.Option(help="Below 1 sharper, above 1 wilder.")]
 TopK = Annotated[int | None, typer.Option(help="Draw from the k most probable tokens.")]
 TopP = Annotated[float | None, typer.Option(help="Draw from the fewest tokens whose probabilities reach p.")]

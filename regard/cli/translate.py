@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.input_lines import line_windows, open_lines, progress, read_line
 from regard.cli.model_options import (
     DEFAULT_MODEL,
     Device,
@@ -23,23 +24,22 @@ from regard.cli.model_options import (
     TopP,
     load_as,
     make_sample,
-    open_input,
     plain_warnings,
     whole_text,
     write_utf8,
 )
-from regard.errors import RegardError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.api.results import Translation
     from regard.api.translator import Translator
     from regard.decoding.search import Search
 
-CHUNK = 1 << 16  # bytes asked for at once; a pipe gives what it has
-
 
 def translate_text(
-    file: Annotated[Path | None, typer.Argument(help="One sentence a line.", show_default="stdin")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="One sentence a line; .gz, .xz and .zst too.", show_default="stdin")
+    ] = None,
     model: Model = DEFAULT_MODEL,
     text: Annotated[str | None, typer.Option("--text", "-t", help="Translate this sentence, and read nothing.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, show_default="5", help="Width of the beam; 1 is greedy.")] = None,
@@ -60,7 +60,7 @@ def translate_text(
         int | None,
         typer.Option(min=1, show_default="2 x source + 20", help="Tokens of the longest translation."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Lines translated together.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Lines of similar length translated together.")] = 256,
     attention: Annotated[bool, typer.Option("--attention", help="Show the alignment; needs --json or --text.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the alignment as .png, .svg or .pdf; needs --text.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
@@ -70,6 +70,8 @@ def translate_text(
     """Translate text line by line: one line out for each line in.
 
     An empty line stays empty. A line that fails comes out empty, with a message on stderr and exit code 3 at the end.
+
+    A file may be of any size: some thousand lines are in memory at a time. A line that comes alone is answered at once.
 
     Example: regard translate -m runs/mine < fr.txt > en.txt
     """
@@ -81,6 +83,7 @@ def translate_text(
         raise UsageError("--plot draws one sentence: give it with --text")
     drawn = make_drawn(sample, temperature, top_k, top_p, min_p, seed)
     search = make_search(beam, length_penalty, drawn, alternatives)
+    search.rows(alternatives)  # a UsageError now, and not for each line, where it cannot find so many
     settings = Settings(search, alternatives, max_tokens, attention, as_json)
     from regard.api.translator import Translator
 
@@ -156,68 +159,62 @@ def translate_sentence(translator: Translator, text: str, settings: Settings, pl
 def translate_stream(translator: Translator, file: Path | None, settings: Settings, batch: int) -> None:
     """All lines of the input; typer.Exit(3) at the end where some failed."""
     failed = number = 0
-    with open_input(file) as stream:
-        counting = sys.stderr.isatty() and not (sys.stdout.isatty() or stream.isatty())
-        for lines in line_batches(stream, batch):
-            for found in translate_lines(translator, lines, settings):
-                number += 1
+    with open_lines(file) as stream, progress(stream, file) as advance:
+        for lines in line_windows(stream, batch):
+            ready = [""] * len(lines)
+            faults: dict[int, str] = {}
+            for place, found in translate_lines(translator, lines, settings, batch):
                 if isinstance(found, str):
-                    failed += 1
-                    typer.echo(f"regard: line {number}: {found}", err=True)
-                sys.stdout.write(written(number, found, settings) + "\n")
+                    faults[place] = found
+                ready[place] = written(number + place + 1, found, settings)
+                advance(len(lines[place]) + 1)
+            for place in sorted(faults):
+                typer.echo(f"regard: line {number + place + 1}: {faults[place]}", err=True)
+            sys.stdout.write("".join(f"{line}\n" for line in ready))
             sys.stdout.flush()
-            if counting:
-                typer.echo(f"\r{number:,} lines", err=True, nl=False)
-        if counting:
-            typer.echo("", err=True)
+            number, failed = number + len(lines), failed + len(faults)
     if failed:
         typer.echo(f"regard: {failed} of {number} lines failed; they are empty in the output", err=True)
         raise typer.Exit(3)
 
 
-def line_batches(stream: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    r"""Up to `size` lines at a time of what the input has to offer now; only \n ends a line."""
-    rest = b""
-    typed = stream.isatty()
-    while True:
-        if typed:
-            typer.echo("> ", err=True, nl=False)
-        chunk = stream.read1(CHUNK)  # type: ignore[attr-defined]  # buffered readers have it
-        if not chunk:
-            break
-        *lines, rest = (rest + chunk).split(b"\n")
-        for start in range(0, len(lines), size):
-            yield lines[start : start + size]
-    if rest:
-        yield [rest]
-
-
-def translate_lines(translator: Translator, lines: Sequence[bytes], settings: Settings) -> list[Translation | str]:
-    """A translation for each line, or what is wrong with it."""
-    found: list[Any] = []
-    for line in lines:
+def translate_lines(
+    translator: Translator, lines: Sequence[bytes], settings: Settings, batch: int
+) -> Iterator[tuple[int, Translation | str]]:
+    """The place of each line and its translation, or what is wrong with it; lines of similar length go together."""
+    texts: dict[int, str] = {}
+    for place, line in enumerate(lines):
         try:
-            found.append((line.removesuffix(b"\r").decode("utf-8-sig"),))
-        except UnicodeDecodeError as error:
-            found.append(f"not UTF-8: {error.reason} at byte {error.start + 1}")
-    texts = [entry[0] for entry in found if isinstance(entry, tuple)]
+            texts[place] = read_line(line)
+        except DataError as error:
+            yield place, str(error)
+    # The longest first, as what does not fit into memory should fail early.
+    order = sorted(texts, key=lambda place: len(texts[place]), reverse=True)
+    for start in range(0, len(order), batch):
+        places = order[start : start + batch]
+        yield from zip(places, translate_together(translator, [texts[p] for p in places], settings), strict=True)
 
-    def translate(batch: list[str]) -> list[Translation]:
-        return translator.translate(
-            batch, search=settings.search, alternatives=settings.alternatives, max_tokens=settings.max_tokens
-        )
 
-    results: list[Any] = []
+def translate_together(translator: Translator, texts: list[str], settings: Settings) -> list[Translation | str]:
+    """A translation of each text, or what is wrong with it: where one fails, the others shall come out."""
     try:
-        results = list(translate(texts))
-    except RegardError:  # one of them; the others shall come out
-        for text in texts:
-            try:
-                results += translate([text])
-            except RegardError as error:
-                results.append(str(error))
-    rest = iter(results)
-    return [next(rest) if isinstance(entry, tuple) else entry for entry in found]
+        return [
+            *translator.translate(
+                texts, search=settings.search, alternatives=settings.alternatives, max_tokens=settings.max_tokens
+            )
+        ]
+    except RegardError as error:
+        reason = str(error)
+    except (MemoryError, RuntimeError) as error:
+        from regard.training.out_of_memory import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        reason = "too long for the memory: split it"
+    if len(texts) == 1:
+        return [reason]
+    middle = len(texts) // 2
+    return [one for half in (texts[:middle], texts[middle:]) for one in translate_together(translator, half, settings)]
 
 
 def written(number: int, found: Translation | str, settings: Settings) -> str:

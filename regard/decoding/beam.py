@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.decoding.constraints import Progress
 from regard.decoding.observer import Observer, StepRecord
+from regard.decoding.rules import Rule
 from regard.decoding.search import Choice, Hypothesis, Inputs, Run, best, close
 from regard.errors import UsageError
 from regard.text.special import END
@@ -32,11 +34,15 @@ class Beam:
     the short, 1 by the mean log-probability of a token. (Wu et al. 2016, equation 14, divide by
     ((5 + length) / 6)^alpha in place of the length's power.) The search stops when no live hypothesis can overtake
     the last of the wanted ones any more: its score can only fall, and its length is at most max_tokens. So the answer
-    is that of a search which always runs to max_tokens.
+    is that of a search which always runs to max_tokens. Where there are rules (rules.py), scores that rank are those
+    which they left; where there are constraints, constraints.py says what the beam is.
     """
 
     width: int = 5
     length_penalty: float = 1.0
+    rules: tuple[Rule, ...] = ()
+
+    streams: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width < 1:
@@ -72,6 +78,8 @@ class Texts(NamedTuple):
 class BeamRun:
     """Beam search at work on one batch: the live hypotheses in slots, best first, and the best finished ones."""
 
+    together = True
+
     def __init__(self, search: Beam, inputs: Inputs) -> None:
         self.width, self.length_penalty, self.length = search.width, search.length_penalty, 0
         self.numbers, self.limits = inputs.numbers, inputs.limits  # (B,)
@@ -79,15 +87,25 @@ class BeamRun:
         self.scores[:, 0] = 0.0  # the hypothesis without a token
         self.finished, self.rankings = _empty_slots(inputs, inputs.alternatives)  # (B, n)
         self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished ones
+        self.progress: Progress | None = None
+        if any(inputs.constraints):
+            self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device)
         self.closed: dict[int, list[Hypothesis]] = {}
 
-    def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
         batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
-        logps = logps.view(batch, w * vocabulary)
-        totals = self.scores.repeat_interleave(vocabulary, dim=1) + logps  # (B, w·V)
         # Each live hypothesis can end in one way only, so of 2w candidates at least w do not end.
-        totals, places = best(totals, 2 * w)  # (B, K)
-        parents, tokens, gained = places // vocabulary, places % vocabulary, logps.gather(1, places)
+        if self.progress is None:
+            totals = self.scores[:, :, None] + logps.view(batch, w, vocabulary)
+            totals, places = best(totals.view(batch, w * vocabulary), 2 * w)  # (B, K)
+            parents, tokens = places // vocabulary, places % vocabulary
+        else:
+            left = self.limits - self.length - 1
+            totals, parents, tokens = self.progress.candidates(
+                self.scores, logps.view(batch, w, vocabulary), own.view(batch, w, vocabulary), left
+            )
+            places = parents * vocabulary + tokens
+        gained = own.view(batch, w * vocabulary).gather(1, places)
         texts = self.live.select(parents)  # (B, K, T)
         texts.tokens[:, :, self.length], texts.logps[:, :, self.length] = tokens, gained
         self.length += 1
@@ -96,15 +114,18 @@ class BeamRun:
         alive = ends.byte().argsort(dim=1, stable=True)[:, :w]  # the first w that do not end
         self.scores, self.live = totals.gather(1, alive), texts.select(alive)
 
-        best_to_come = self.scores[:, 0] / self.limits.to(totals.dtype) ** self.length_penalty
+        best_to_come = self.scores.amax(1) / self.limits.to(totals.dtype) ** self.length_penalty
         done = (self.limits == self.length) | (best_to_come <= self.rankings[:, -1])
         if observer is not None:
             observer.step(self._record(tokens, gained, totals, parents, alive, ends, done))
-        rows = parents.gather(1, alive) + w * torch.arange(batch, device=alive.device)[:, None]  # (B, w)
-        following = tokens.gather(1, alive)
+        slots, following = parents.gather(1, alive), tokens.gather(1, alive)  # (B, w)
+        if self.progress is not None:
+            self.progress.advance(slots, following)
+        rows = slots + w * torch.arange(batch, device=alive.device)[:, None]  # (B, w)
         if bool(done.any()):  # with the look at equals in `best`, all that waits for the device
             self._close(done)
-            rows, following = rows[~done], following[~done]
+            stay = (~done).nonzero()[:, 0]
+            return Choice(rows[stay].flatten(), following[stay].flatten(), stay)
         return Choice(rows.flatten(), following.flatten())
 
     def written(self) -> Tensor:
@@ -132,20 +153,21 @@ class BeamRun:
         live = [x[done].tolist() for x in (self.scores, *self.live)]
         for number, ended, cut in zip(numbers, zip(*finished, strict=True), zip(*live, strict=True), strict=True):
             texts = [
-                (tokens[:length], logps[:length], True)
+                (tokens[:length], logps[:length], True, ranking)
                 for ranking, length, tokens, logps in zip(*ended, strict=True)
                 if ranking != -math.inf
             ]
             texts += [
-                (tokens[: self.length], logps[: self.length], False)
+                (tokens[: self.length], logps[: self.length], False, score / self.length**self.length_penalty)
                 for score, tokens, logps in zip(*cut, strict=True)
                 if score != -math.inf
             ]
-            wanted = texts[: self.rankings.shape[1]]
-            self.closed[number] = [close(*text, length_penalty=self.length_penalty) for text in wanted]
+            self.closed[number] = [close(*text) for text in texts[: self.rankings.shape[1]]]
         self.numbers, self.limits, self.scores = self.numbers[~done], self.limits[~done], self.scores[~done]
         self.rankings, self.lengths = self.rankings[~done], self.lengths[~done]
         self.live, self.finished = self.live.take(~done), self.finished.take(~done)
+        if self.progress is not None:
+            self.progress.take(~done)
 
     def _record(
         self, tokens: Tensor, logps: Tensor, scores: Tensor, parents: Tensor, alive: Tensor, ends: Tensor, done: Tensor

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.beam import Beam
+from regard.decoding.constraints import needed_phrases
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import Job, TextModel, Tokens, make_batches, make_jobs
 from regard.decoding.loops import bar_nonsense
 from regard.decoding.observer import Observer, StepRecord
+from regard.decoding.rules import apply_rules
 from regard.decoding.search import Hypothesis, Inputs, Run, Search
 from regard.errors import UsageError
 from regard.models.state import Encoded
@@ -35,6 +37,7 @@ def generate_tokens(
     *,
     search: Search = GREEDY,
     prefixes: Sequence[Tokens] | None = None,
+    constraints: Sequence[Sequence[Tokens]] | None = None,
     max_tokens: int | Sequence[int],
     alternatives: int = 1,
     allow_unknown: bool = True,
@@ -47,6 +50,7 @@ def generate_tokens(
 
         source         token lists to translate; None for a language model
         prefixes       what each text begins with: a translation's first tokens, a language model's prompt
+        constraints    phrases, lists of tokens, that the texts of each input must hold; a beam's only (constraints.py)
         max_tokens     the most tokens to write, END among them; one number or one for each input
         alternatives   how many texts for each input: a beam's best ones, best first (fewer where there are fewer), or
                        independent samples in the order of their numbers
@@ -63,6 +67,8 @@ def generate_tokens(
     rows = search.rows(alternatives)
     jobs = make_jobs(model, source, prefixes, max_tokens)
     check_room(model, jobs)
+    if constraints is not None:
+        jobs = constrained(jobs, constraints)
     found: dict[int, list[Hypothesis]] = {}
     with evaluating(model):
         for batch in make_batches(jobs, rows=rows, batch_tokens=batch_tokens):
@@ -90,8 +96,9 @@ def stream_tokens(
     allow_unknown: bool = True,
 ) -> Iterator[int]:
     """The tokens that generate_tokens would give for this one input, each as soon as it is chosen."""
-    if isinstance(search, Beam):
-        raise UsageError("a beam does not know its first token before its last: stream with Greedy or Sample")
+    if not search.streams:
+        name = type(search).__name__
+        raise UsageError(f"{name} does not know its first token before its last: stream with Greedy or Sample")
     (job,) = make_jobs(model, None if source is None else [source], [prefix], max_tokens)
     check_room(model, [job])
     return _stream(model, job, search, allow_unknown)
@@ -136,22 +143,26 @@ def write(
     encoded = None if jobs[0].source is None else encode(model, [job.source or () for job in jobs])
     capacity = prefix.shape[1] + longest - 1  # the last token is not read
     logps, state = prefill(model, prefix, encoded, capacity=capacity, cached=cached)
+    numbers = torch.tensor([job.number for job in jobs], device=device)
+    limits = torch.tensor([job.limit for job in jobs], device=device)
+    run = search.begin(Inputs(numbers, limits, longest, alternatives, logps.dtype, [job.constraints for job in jobs]))
     rows = search.rows(alternatives)
     if rows > 1:
         repeated = torch.arange(len(jobs), device=device).repeat_interleave(rows)  # (R,)
-        logps, state = logps[repeated], state.select(repeated)
-    numbers = torch.tensor([job.number for job in jobs], device=device)
-    limits = torch.tensor([job.limit for job in jobs], device=device)
-    run = search.begin(Inputs(numbers, limits, longest, alternatives, logps.dtype))
+        state = state.repeat(rows) if run.together else state.select(repeated)
+        logps, prefix = logps[repeated], prefix[repeated]
+    rules = search.rules if allow_nonsense else (*search.rules, bar_nonsense)
     while True:
-        if not allow_nonsense:
-            bar_nonsense(logps, run.written())
-        choice = run.choose(_barred(logps, allow_unknown), observer)
+        own = logps = barred(logps, allow_unknown)
+        if rules:
+            logps = apply_rules(rules, own, prefix, run.written())
+        choice = run.choose(logps, own, observer)
         yield run
         if not len(choice.tokens):
             return
         if choice.rows is not None:
-            state = state.select(choice.rows)
+            state = state.keep(choice.rows, choice.inputs)
+            prefix = prefix[choice.rows] if rules else prefix
         logps = step(model, state, choice.tokens)
 
 
@@ -198,13 +209,19 @@ class Recomputed:
     def select(self, rows: Tensor) -> Recomputed:
         return Recomputed(self.tokens[rows], None if self.encoded is None else self.encoded.select(rows))
 
+    def repeat(self, times: int) -> Recomputed:
+        return self.select(torch.arange(len(self.tokens), device=self.tokens.device).repeat_interleave(times))
+
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> Recomputed:
+        return self.select(rows)
+
 
 def log_probabilities(logits: Tensor) -> Tensor:
     """log softmax over the whole vocabulary, in float32 at least; E6."""
     return torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def _barred(logps: Tensor, allow_unknown: bool) -> Tensor:
+def barred(logps: Tensor, allow_unknown: bool) -> Tensor:
     """The log-probabilities with -inf for what must not be chosen; the others stay as the model gave them."""
     for token in (PAD, START) if allow_unknown else (PAD, START, UNKNOWN):
         logps[:, token] = float("-inf")
@@ -213,7 +230,9 @@ def _barred(logps: Tensor, allow_unknown: bool) -> Tensor:
 
 def longest_text(model: TextModel) -> int | None:
     """How many tokens the decoder has places for, START and the prefix among them; None: any number."""
-    return model.config.max_length if getattr(model.config, "position", None) == "learned" else None
+    models: Sequence[TextModel] = list(model.models) if isinstance(model, Ensemble) else [model]
+    learned = [one.config.max_length for one in models if getattr(one.config, "position", None) == "learned"]
+    return min(learned, default=None)
 
 
 def check_room(model: TextModel, jobs: Sequence[Job]) -> None:
@@ -228,6 +247,16 @@ def check_room(model: TextModel, jobs: Sequence[Job]) -> None:
                 f"max_tokens={job.limit} for input {job.number} is too much: the model has learned {places} positions "
                 f"and {len(job.prefix)} are taken by what stands before the text, so {max(room, 0)} tokens can follow"
             )
+
+
+def constrained(jobs: Sequence[Job], constraints: Sequence[Sequence[Tokens]]) -> list[Job]:
+    """The jobs with their constraints."""
+    if len(constraints) != len(jobs):
+        raise UsageError(f"constraints has {len(constraints)} entries for {len(jobs)} inputs: give one for each")
+    return [
+        job._replace(constraints=needed_phrases(phrases, job.limit))
+        for job, phrases in zip(jobs, constraints, strict=True)
+    ]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.attention.recording import record
 from regard.decoding.engine import encode, evaluating, log_probabilities
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.jobs import Job, TextModel, Tokens, make_batches, make_jobs
 from regard.errors import UsageError
 from regard.text.special import pad_batch
@@ -60,9 +61,9 @@ def score_tokens(
 def _score_batch(model: TextModel, jobs: Sequence[Job], target: Sequence[Tokens]) -> dict[int, list[float]]:
     labels = pad_batch([target[job.number] for job in jobs], pad_id=model.config.pad_id)  # (B, longest target)
     hidden = _read(model, jobs, target)[:, -labels.shape[1] :]  # prefixes of one length: targets begin together
-    labels = labels.to(hidden.device)
-    logps = log_probabilities(model.project(hidden)).gather(2, labels[..., None])[..., 0].tolist()
-    return {job.number: row[: job.limit] for job, row in zip(jobs, logps, strict=True)}
+    logps = log_probabilities(model.project(hidden))  # (B, longest target, V)
+    scores = logps.gather(2, labels.to(logps.device)[..., None])[..., 0].tolist()
+    return {job.number: row[: job.limit] for job, row in zip(jobs, scores, strict=True)}
 
 
 @torch.no_grad()
@@ -73,8 +74,9 @@ def forced_attention(
 
     H4. Row i of a decoder's map is the distribution used when target token i was produced; the keys of its
     self-attention are what it had read: START, the prefix and the target up to there. The names are those of
-    regard.record, which this is, on one pass over the whole text.
+    regard.record, which this is, on one pass over the whole text. Of an ensemble it is the first model that looks.
     """
+    model = model.models[0] if isinstance(model, Ensemble) else model
     (job,) = _target_jobs(model, None if source is None else [source], [target], [prefix])
     if not job.limit:
         raise UsageError("the target holds no token: nothing was produced, so nothing was looked at")

@@ -8,9 +8,11 @@ E8.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
+from regard.decoding.rules import Rule
 from regard.decoding.search import Inputs, Lines, Picked, Run
 from regard.errors import UsageError
 
@@ -18,6 +20,10 @@ from regard.errors import UsageError
 @dataclass(frozen=True)
 class Greedy:
     """Take the most probable token at each step; of equals the one with the lower number. E8."""
+
+    rules: tuple[Rule, ...] = ()
+
+    streams: ClassVar[bool] = True
 
     def rows(self, alternatives: int) -> int:
         if alternatives != 1:

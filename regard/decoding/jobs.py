@@ -24,6 +24,7 @@ class Job(NamedTuple):
     source: Tokens | None
     prefix: list[int]  # what the decoder reads before it writes, at least one token
     limit: int  # the most tokens that it may write
+    constraints: Sequence[Tokens] = ()  # phrases that its texts must hold
 
 
 def make_jobs(

@@ -39,13 +39,13 @@ def find_circle(items: Sequence[object]) -> Circle:
     return best
 
 
-def bar_nonsense(logps: Tensor, written: Tensor) -> None:
-    """Bar what would complete one copy too many, and END for empty texts: logps (R, V) after `written` (R, T)."""
-    length = written.shape[1]
-    if not length:
+def bar_nonsense(logps: Tensor, text: Tensor, written: int) -> None:
+    """A rule (rules.py): bar what would complete one copy too many of what was written, and END for empty texts."""
+    length = text.shape[1]
+    if not written:
         logps[:, END] = -math.inf
-    for period in range(1, (length + 1) // (COPIES + 1) + 1):
-        tail = written[:, length - ((COPIES + 1) * period - 1) :]
+    for period in range(1, (written + 1) // (COPIES + 1) + 1):
+        tail = text[:, length - ((COPIES + 1) * period - 1) :]
         circling = (tail[:, :-period] == tail[:, period:]).all(1, keepdim=True)  # (R, 1)
         following = tail[:, -period, None]  # (R, 1): the token that would complete the copy
         logps.scatter_(1, following, logps.gather(1, following).masked_fill(circling, -math.inf))

@@ -27,7 +27,7 @@ class StepRecord:
     alternatives: Tensor  # (G,) which of an input's samples; 0 in other searches
     tokens: Tensor  # (G, K)
     logps: Tensor  # (G, K) the model's log-probability of that token
-    scores: Tensor  # (G, K) the sum of them over the whole hypothesis
+    scores: Tensor  # (G, K) the sum of them over the whole hypothesis, a beam's as its rules left them
     parents: Tensor  # (G, K)
     kept: Tensor  # (G, S) the candidate that lives in each slot from now on, -1 for an empty slot
     ended: Tensor  # (G, K) true for candidates that finished a hypothesis

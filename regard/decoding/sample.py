@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from regard.decoding.rules import Rule
 from regard.decoding.search import Inputs, Lines, Picked, Run, best
 from regard.errors import UsageError
 
@@ -21,9 +23,9 @@ from regard.errors import UsageError
 class Sample:
     """Draw each token by its probability.
 
-    C2, E10. In this order: `temperature` divides the logits (below 1 sharper, and towards 0 greedy), `top_k` leaves
-    the k most probable tokens, `top_p` the fewest whose probabilities sum to p, `min_p` those at least p times as
-    probable as the best; what is left is scaled to sum to 1 each time. Of equals the lower token is left.
+    C2, E10. In this order, after the rules: `temperature` divides the logits (below 1 sharper, and towards 0 greedy),
+    `top_k` leaves the k most probable tokens, `top_p` the fewest whose probabilities sum to p, `min_p` those at least p
+    times as probable as the best; what is left is scaled to sum to 1 each time. Of equals the lower token is left.
 
     The draw is a function of the seed, the input's place in the list, the number of the alternative and the step, and
     of nothing else: batches, order and neighbours leave it alone.
@@ -34,6 +36,9 @@ class Sample:
     top_p: float | None = None
     min_p: float | None = None
     seed: int = 0
+    rules: tuple[Rule, ...] = ()
+
+    streams: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:

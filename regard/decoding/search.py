@@ -8,15 +8,16 @@ E8. Also here: what comes out, and the rows that go on alone, which greedy searc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from regard.decoding.observer import Observer, StepRecord
-from regard.errors import ModelError
+from regard.decoding.rules import Rule
+from regard.errors import ModelError, UsageError
 from regard.text.special import END
 
 
@@ -27,7 +28,7 @@ class Hypothesis:
     tokens: list[int]  # with END when finished
     logps: list[float]  # the model's log-probability of each token
     score: float  # their sum
-    ranking: float  # the score under the length penalty; the score itself where there is none
+    ranking: float  # what it was ranked by: the score after rules and length penalty; the score where nothing ranks
     finished: bool  # END was written before max_tokens was reached
 
 
@@ -39,6 +40,7 @@ class Inputs(NamedTuple):
     longest: int  # the largest of the limits
     alternatives: int  # hypotheses wanted of each
     dtype: torch.dtype  # of log-probabilities
+    constraints: Sequence[Sequence[Sequence[int]]] = ()  # phrases that the texts of each must hold; (): none anywhere
 
 
 class Choice(NamedTuple):
@@ -46,13 +48,19 @@ class Choice(NamedTuple):
 
     rows: Tensor | None  # (R',) the rows of the state that go on, repeated and reordered as need be; None: all, as is
     tokens: Tensor  # (R',)
+    inputs: Tensor | None = None  # (B',) the inputs that go on, by their place in the run; None: all
 
 
 class Run(Protocol):
     """A search at work on one batch."""
 
-    def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
-        """Choose by the log-probabilities (R, V) of the next token of each row; -inf bars a token."""
+    together: bool  # whether the rows of an input go on and leave together
+
+    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
+        """Choose by the log-probabilities (R, V) of the next token of each row, as rules left them; -inf bars a token.
+
+        `own` (R, V) are the model's, which are written down.
+        """
 
     def written(self) -> Tensor:
         """What each row has written so far, (R, T)."""
@@ -62,7 +70,13 @@ class Run(Protocol):
 
 
 class Search(Protocol):
-    """The settings of a search: Greedy, Sample, Beam."""
+    """The settings of a search: Greedy, Sample, Beam, MinimumRisk."""
+
+    streams: ClassVar[bool]  # whether a token is final when it is chosen
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """What it may write."""
 
     def rows(self, alternatives: int) -> int:
         """How many rows an input takes; a UsageError where the search cannot give so many alternatives."""
@@ -80,12 +94,16 @@ class Picked(NamedTuple):
 
 
 class Lines:
-    """A run of rows that go on alone and leave one by one. `pick` is the search.
+    """A run of rows that go on alone and leave one by one, each an input of its own. `pick` is the search.
 
     It gets the log-probabilities (R, V), the number of each row's input, which alternative it is, and the step.
     """
 
+    together = False
+
     def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Picked]) -> None:
+        if any(inputs.constraints):
+            raise UsageError("only a beam keeps constraints: search with Beam")
         batch, each = len(inputs.numbers), inputs.alternatives
         device = inputs.numbers.device
         self.pick, self.length = pick, 0
@@ -96,22 +114,22 @@ class Lines:
         self.logps = torch.empty(batch * each, inputs.longest, dtype=inputs.dtype, device=device)  # (R, T)
         self.closed: dict[tuple[int, int], Hypothesis] = {}
 
-    def choose(self, logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
         picked = self.pick(logps, self.numbers, self.alternatives, self.length)
         self.tokens[:, self.length] = picked.tokens
-        self.logps[:, self.length] = logps.gather(1, picked.tokens[:, None])[:, 0]
+        self.logps[:, self.length] = own.gather(1, picked.tokens[:, None])[:, 0]
         self.length += 1
         ended = picked.tokens == END
         done = ended | (self.limits == self.length)
         if observer is not None:
-            observer.step(self._record(logps, picked, ended, done, observer.candidates))
+            observer.step(self._record(logps, own, picked, ended, done, observer.candidates))
         if not bool(done.any()):  # the one wait for the device
             return Choice(None, picked.tokens)
         self._close(done, ended)
         stay = (~done).nonzero()[:, 0]
         self.numbers, self.alternatives, self.limits = self.numbers[stay], self.alternatives[stay], self.limits[stay]
         self.tokens, self.logps = self.tokens[stay], self.logps[stay]
-        return Choice(stay, picked.tokens[stay])
+        return Choice(stay, picked.tokens[stay], stay)
 
     def written(self) -> Tensor:
         return self.tokens[:, : self.length]
@@ -128,7 +146,9 @@ class Lines:
         for number, alternative, finished, tokens, logps in zip(*(c[done].tolist() for c in columns), strict=True):
             self.closed[number, alternative] = close(tokens, logps, finished)
 
-    def _record(self, logps: Tensor, picked: Picked, ended: Tensor, done: Tensor, candidates: int) -> StepRecord:
+    def _record(
+        self, logps: Tensor, own: Tensor, picked: Picked, ended: Tensor, done: Tensor, candidates: int
+    ) -> StepRecord:
         chosen = picked.tokens[:, None]
         before = self.logps[:, : self.length - 1].sum(1, keepdim=True)  # (R, 1)
         order = logps if picked.probabilities is None else picked.probabilities
@@ -137,7 +157,7 @@ class Lines:
         missed = (tokens != chosen).all(1)
         tokens[:, -1] = torch.where(missed, picked.tokens, tokens[:, -1])
         hit = tokens == chosen
-        gained = logps.gather(1, tokens)
+        gained = own.gather(1, tokens).masked_fill(logps.gather(1, tokens) == -math.inf, -math.inf)
         used = None if picked.probabilities is None else picked.probabilities.gather(1, tokens).cpu()
         return StepRecord(
             step=self.length - 1,
@@ -155,15 +175,15 @@ class Lines:
         )
 
 
-def close(tokens: list[int], logps: list[float], finished: bool, *, length_penalty: float = 0.0) -> Hypothesis:
-    """The hypothesis of these tokens; its ranking is score / length^penalty, END counted."""
+def close(tokens: list[int], logps: list[float], finished: bool, ranking: float | None = None) -> Hypothesis:
+    """The hypothesis of these tokens; its ranking is the score where none is given."""
     score = math.fsum(logps)
     if not math.isfinite(score):
         raise ModelError(
             "the model gave NaN or infinity in place of a probability: its weights are damaged, its training diverged, "
             "or its numbers outgrew the dtype (float16 ends at 65504; try bfloat16 or float32)"
         )
-    return Hypothesis(tokens, logps, score, score / len(tokens) ** length_penalty, finished)
+    return Hypothesis(tokens, logps, score, score if ranking is None else ranking, finished)
 
 
 def cut_off(text: Hypothesis, length: int | None) -> Hypothesis:
@@ -177,15 +197,19 @@ def cut_off(text: Hypothesis, length: int | None) -> Hypothesis:
 def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k highest of each row (…, N) and their places, best first; of equals the earlier place comes first.
 
-    torch.topk is quick and leaves the order of equals open, so the order is made afterwards; only where equals stand
-    on both sides of the border a whole sort decides.
+    torch.topk is quick and leaves the order of equals open, so the order is made afterwards; only rows where equals
+    stand on both sides of the border are sorted whole.
     """
-    if k < scores.shape[-1]:
-        values, places = scores.topk(k + 1)
-        border = values[..., k - 1]
-        if not bool(((border == values[..., k]) & (border > -math.inf)).any()):
-            places, order = places[..., :k].sort(dim=-1)
-            values, order = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-            return values, places.gather(-1, order)
-    values, places = scores.sort(dim=-1, descending=True, stable=True)
-    return values[..., :k], places[..., :k]
+    if k >= scores.shape[-1]:
+        values, places = scores.sort(dim=-1, descending=True, stable=True)
+        return values[..., :k], places[..., :k]
+    values, places = scores.topk(k + 1)
+    border = values[..., k - 1]
+    tied = (border == values[..., k]) & (border > -math.inf)
+    places, order = places[..., :k].sort(dim=-1)
+    values, order = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+    places = places.gather(-1, order)
+    if bool(tied.any()):
+        sorted_values, sorted_places = scores[tied].sort(dim=-1, descending=True, stable=True)
+        values[tied], places[tied] = sorted_values[..., :k], sorted_places[..., :k]
+    return values, places

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.attention.cache import KVCache, Memory, StaticCache
@@ -32,27 +33,54 @@ class Encoded(NamedTuple):
 
 
 class TransformerState:
-    """Keys and values so far, one cache for each block, and the projected source where there is one."""
+    """Keys and values so far, one cache for each block, and the projected source where there is one.
+
+    Rows that stand side by side may share a source: a beam's, say. The caches have B·w rows then, the memory B.
+    """
 
     def __init__(
         self,
         caches: Sequence[KVCache | StaticCache],
         memory: Sequence[Memory] | None = None,
         memory_mask: Tensor | None = None,  # (B, 1, 1, n)
+        sharing: int = 1,  # w: so many rows share a source
     ) -> None:
-        self.caches, self.memory, self.memory_mask = caches, memory, memory_mask
+        self.caches, self.memory, self.memory_mask, self.sharing = caches, memory, memory_mask, sharing
 
     def positions(self, m: int) -> Tensor:
         """Where the next m tokens stand, (m,) or (B, m)."""
         return self.caches[0].positions(m)
 
     def select(self, rows: Tensor) -> TransformerState:
-        """The state of the given rows in the given order (beams, finished sentences)."""
+        """The state of the given rows in the given order; each has its source for itself from then on."""
+        sources = rows if self.sharing == 1 else rows // self.sharing
         return TransformerState(
             [cache.select(rows) for cache in self.caches],
-            None if self.memory is None else [memory.select(rows) for memory in self.memory],
-            None if self.memory_mask is None else self.memory_mask[rows],
+            None if self.memory is None else [memory.select(sources) for memory in self.memory],
+            None if self.memory_mask is None else self.memory_mask[sources],
         )
+
+    def repeat(self, times: int) -> TransformerState:
+        """Each row so many times, side by side; their source is not repeated."""
+        rows = torch.arange(len(self), device=self.caches[0].k.device).repeat_interleave(times)
+        caches = [cache.select(rows) for cache in self.caches]
+        return TransformerState(caches, self.memory, self.memory_mask, times * self.sharing)
+
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> TransformerState:
+        """Go on with the given rows, in place; only what moved is copied.
+
+        `inputs` are the groups of `sharing` rows that go on, in order; None: all of them.
+        """
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        for cache in self.caches:
+            cache.keep(rows, moved)
+        if inputs is not None and self.memory is not None:
+            self.memory = [memory.select(inputs) for memory in self.memory]
+            self.memory_mask = None if self.memory_mask is None else self.memory_mask[inputs]
+        return self
+
+    def __len__(self) -> int:
+        return len(self.caches[0].k)
 
 
 class RecurrentState:
@@ -74,6 +102,15 @@ class RecurrentState:
             None if part is None else part[rows] for part in (self.keys, self.values, self.mask, self.feed)
         )
         return RecurrentState(select_hidden(self.hidden, rows), keys, values, mask, feed)
+
+    def repeat(self, times: int) -> RecurrentState:
+        """Each row so many times, side by side."""
+        h = self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0]
+        return self.select(torch.arange(h.shape[1], device=h.device).repeat_interleave(times))
+
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
+        """Go on with the given rows, which are few numbers each: copied, but for the source of those that stay."""
+        return self.select(rows)
 
 
 def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:

@@ -73,4 +73,7 @@ class Transformer(nn.Module):
         `static` fixes all shapes and lets each row stand at its own place, see StaticCache.
         """
         caches = self.decoder.new_caches(len(encoded.states), capacity, static=static)
-        return TransformerState(caches, self.decoder.remember(encoded.states), encoded.keep[:, None, None])
+        # On a CPU the look is free, and attention without a mask is faster; elsewhere it would wait for the device.
+        full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
+        mask = None if full else encoded.keep[:, None, None]
+        return TransformerState(caches, self.decoder.remember(encoded.states), mask)

@@ -115,14 +115,34 @@ class Sinusoidal(Position):
         super().__init__()
         _check_sinusoidal(dim, base, layout)
         self.dim, self.start, self.base, self.layout, self.first = dim, start, base, layout, first
+        self._kept = torch.empty(0, dim)  # rows from position 0 on
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
         check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
-        # Computed anew, not looked up: no table that a longer sentence outgrows, that `.to(bfloat16)` would
-        # round or that a model built on the meta device would leave empty. Apple's GPUs have no float64.
-        precision = torch.float32 if x.device.type == "mps" else torch.float64
-        table = _waves(
+        return x + self._rows(positions, x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
+
+    def _rows(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """The vectors of these positions, (T, D) or (B, T, D).
+
+        They are computed anew: no table that a longer sentence outgrows, that `.to(bfloat16)` would round or that a
+        model built on the meta device would leave empty. Only on a CPU, where a look at the positions costs nothing and
+        sines take long, are rows kept for the next token.
+        """
+        if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
+            return self._waves(positions).to(dtype)
+        low, high = (int(end) for end in positions.aminmax())
+        if low < 0:
+            return self._waves(positions).to(dtype)
+        if high >= len(self._kept) or dtype is not self._kept.dtype:
+            with torch.inference_mode(False):  # a table from within could not be used outside
+                self._kept = self._waves(torch.arange(max(64, 2 * high))).to(dtype)
+        return F.embedding(positions, self._kept)
+
+    def _waves(self, positions: Tensor) -> Tensor:
+        # Apple's GPUs have no float64.
+        precision = torch.float32 if positions.device.type == "mps" else torch.float64
+        return _waves(
             positions + self.start,
             dim=self.dim,
             base=self.base,
@@ -130,7 +150,6 @@ class Sinusoidal(Position):
             first=self.first,
             precision=precision,
         )
-        return x + table.to(x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, start={self.start}, base={self.base}, layout={self.layout!r}, first={self.first}"

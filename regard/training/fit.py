@@ -18,12 +18,13 @@ from regard.errors import ResourceError, UsageError
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import checkpoint_steps, disk_is_full
 from regard.training.choose import Choice
-from regard.training.loop import autocast, needed
+from regard.training.loop import needed
 from regard.training.memory import StepMemory, as_text, full_batch, grown, held, recipe_loss, room, size_of, step_memory
 from regard.training.optimizer import freeze
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.prepare import Corpora
 from regard.training.recipe import LANGUAGE_MODELS, Recipe
+from regard.training.step import autocast
 
 SHARE = 0.8  # of the free memory, for what is chosen: a forecast may be wrong by a quarter
 CROWDED = 0.95  # from here on what is given is warned of

@@ -1,4 +1,4 @@
-"""The training loop: batches to gradients to weights, and everything that must survive a stop.
+"""The training loop: step after step, validations, reports, and everything that must survive a stop.
 
 Vaswani et al. 2017, section 5; E7. The same loop trains every model, on one process or many: what differs is the loss
 function and the data.
@@ -7,7 +7,6 @@ function and the data.
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,28 +16,24 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.errors import DivergedError, ResourceError, StoppedError, UsageError
+from regard.errors import StoppedError, UsageError
 from regard.text.ahead import Ahead
 from regard.text.batching import Batch
 from regard.training import checkpoint
 from regard.training.averaging import Ema
-from regard.training.captured import Captured, shapes
+from regard.training.captured import Captured
 from regard.training.compiled import compile_parts, uncompiled
-from regard.training.distributed import ALONE, Group, Summed, part, whole
+from regard.training.distributed import ALONE, Group, Summed, part
 from regard.training.loss import Loss
-from regard.training.optimizer import freeze, make_optimizer, set_rate, trained, update
-from regard.training.out_of_memory import halves, is_out_of_memory, out_of_memory
+from regard.training.optimizer import freeze, make_optimizer, trained
 from regard.training.progress import Meter, Progress, Validation
 from regard.training.recipe import TrainingRecipe
 from regard.training.report import Report
 from regard.training.resume import save_state
 from regard.training.schedule import learning_rate
 from regard.training.signals import Interrupted, StopFlag, spoken
-from regard.training.watch import LAG, Taken, Watch
-
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MOST_SKIPPED = 20  # steps in a row without finite gradients, before training has diverged
-TOLD = 5  # sentences of a batch that are named, and skipped steps that are told of
+from regard.training.step import note_found, take_step, work_on_device
+from regard.training.watch import LAG, Watch
 
 
 class Data(Protocol):
@@ -84,13 +79,11 @@ class Loop:
         freeze(model, recipe.freeze)
         group.same_start(model)
         self.whole_model = model  # what is validated and saved
-        self.summed: Summed | None = None
         if self.parted:
             self.whole_model = copy.deepcopy(model)
             self.loss_function = part(model, loss_function, group)
         self.names = trained(model)
-        if group.world > 1 and not self.parted:
-            self.summed = Summed(self.names, group)
+        self.summed = Summed(self.names, group) if group.world > 1 and not self.parted else None
         self.optimizer = make_optimizer(self.names, recipe)
         self.counted = torch.ones((), device=device)  # what this step's loss is divided by
         self.taken_in = torch.zeros((), device=device)  # the share of this step's weights in their mean
@@ -98,9 +91,8 @@ class Loop:
         self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.progress, self.meter = Progress(), Meter()
         self.watch = Watch(LAG if group.world == 1 else 0)  # processes must agree when to end
-        self.captured: Captured | None = None
-        if recipe.capture and device.type == "cuda" and group.world == 1:
-            self.captured = Captured(self.work, lambda text: self.warn(text))
+        captures = recipe.capture and device.type == "cuda" and group.world == 1
+        self.captured = Captured(self.work, lambda text: self.warn(text)) if captures else None
         self.known: set[Any] = set()  # shapes that were met
         self.saved = 0  # the step of the last checkpoint
         self.warn: Callable[[str], None] = lambda text: None
@@ -163,139 +155,26 @@ class Loop:
         return taken
 
     def train_step(self, micro: list[Batch]) -> None:
-        """One update from micro-batches; the loss is divided by the tokens of them all, so each counts the same."""
+        """One update from micro-batches at its learning rate (step.py), and the time it takes."""
         began = time.perf_counter()
-        recipe, progress, meter = self.recipe, self.progress, self.meter
-        self.model.train()
-        tokens = sum(batch.whole_tokens for batch in micro)
-        samples = [sample for batch in micro for sample in batch.whole_ids]
-        counted = len(samples) if self.pairs else tokens
+        recipe, progress = self.recipe, self.progress
+        kind, peak, warmup, steps = map(needed, (recipe.schedule, recipe.lr, recipe.warmup, recipe.steps))
         rate = learning_rate(
-            progress.step + 1,
-            kind=needed(recipe.schedule),
-            peak=needed(recipe.lr),
-            warmup=needed(recipe.warmup),
-            steps=needed(recipe.steps),
-            dim=self.width,
-            floor=recipe.floor,
+            progress.step + 1, kind=kind, peak=peak, warmup=warmup, steps=steps, dim=self.width, floor=recipe.floor
         )
-        set_rate(self.optimizer, rate)
-        self.counted.fill_(counted)
-        if self.ema is not None:
-            self.taken_in.fill_(self.ema.next_weight())
-        fresh = self.is_new(micro)
-        found = self.work(micro) if self.captured is None else self.captured(micro)
-        progress.step += 1
-        progress.tokens += tokens
-        self.watch.add(Taken(progress.step, rate, counted, samples, progress.epoch), found)
-        self.settle(all=fresh)
+        fresh = take_step(self, micro, rate=rate)
         seconds = time.perf_counter() - began
         progress.seconds += seconds
         progress.preparing += seconds if fresh else 0.0
-        meter.cells += sum(batch.labels.numel() for batch in micro)
-        meter.tokens, meter.seconds = meter.tokens + tokens, meter.seconds + seconds
-
-    def is_new(self, micro: list[Batch]) -> bool:
-        """Whether kernels are chosen, compiled or recorded in a step of these shapes."""
-        if self.captured is not None:
-            return not self.captured.knows(micro)
-        new = self.recipe.compile and shapes(micro) not in self.known
-        if new:
-            self.known.add(shapes(micro))
-        return new
+        self.meter.seconds += seconds
 
     def work(self, micro: list[Batch]) -> Tensor:
-        """All that a step does on the device, without waiting for it -> this process' loss and the gradient's norm."""
-        if self.captured is not None:
-            self.clear_gradients()  # a recording that failed has left some that were never computed
-        nll = self.find_gradients(micro)
-        self.scaler.unscale_(self.optimizer)  # the norm below is of the true gradient
-        norm = whole(nn.utils.clip_grad_norm_(self.names, self.recipe.clip or math.inf))
-        if self.scaler.is_enabled():  # it leaves a step out by itself, and lowers its scale
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-        else:
-            update(self.optimizer, norm)
-        self.clear_gradients()
-        if self.ema is not None:
-            self.ema.update(float(self.taken_in) if self.parted else self.taken_in)
-        return torch.stack([nll, norm.to(nll.dtype)])
+        """What a step does on the device -> this process' loss and the gradient's norm."""
+        return work_on_device(self, micro)
 
     def settle(self, *, all: bool = True) -> None:
         """Note what the steps found whose numbers have arrived, or wait for `all` of them."""
-        progress, meter = self.progress, self.meter
-        for taken, nll, norm in self.watch.arrived(all=all):
-            if math.isfinite(norm):
-                progress.skipped_in_row = 0
-                meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
-                meter.counted, meter.steps = meter.counted + taken.counted, meter.steps + 1
-            else:
-                self.left_out(taken)
-
-    def left_out(self, taken: Taken) -> None:
-        """A step whose gradient was not finite changed nothing: it is counted, and too many in a row are the end."""
-        progress = self.progress
-        progress.skipped += 1
-        progress.skipped_in_row += 1
-        where = f"at step {taken.step}, with learning rate {taken.rate:.3g}, on {self.places(taken)}"
-        if progress.skipped_in_row >= MOST_SKIPPED:
-            raise DivergedError(
-                f"training diverged: the gradient was not finite for the {MOST_SKIPPED}th time in a row, {where}; "
-                f"lower training.lr or raise training.warmup. The last checkpoint is intact"
-            )
-        if progress.skipped <= TOLD:
-            self.warn(f"step left out: the gradient was not finite {where}")
-
-    def find_gradients(self, micro: list[Batch]) -> Tensor:
-        """The gradients of all processes' micro-batches, and this process' loss.
-
-        What does not fit into memory, in any process, is done once more in halves.
-        """
-        nll, failed = self.backward(micro)
-        if not failed:
-            return nll
-        if self.captured is not None:
-            self.captured.forget(micro)
-        self.clear_gradients()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        if not self.pairs:  # the pairs of a sentence encoder's batch are judged together
-            self.warn(f"step {self.progress.step + 1} did not fit into memory and is done in halves")
-            nll, failed = self.backward([half for batch in micro for half in halves(batch)])
-            if not failed:
-                return nll
-        raise ResourceError(out_of_memory(micro, self.recipe))
-
-    def backward(self, micro: list[Batch]) -> tuple[Tensor, bool]:
-        """Gradients of these micro-batches, summed over the processes; and whether any process ran out of memory."""
-        nll = torch.zeros((), device=self.device)
-        failed = False
-        try:
-            for number, batch in enumerate(micro, start=1):
-                if self.summed is not None and number == len(micro):
-                    self.summed.send()
-                with autocast(self.device, self.recipe.precision):
-                    loss = self.loss_function(self.model, batch)
-                self.scaler.scale(loss.total / self.counted).backward()
-                nll = nll + loss.nll.detach()
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or (self.captured is not None and torch.cuda.is_current_stream_capturing()):
-                raise
-            if self.parted:  # the others wait for this one in the midst of a block, so there is no second try
-                raise ResourceError(out_of_memory(micro, self.recipe)) from error
-            failed = True
-        return nll, failed if self.summed is None else self.summed.finish(failed=failed)
-
-    def places(self, taken: Taken) -> str:
-        """Where the first sentences of a step stand."""
-        told = ", ".join(self.data.place(sample, taken.epoch) for sample in taken.samples[:TOLD])
-        return told + (f" and {len(taken.samples) - TOLD} more" if len(taken.samples) > TOLD else "")
-
-    def clear_gradients(self) -> None:
-        if self.summed is not None:
-            self.summed.clear()
-        else:
-            self.optimizer.zero_grad(set_to_none=True)
+        note_found(self, all=all)
 
     def tell(self, report: Report) -> None:
         """Report the interval's numbers and start the next."""
@@ -368,8 +247,3 @@ def needed(value: Any) -> Any:
     if value is None:
         raise UsageError("the recipe is not complete: see regard.training.choose.complete")
     return value
-
-
-def autocast(device: torch.device, precision: str | None) -> torch.autocast:
-    dtype = PRECISIONS.get(precision or "fp32")
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

@@ -19,11 +19,11 @@ from regard.text.batching import Batch
 from regard.text.special import SPECIAL_TOKENS
 from regard.training.cross_entropy import scores_memory
 from regard.training.facts import PROCESS, free_memory
-from regard.training.loop import PRECISIONS, autocast
 from regard.training.loss import Objective, Together, objective
 from regard.training.optimizer import freeze
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.recipe import LANGUAGE_MODELS, TrainingRecipe
+from regard.training.step import PRECISIONS, autocast
 
 ROWS = (2, 4)  # of the two small batches that a step's memory is measured with
 # On a CPU a process grows by more than its tensors: the allocator keeps some of what is given back, for batches of

@@ -17,12 +17,12 @@ from regard.evaluation.alignment import choose_alignment_head
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.text.special import END
 from regard.text.tokenizer import Tokenizer
-from regard.training.loop import autocast
 from regard.training.loss import Objective
 from regard.training.prepare import Corpora, Data
 from regard.training.progress import Validation
 from regard.training.recipe import LANGUAGE_MODELS, Recipe
 from regard.training.signals import StopFlag
+from regard.training.step import autocast
 
 BETWEEN_CHECKS = 256  # sentences that are translated before the next look at whether to stop
 ALIGNED = 64  # validation sentences that choose the alignment head

@@ -407,3 +407,19 @@ def test_a_model_without_attention_leaves_unknown_words_out(
 
     monkeypatch.setattr(module, "generate_tokens", find)
     assert translator.translate("le chat").text == "the cat"
+
+
+def test_words_that_must_come(translator: Translator) -> None:
+    """In each translation, whatever the model thinks of them; whole texts only, and a beam."""
+    texts, words = [FRENCH[0], FRENCH[1]], ["red apple", "September"]
+    phrases = [translator.target_tokenizer.encode(word) for word in words]
+    for found in translator.translate(texts, include=words, max_tokens=16):
+        assert all(word in found.text for word in words)
+        for phrase in phrases:
+            assert any(found.ids[i : i + len(phrase)] == phrase for i in range(len(found.ids)))
+    with pytest.raises(UsageError, match="include is for one sentence, and a text has several parts"):
+        translator.translate(f"{texts[0]}\n{texts[1]}", include=words)
+    with pytest.raises(UsageError, match="only a beam keeps constraints"):
+        translator.translate(texts, beam=1, include=words)
+    with pytest.raises(UsageError, match="tokens do not fit into max_tokens=1"):
+        translator.translate(texts, include=words, max_tokens=1)

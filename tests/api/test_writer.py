@@ -17,6 +17,7 @@ from regard.api.writer import Writer, new_text, until_stop
 from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
 from regard.decoding.greedy import Greedy
+from regard.decoding.risk import MinimumRisk
 from regard.decoding.sample import Sample
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import TransformerLMConfig
@@ -167,12 +168,13 @@ def test_a_recurrent_model_needs_no_windows(writer_of: Make, monkeypatch: pytest
     assert writer.context is None and [call["max_tokens"] for call in calls] == [15]
 
 
-def test_beam(writer: Writer) -> None:
+@pytest.mark.parametrize("search", [Beam(3), MinimumRisk(4)], ids=["beam", "risk"])
+def test_searches_that_know_their_text_at_the_end(writer: Writer, search: Any) -> None:
     prefix = [START, *writer.tokenizer.encode("Jane")]
-    ((best, *_),) = generate_tokens(writer.model, None, search=Beam(3), prefixes=[prefix], max_tokens=6)
-    assert writer.write("Jane", search=Beam(3), max_tokens=6) == writer.tokenizer.decode(best.tokens)
+    ((best, *_),) = generate_tokens(writer.model, None, search=search, prefixes=[prefix], max_tokens=6)
+    assert writer.write("Jane", search=search, max_tokens=6) == writer.tokenizer.decode(best.tokens)
     with pytest.raises(UsageError, match="stream with Greedy or Sample"):
-        writer.stream("Jane", search=Beam(3))
+        writer.stream("Jane", search=search)
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import subprocess
@@ -12,14 +14,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import Result
 
 from regard.api.loading import load
-from regard.cli.translate import Settings, line_batches, make_search, written
+from regard.cli import input_lines
+from regard.cli.input_lines import line_windows, progress
+from regard.cli.translate import Settings, make_search, translate_lines, translate_together, written
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
 from regard.decoding.sample import Sample
+from regard.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "from regard.cli import main; main()"
@@ -123,9 +129,10 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
         (["--plot", "a.png"], "--plot draws one sentence"),
         (["-t", "le chat", "file.txt"], "a file or --text, not both"),
         (["--beam", "2", "-n", "3", "-t", "x"], "cannot find alternatives=3"),
+        (["--beam", "2", "-n", "3"], "cannot find alternatives=3"),
         (["--sample", "--top-p", "2", "-t", "x"], "top_p must be a share"),
         (["--device", "tpu"], "unknown device 'tpu'"),
-        (["--dtype", "int8"], "unknown dtype 'int8'"),
+        (["--dtype", "int4"], "unknown dtype 'int4'"),
     ],
 )
 def test_wrong_options(command: Run, models: dict[str, str], options: list[str], message: str) -> None:
@@ -174,7 +181,7 @@ def test_no_attention_no_alignment(command: Run, models: dict[str, str]) -> None
 
 def test_missing_things(command: Run, models: dict[str, str], tmp_path: Path) -> None:
     result = command("translate", "-m", models["translator"], tmp_path / "nothing.txt")
-    assert result.exit_code == 3 and "cannot read" in result.stderr and "nothing.txt" in result.stderr
+    assert result.exit_code == 3 and "nothing.txt: no such file" in result.stderr
     result = command("translate", "-m", tmp_path / "nothing")
     assert result.exit_code == 4 and "there is no folder" in result.stderr and "shipped: " in result.stderr
     result = command("translate", "-m", tmp_path)
@@ -203,19 +210,161 @@ class Trickle:
 BYTES = st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\xff"]), max_size=40).map(b"".join)
 
 
+def cut_up(content: bytes, sizes: list[int]) -> list[bytes]:
+    parts = []
+    for size in sizes:
+        parts.append(content[:size])
+        content = content[size:]
+    return [part for part in [*parts, content] if part]
+
+
 @given(BYTES, st.lists(st.integers(1, 9), max_size=20), st.integers(1, 4))
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_lines_do_not_depend_on_how_they_arrive(content: bytes, sizes: list[int], batch: int) -> None:
-    parts = []
-    rest = content
-    for size in sizes:
-        parts.append(rest[:size])
-        rest = rest[size:]
-    parts = [part for part in [*parts, rest] if part]
-    batches = list(line_batches(Trickle(parts), batch))  # type: ignore[arg-type]
+def test_lines_do_not_depend_on_how_they_arrive(content: bytes, sizes: list[int], first: int) -> None:
+    windows = list(line_windows(Trickle(cut_up(content, sizes)), first))  # type: ignore[arg-type]
     wanted = content.split(b"\n")
-    assert [line for lines in batches for line in lines] == (wanted[:-1] if wanted[-1] == b"" else wanted)
-    assert all(0 < len(lines) <= batch for lines in batches)
+    assert [line for lines in windows for line in lines] == (wanted[:-1] if wanted[-1] == b"" else wanted)
+    assert all(windows)
+
+
+def test_windows_grow_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_lines, "WINDOW", 6)
+    windows = line_windows(Trickle([b"a\n" * 20, b"a\n", b"a\n" * 7]), 2)  # type: ignore[arg-type]
+    assert [len(lines) for lines in windows] == [2, 4, 6, 6, 2, 1, 6, 1]
+    windows = line_windows(Trickle([b"a\n" * 20]), 9)  # type: ignore[arg-type]  # who asks for more gets it
+    assert [len(lines) for lines in windows] == [9, 9, 2]
+
+
+def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_lines, "LONGEST", 8)
+    parts = [b"123456789", *[b"0" * 5] * 9, b"\n12345678\n"]
+    ((long, short),) = line_windows(Trickle(parts), 2)  # type: ignore[arg-type]
+    assert 8 < len(long) <= 14 and short == b"12345678"  # cut off, and still too long
+    with pytest.raises(DataError, match="longer than 8 bytes"):
+        input_lines.read_line(long)
+    assert input_lines.read_line(short) == "12345678"
+
+
+class Lengths:
+    """A translator that notes what it gets together, and fails on what it is told to."""
+
+    def __init__(self, bad: str = "", error: Exception | None = None) -> None:
+        self.calls: list[list[int]] = []
+        self.bad, self.error = bad, error
+
+    def translate(self, texts: list[str], **settings: Any) -> list[Any]:
+        self.calls.append([len(text) for text in texts])
+        if self.error is not None and self.bad in texts:
+            raise self.error
+        return [SimpleNamespace(text=text.upper(), score=0.0) for text in texts]
+
+
+PLAIN = Settings(Greedy(), 1, None, attention=False, as_json=False)
+
+
+@given(st.lists(st.text("ab", max_size=9), max_size=30), st.integers(1, 7))
+def test_similar_lengths_go_together_and_each_finds_its_place(texts: list[str], batch: int) -> None:
+    translator: Any = Lengths()
+    found = dict(translate_lines(translator, [text.encode() for text in texts], PLAIN, batch))
+    assert [found[place].text for place in range(len(texts))] == [text.upper() for text in texts]  # type: ignore[union-attr]
+    assert [length for call in translator.calls for length in call] == sorted(map(len, texts), reverse=True)
+    assert all(len(call) == batch for call in translator.calls[:-1])
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(DataError("too odd"), "too odd"), (RuntimeError("can't allocate memory: 1 TB"), "too long for the memory")],
+)
+@given(st.integers(1, 40), st.data())
+def test_one_bad_line_is_found_among_many_in_few_calls(error: Exception, message: str, n: int, data: Any) -> None:
+    bad = data.draw(st.integers(0, n - 1))
+    translator: Any = Lengths(str(bad), error)
+    found = translate_together(translator, [str(i) for i in range(n)], PLAIN)
+    assert [i for i, one in enumerate(found) if isinstance(one, str)] == [bad]
+    assert message in str(found[bad]) and len(translator.calls) <= 2 * n.bit_length() + 1
+
+
+def test_a_bug_is_not_hidden_as_a_bad_line() -> None:
+    translator: Any = Lengths("a", RuntimeError("shapes do not match"))
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        translate_together(translator, ["a", "b"], PLAIN)
+
+
+def test_nul_is_no_text(command: Run, models: dict[str, str]) -> None:
+    result = command("translate", "-m", models["translator"], *SHORT, stdin=b"le chat\nl\0e\0")
+    assert result.exit_code == 3 and result.stdout.count("\n") == 2 and result.stdout.endswith("\n\n")
+    assert "line 2: a NUL at byte 2, as UTF-16 has them" in result.stderr
+
+
+def test_the_order_of_the_input_is_kept_over_windows_and_batches(
+    command: Run, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["le", "chat", "noir", "dort", "dans", "la", "maison"]
+    lines = [" ".join(words[: 1 + i * 5 % 7]) for i in range(30)]
+    texts = [one.text for one in load(models["translator"]).translate(lines, beam=1, max_tokens=6)]
+    monkeypatch.setattr(input_lines, "WINDOW", 8)
+    options = ("--beam", "1", "--batch", "3")
+    result = command("translate", "-m", models["translator"], *SHORT, *options, stdin="\n".join(lines))
+    assert result.stdout == "".join(text.replace("\n", " ") + "\n" for text in texts)
+
+
+def test_packed_files(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    content = b"le chat\nla maison\n" * 20
+    plain, packed, damaged = tmp_path / "a.txt", tmp_path / "a.gz", tmp_path / "b.gz"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content))
+    damaged.write_bytes(gzip.compress(content)[:-12])
+    results = [command("translate", "-m", models["translator"], *SHORT, file) for file in (plain, packed, damaged)]
+    assert results[0].stdout == results[1].stdout and results[0].stdout.count("\n") == 40
+    assert results[2].exit_code == 3 and "damaged or cut off" in results[2].stderr
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers what was written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(Screen, True), (io.StringIO, False)])
+def test_progress_is_for_people_and_the_results_do_not_pass_through_it(
+    terminal: type[io.StringIO], shown: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"x" * 100)
+    screen, results = terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdout", results)
+    monkeypatch.setenv("TERM", "xterm")
+    with file.open("rb") as stream, progress(stream, file) as advance:
+        sys.stdout.write("a result\n")
+        typer.echo("a message", err=True)
+        advance(25)
+        advance(25)
+    assert results.getvalue() == "a result\n"
+    assert "a message" in screen.getvalue()
+    assert ("translating" in screen.getvalue() and "50%" in screen.getvalue()) == shown
+
+
+def measured(model: str, lines: int, place: Path) -> int:
+    """The most memory that translating a file of so many lines takes, in MB."""
+    file = place / f"{lines}.txt"
+    file.write_text("".join(f"le chat {'noir ' * (i % 7)}\n" for i in range(lines)))
+    code = SCRIPT.replace("main()", "\ntry: main()\nfinally: print(open('/proc/self/status').read())")
+    line = [sys.executable, "-c", code, "translate", "-m", model, "--beam", "1", "--max-tokens", "2", str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+    *texts, status = result.stdout.split("Name:")
+    assert "".join(texts).count("\n") == lines, result.stderr
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+@pytest.mark.timeout(600)
+def test_memory_does_not_grow_with_the_file(models: dict[str, str], tmp_path: Path) -> None:
+    few, many = (measured(models["translator"], lines, tmp_path) for lines in (2000, 20_000))
+    assert many - few < 15, (few, many)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")

@@ -130,6 +130,12 @@ class Automaton(nn.Module):
         def select(self, rows: Tensor) -> Automaton.State:
             return Automaton.State(self.at[rows])
 
+        def repeat(self, times: int) -> Automaton.State:
+            return Automaton.State(self.at.repeat_interleave(times))
+
+        def keep(self, rows: Tensor, inputs: Tensor | None) -> Automaton.State:
+            return self.select(rows)
+
     def start(self, batch: int, capacity: int) -> Automaton.State:
         return Automaton.State(torch.zeros(batch, dtype=torch.long))
 

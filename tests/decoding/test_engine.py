@@ -22,8 +22,10 @@ from regard.decoding.engine import (
     step,
     stream_tokens,
 )
+from regard.decoding.forced import score_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.observer import Recorder
+from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.sample import Sample
 from regard.decoding.search import Hypothesis
 from regard.errors import ModelError, UsageError
@@ -98,6 +100,48 @@ def test_any_order_and_batching(
     got = run(case, name, order, batch_tokens=batch_tokens)
     want = run(case, name)
     same(got, [want[row] for row in order])
+
+
+tokens = st.lists(st.integers(4, 8), max_size=6)
+
+
+@settings(max_examples=12)
+@given(
+    inputs=st.lists(st.tuples(tokens, tokens, st.integers(1, 8)), min_size=1, max_size=6),
+    width=st.integers(1, 5),
+    penalty=st.sampled_from([0.0, 1.0]),
+    ruled=st.booleans(),
+    batch_tokens=st.integers(1, 500),
+    data=st.data(),
+)
+def test_any_inputs_any_beam(
+    make_case: Callable[[str], Any],
+    inputs: list[tuple[list[int], list[int], int]],
+    width: int,
+    penalty: float,
+    ruled: bool,
+    batch_tokens: int,
+    data: Any,
+) -> None:
+    """Sources, prefixes and limits of any length: batches give what single inputs give, with the model's own score."""
+    case = make_case(data.draw(st.sampled_from(["transformer modern", "bahdanau", "transformer lm", "lstm lm"])))
+    rules = (MinTokens(2), RepetitionPenalty(1.3), NoRepeat(2)) if ruled else ()
+    search = data.draw(st.sampled_from([Greedy(rules), Beam(width, length_penalty=penalty, rules=rules)]))
+    sources, prefixes, limits = zip(*inputs, strict=True)
+    source = [[*one, END] for one in sources] if case.translates else None
+    options = {"search": search, "alternatives": search.rows(1), "batch_tokens": batch_tokens}
+    together = generate_tokens(case.model, source, prefixes=prefixes, max_tokens=limits, **options)
+    for row, found in enumerate(together):
+        alone = generate_tokens(
+            case.model, source and [source[row]], prefixes=[prefixes[row]], max_tokens=limits[row], **options
+        )
+        same(alone, [found])
+    first = [found[0] for found in together]
+    scored = score_tokens(case.model, source, [one.tokens for one in first], prefixes=prefixes)
+    assert [one.score for one in first] == pytest.approx([one.score for one in scored], abs=1e-9)
+    if isinstance(search, Beam) and width == 1 and penalty == 0:
+        greedy = generate_tokens(case.model, source, prefixes=prefixes, max_tokens=limits, search=Greedy(rules))
+        assert texts(greedy) == texts(together)
 
 
 @pytest.mark.parametrize("name", ["greedy", "beam"])
@@ -239,7 +283,7 @@ def test_streaming_computes_a_token_when_it_is_asked_for(make_case: Callable[[st
 
 
 def test_a_beam_cannot_stream(make_case: Callable[[str], Any]) -> None:
-    with pytest.raises(UsageError, match="a beam does not know its first token before its last"):
+    with pytest.raises(UsageError, match="Beam does not know its first token before its last"):
         stream_tokens(make_case("rnn lm").model, [4], search=Beam(2), max_tokens=3)
 
 

@@ -61,7 +61,7 @@ def circles(text: list[int], token: int) -> bool:
 @given(st.lists(st.lists(st.integers(4, 6), min_size=8, max_size=8), min_size=1, max_size=4))
 def test_just_the_third_copy_is_barred(written: list[list[int]]) -> None:
     logps = torch.arange(7.0).repeat(len(written), 1)
-    bar_nonsense(logps, torch.tensor(written))
+    bar_nonsense(logps, torch.tensor(written), 8)
     for row, text in zip(logps.tolist(), written, strict=True):
         ends = [circles(text, token) for token in range(7)]
         assert row == [-math.inf if end else float(token) for token, end in enumerate(ends)]
@@ -69,9 +69,9 @@ def test_just_the_third_copy_is_barred(written: list[list[int]]) -> None:
 
 def test_no_text_is_empty() -> None:
     logps = torch.zeros(2, 5)
-    bar_nonsense(logps, torch.empty(2, 0, dtype=torch.long))
+    bar_nonsense(logps, torch.tensor([[2], [2]]), 0)
     assert logps.tolist() == [[0.0, 0, 0, -math.inf, 0]] * 2
-    bar_nonsense(later := torch.zeros(1, 5), torch.tensor([[4]]))
+    bar_nonsense(later := torch.zeros(1, 5), torch.tensor([[2, 4]]), 1)
     assert not later.any()
 
 

@@ -19,13 +19,14 @@ from regard.models.transformer import Transformer
 from regard.text.batching import Batch
 from regard.text.special import END, PAD, START, pad_batch
 from regard.training.distributed import ALONE
-from regard.training.loop import MOST_SKIPPED, Loop
+from regard.training.loop import Loop
 from regard.training.loss import objective
 from regard.training.optimizer import freeze, make_optimizer, set_rate, update
 from regard.training.progress import Validation
 from regard.training.recipe import TrainingRecipe
 from regard.training.schedule import learning_rate
 from regard.training.signals import StopFlag
+from regard.training.step import MOST_SKIPPED
 from regard.training.watch import LAG, Taken, Watch
 
 CPU = torch.device("cpu")
@@ -280,6 +281,27 @@ def test_numbers_that_arrive_late_belong_to_their_step(tmp_path) -> None:
     assert loop.meter.counted == sum(tokens) - tokens[2] and loop.progress.tokens == sum(tokens)
     (told,) = said
     assert told.endswith("at step 3, with learning rate 0.0075, on a.fr:1, a.fr:2, a.fr:3")
+
+
+def test_the_first_step_of_a_shape_is_waited_for() -> None:
+    """Or its time, which goes into preparation, would be that of asking for it; later ones may be on their way."""
+    loop = make_loop([], compile=True)
+    loop.watch, waiting = Late(LAG), []
+    loop.work = lambda micro: torch.zeros(2)
+    for rows in (4, 4, 5, 5, 4):
+        loop.train_step([make_batch(rows, rows)])
+        waiting.append(len(loop.watch.waiting))
+    assert waiting == [0, 1, 0, 1, 2]
+
+
+def test_padding_is_told_of_all_micro_batches() -> None:
+    loop = make_loop([])
+    batches = [make_batch(seed, rows) for seed, rows in ((1, 2), (2, 9), (3, 5))]
+    loop.train_step(batches[:2])
+    loop.train_step(batches[2:])
+    full = sum(int((batch.labels != PAD).sum()) for batch in batches) / sum(batch.labels.numel() for batch in batches)
+    assert full < 0.9
+    assert loop.meter.values(ALONE)["padding"] == pytest.approx(1 - full)
 
 
 def test_reports_and_validations_wait_for_all_steps(tmp_path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.errors import UsageError
 from regard.text.batching import Batch
 from regard.training.loop import Loop
 from regard.training.recipe_file import read_recipe
@@ -104,6 +105,34 @@ def test_compiling_is_told_apart(rehearsal: Any, monkeypatch: pytest.MonkeyPatch
     assert mean == sum(rows) / SPREAD
     shapes = {tuple(batch.ids) for batch in [*one.few.largest, *one.few.spread]}
     assert compiling == pytest.approx(100.0 * len(shapes), abs=sum(rows))
+
+
+def test_recorded_steps_are_timed_from_the_third_on(rehearsal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of a shape chooses kernels, as with compiled parts, and the second is recorded."""
+    one = rehearsal(seconds=1e9, training_compile=True)
+    one.training = dataclasses.replace(one.training, capture=True)
+    taken = seconds_are_rows(one, monkeypatch)
+    one.steps()
+    new = [*one.few.largest, *one.few.spread, *one.few.spread]
+    assert taken[: len(new)] == [[len(batch.ids)] for batch in new]
+    assert len(taken) == len(new) + MOST
+
+
+@pytest.mark.parametrize("kind", ["transformer", "transformer-lm"])
+def test_steps_are_not_recorded_without_a_gpu(rehearsal: Any, kind: str) -> None:
+    """A recipe that asks for it is refused; a loop that is given one nevertheless takes its steps one by one."""
+    with pytest.raises(
+        UsageError, match=r"training\.capture records steps on a GPU, and training\.device is cpu"
+    ) as error:
+        rehearsal(kind, training_capture=True)
+    assert error.value.exit_code == 2
+    one = rehearsal(kind, seconds=0.0, training_capture=False)
+    recipe = one.ready.recipe
+    asked = dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, capture=True))
+    one = Rehearsal(dataclasses.replace(one.ready, recipe=asked), one.few, seconds=0.0)
+    mean, recording = one.steps()
+    assert one.loop.captured is None and mean > 0 <= recording
+    assert one.loop.progress.step == LARGEST + SPREAD + FEWEST
 
 
 def test_translations_are_told_from_a_sample(rehearsal: Any, monkeypatch: pytest.MonkeyPatch) -> None:

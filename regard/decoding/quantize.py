@@ -1,0 +1,199 @@
+"""Weights in forms that a CPU multiplies by faster: whole numbers of eight bits, or packed once for its kernels.
+
+One token at a time, a decoder does little but read its weights. In int8 they are a quarter of the bytes. A row of the
+weights has one scale and so has a row of the activations: y = s_x s_w (q_x q_w), with q whole numbers up to 127. The
+rows of a batch know nothing of each other, so what a sentence gets does not depend on its neighbours.
+
+    r rows   i features in   o features out
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention.projections import StackedProjection
+from regard.errors import UsageError, unknown_name
+from regard.layers.embedding import Embedding
+
+Form = Literal["packed", "int8"]
+FORMS = ("packed", "int8")
+MOST = 127  # of the whole numbers: -128 has no opposite
+MATRICES = (nn.Linear, StackedProjection, Embedding)  # what multiplies by a `weight` of its own
+
+
+def pack_weights(model: nn.Module, form: Form) -> nn.Module:
+    """Give the model's matrices that form, in place, for decoding on a CPU; they cannot be trained any more.
+
+    "int8" rounds them; "packed" only lays them out anew, and the numbers stay.
+    """
+    if form not in FORMS:
+        raise UsageError(unknown_name("form", form, FORMS))
+    done: dict[int, Tensor] = {}  # a weight that two modules share stays one
+    for module in model.modules():
+        if not isinstance(module, MATRICES):
+            continue
+        weight = module.weight
+        if weight.device.type != "cpu":
+            raise UsageError(f"{form} weights are for a CPU, and the model is on {weight.device}")
+        if id(weight) not in done:
+            done[id(weight)] = make_weight(weight.detach(), form)
+        module._parameters["weight"] = done[id(weight)]  # type: ignore[assignment]  # a Parameter would be a copy
+    return model
+
+
+def make_weight(weight: Tensor, form: Form) -> Weight:
+    """The matrix (o, i) in that form."""
+    return Int8Weight.of(weight) if form == "int8" else PackedWeight.of(weight)
+
+
+class Weight(Tensor):
+    """A matrix (o, i) in a form of its own that models use as a plain one: `linear` and look-ups know better."""
+
+    parts: dict[tuple[int | None, int | None, int | None], Weight]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.linear:
+            return args[1].product(args[0], *args[2:], **kwargs) if isinstance(args[1], Weight) else NotImplemented
+        if func is F.embedding:
+            return args[1].look_up(args[0])
+        if func is Tensor.__getitem__ and isinstance(args[1], slice):
+            weight, rows = args
+            if (key := (rows.start, rows.stop, rows.step)) not in weight.parts:
+                weight.parts[key] = weight.part(rows)  # the next step asks for the same
+            return weight.parts[key]
+        with torch._C.DisableTorchFunctionSubclass():  # shape, dtype, device
+            return func(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """Whatever else is asked of it is done with the plain matrix."""
+        plain = [arg.plain() if isinstance(arg, Weight) else arg for arg in args]
+        return func(*plain, **(kwargs or {}))
+
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """(…, i) -> (…, o)."""
+        raise NotImplementedError
+
+    def plain(self) -> Tensor:
+        """The matrix as floating-point numbers."""
+        raise NotImplementedError
+
+    def part(self, rows: slice) -> Weight:
+        """Some of the rows, not copied where that can be."""
+        raise NotImplementedError
+
+    def look_up(self, tokens: Tensor) -> Tensor:
+        """(…) -> (…, i): the rows of an embedding."""
+        raise NotImplementedError
+
+
+class Int8Weight(Weight):
+    """Whole numbers (o, i) with a scale for each row (o,)."""
+
+    numbers: Tensor
+    scales: Tensor
+    steps: Tensor  # scales / 127: the other 127 is that of the activations
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Int8Weight:
+        """Rounded: the largest number of each row becomes 127 or -127."""
+        tops, numbers = rounded(weight)
+        return cls.made(numbers, tops[:, 0] / MOST)
+
+    @classmethod
+    def made(cls, numbers: Tensor, scales: Tensor) -> Int8Weight:
+        self = Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=scales.dtype, device=numbers.device)
+        self.parts, self.numbers, self.scales, self.steps = {}, numbers, scales, scales / MOST
+        return self
+
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        tops, numbers = rounded(x.reshape(-1, x.shape[-1]))
+        y = x.new_empty(len(numbers), len(self.numbers))  # contiguous, in whatever order the product comes
+        torch.mul(int_product(numbers, self.numbers), tops, out=y)
+        y = y.mul_(self.steps) if bias is None else torch.addcmul(bias, y, self.steps)
+        return y.view(*x.shape[:-1], y.shape[-1])
+
+    def plain(self) -> Tensor:
+        return self.numbers * self.scales[:, None]
+
+    def part(self, rows: slice) -> Int8Weight:
+        return Int8Weight.made(self.numbers[rows], self.scales[rows])
+
+    def look_up(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.numbers) * F.embedding(tokens, self.scales[:, None])
+
+
+class PackedWeight(Weight):
+    """The same numbers, laid out as oneDNN's kernels read them; the plain ones are kept for look-ups and parts."""
+
+    numbers: Tensor
+    packed: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> PackedWeight:
+        self = Tensor._make_wrapper_subclass(cls, weight.shape, dtype=weight.dtype, device=weight.device)
+        self.parts, self.numbers, self.packed = {}, weight, pack(weight)
+        return self
+
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return packed_product(x, self.packed, bias)
+
+    def plain(self) -> Tensor:
+        return self.numbers
+
+    def part(self, rows: slice) -> PackedWeight:
+        return PackedWeight.of(self.numbers[rows])
+
+    def look_up(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.numbers)
+
+
+def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(r, i) -> the largest magnitude of each row (r, 1), and x as whole numbers (r, i), that one being 127."""
+    tops = x.abs().amax(1, keepdim=True).clamp_min_(torch.finfo(x.dtype).tiny)  # also for a row of zeros
+    return tops, (x / tops).mul_(MOST).round_().to(torch.int8)
+
+
+def int_product(x: Tensor, weight: Tensor) -> Tensor:
+    """(r, i) times (o, i), int8, -> (r, o) in int32, exact; as floating-point numbers where the CPU has no fast way."""
+    return int_kernel()(x, weight)
+
+
+@cache
+def int_kernel() -> Callable[[Tensor, Tensor], Tensor]:
+    """How to multiply whole numbers: torch's kernel, which has no public name, if it is there and right."""
+    x, weight = (torch.arange(n * 96).reshape(n, 96).remainder(255).sub(127).to(torch.int8) for n in (3, 32))
+    try:
+        if torch.equal(_int_product(x, weight), (x.long() @ weight.long().T).int()):
+            return _int_product
+        why = "it is wrong"
+    except (AttributeError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+    warnings.warn(f"torch's product of whole numbers cannot be used here ({why}): int8 is not faster", stacklevel=2)
+    return lambda x, weight: x.float() @ weight.float().T
+
+
+def _int_product(x: Tensor, weight: Tensor) -> Tensor:
+    if x.shape[1] == 1:  # of which torch 2.13 makes something else
+        return x.int() * weight.T.int()
+    # oneDNN reads the larger matrix best where it comes first, but for few rows; the result is the same.
+    if len(x) >= 16 or (len(x) > 1 and x.shape[1] > 1024):
+        return torch._int_mm(weight, x.T).T
+    return torch._int_mm(x, weight.T)
+
+
+def pack(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight)
+
+
+def packed_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

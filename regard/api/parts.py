@@ -10,7 +10,7 @@ from typing import NamedTuple
 from regard.api.results import Translation
 from regard.text.tokenizer import Word
 
-LINES = re.compile(r"\s*\n\s*")
+LINES = re.compile(r"(?<!\s)\s*\n\s*")  # from the first blank on: a try from each would take a time squared
 # After a mark and a quote that closes; not after initials and short titles (M. Dupont, Dr. No).
 SENTENCES = re.compile(
     r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?:[\"'”’)\]]|\s?»)*\s+(?=[^\s\d.!?…,;:])|(?<=[。！？])(?=.)"

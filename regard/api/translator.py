@@ -36,6 +36,7 @@ BEAM = 5
 # How long a translation may get when nobody says: no language needs twice the tokens of another, and short sentences
 # get room.
 TIMES, MORE = 2, 20
+PARTS = 2**40  # lies between the numbers of a text's parts: no list is that long
 
 
 class Task(NamedTuple):
@@ -44,6 +45,7 @@ class Task(NamedTuple):
     source: Source
     start: list[int]
     phrases: list[list[int]]
+    number: int  # what is drawn for it depends on this
 
 
 class Translator:
@@ -91,6 +93,7 @@ class Translator:
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
+        numbers: Sequence[int] | None = None,
     ) -> Translation: ...
 
     @overload
@@ -106,6 +109,7 @@ class Translator:
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
+        numbers: Sequence[int] | None = None,
     ) -> list[Translation]: ...
 
     def translate(
@@ -120,6 +124,7 @@ class Translator:
         max_tokens: int | None = None,
         attention: bool = False,
         guard: bool = True,
+        numbers: Sequence[int] | None = None,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or a list of them; a list in gives a list out.
 
@@ -130,6 +135,9 @@ class Translator:
         What is longer than the model saw in training is translated in parts: lines, sentences, or less (parts.py). A
         text without letters stays as it is. A translation that is empty or goes in circles (guard.py) is searched for
         anew with that barred, and cut off where it does not help. `guard=False` does none of this.
+
+        What is drawn for a text depends on its number, which is its place in the list unless `numbers` says another:
+        those of a long list that is translated bit by bit, say.
         """
         texts = [text] if isinstance(text, str) else list(text)
         search = chosen_search(beam, search, alternatives)
@@ -141,7 +149,9 @@ class Translator:
         if phrases and any(len(parts) > 1 for parts in cut):
             raise UsageError("include is for one sentence, and a text has several parts: translate them one by one")
         tasks = [
-            Task(self.read(part.text), [] if i else start, phrases) for parts in cut for i, part in enumerate(parts)
+            Task(self.read(part.text), [] if i else start, phrases, number + i * PARTS)
+            for number, parts in zip(range(len(texts)) if numbers is None else numbers, cut, strict=True)
+            for i, part in enumerate(parts)
         ]
         full = [bool(task.source.words) and (task.source.has_letters or not guard) for task in tasks]
         found = iter(self._found(list(compress(tasks, full)), search, alternatives, max_tokens, guard=guard))
@@ -282,6 +292,7 @@ class Translator:
                 max_tokens=[self._room(task.source, task.start, max_tokens) for task in some],
                 alternatives=alternatives,
                 allow_nonsense=allow_nonsense,
+                numbers=[task.number for task in some],
             )
 
         found = generate(tasks, allow_nonsense=True)

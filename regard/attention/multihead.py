@@ -108,9 +108,9 @@ class MultiHeadAttention(nn.Module):
         Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
         the new tokens to those before; a Memory stands in for `key` and `value`.
         """
-        rows = len(query)
-        if isinstance(cache, Memory) and len(cache.k) != rows:  # rows side by side that look at one text
-            query = query.view(len(cache.k), -1, self.dim)
+        rows = query.shape[0]
+        if isinstance(cache, Memory) and cache.k.shape[0] != rows:  # rows side by side that look at one text
+            query = query.view(cache.k.shape[0], -1, self.dim)
         q, k, v = self._project(query, key, value, cache)
         m, position = query.shape[1], self.position
         if position is not None:
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
         if self.output is not None:
             y = self.output(y)
-        if len(y) != rows:
+        if y.shape[0] != rows:
             y = y.view(rows, -1, y.shape[-1])
             if return_weights:
                 weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)

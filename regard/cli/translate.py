@@ -163,7 +163,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: Settin
         for lines in line_windows(stream, batch):
             ready = [""] * len(lines)
             faults: dict[int, str] = {}
-            for place, found in translate_lines(translator, lines, settings, batch):
+            for place, found in translate_lines(translator, lines, settings, batch, first=number):
                 if isinstance(found, str):
                     faults[place] = found
                 ready[place] = written(number + place + 1, found, settings)
@@ -179,7 +179,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: Settin
 
 
 def translate_lines(
-    translator: Translator, lines: Sequence[bytes], settings: Settings, batch: int
+    translator: Translator, lines: Sequence[bytes], settings: Settings, batch: int, *, first: int
 ) -> Iterator[tuple[int, Translation | str]]:
     """The place of each line and its translation, or what is wrong with it; lines of similar length go together."""
     texts: dict[int, str] = {}
@@ -192,15 +192,23 @@ def translate_lines(
     order = sorted(texts, key=lambda place: len(texts[place]), reverse=True)
     for start in range(0, len(order), batch):
         places = order[start : start + batch]
-        yield from zip(places, translate_together(translator, [texts[p] for p in places], settings), strict=True)
+        numbered = [(first + place, texts[place]) for place in places]
+        yield from zip(places, translate_together(translator, numbered, settings), strict=True)
 
 
-def translate_together(translator: Translator, texts: list[str], settings: Settings) -> list[Translation | str]:
+def translate_together(
+    translator: Translator, numbered: list[tuple[int, str]], settings: Settings
+) -> list[Translation | str]:
     """A translation of each text, or what is wrong with it: where one fails, the others shall come out."""
+    numbers, texts = ([*side] for side in zip(*numbered, strict=True))
     try:
         return [
             *translator.translate(
-                texts, search=settings.search, alternatives=settings.alternatives, max_tokens=settings.max_tokens
+                texts,
+                search=settings.search,
+                alternatives=settings.alternatives,
+                max_tokens=settings.max_tokens,
+                numbers=numbers,  # so that draws depend on the line, and not on what comes together
             )
         ]
     except RegardError as error:
@@ -213,8 +221,8 @@ def translate_together(translator: Translator, texts: list[str], settings: Setti
         reason = "too long for the memory: split it"
     if len(texts) == 1:
         return [reason]
-    middle = len(texts) // 2
-    return [one for half in (texts[:middle], texts[middle:]) for one in translate_together(translator, half, settings)]
+    halves = numbered[: len(texts) // 2], numbered[len(texts) // 2 :]
+    return [one for half in halves for one in translate_together(translator, half, settings)]
 
 
 def written(number: int, found: Translation | str, settings: Settings) -> str:

@@ -45,6 +45,7 @@ def generate_tokens(
     batch_tokens: int = 8192,
     cached: bool = True,
     observer: Observer | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """The texts that a search finds for each input, in the order of the inputs.
 
@@ -59,13 +60,15 @@ def generate_tokens(
         allow_nonsense False bars empty texts, and a third copy of the same tokens right after the second (loops.py)
         batch_tokens   rows x (source + prefix + max_tokens) that run together; a memory limit, no influence on results
         cached         False computes the whole text anew for each token: slow, and the oracle of the caches
+        numbers        what the draws of each input depend on beside seed, alternative and step: all different, and its
+                       place in the list if not given
 
     The model is put into eval mode meanwhile.
     """
     if alternatives < 1:
         raise UsageError(f"alternatives must be at least 1, got {alternatives}")
     rows = search.rows(alternatives)
-    jobs = make_jobs(model, source, prefixes, max_tokens)
+    jobs = make_jobs(model, source, prefixes, max_tokens, numbers)
     check_room(model, jobs)
     if constraints is not None:
         jobs = constrained(jobs, constraints)
@@ -83,7 +86,7 @@ def generate_tokens(
                 observer=observer,
             )
             found.update(run.results())
-    return [found[number] for number in range(len(jobs))]
+    return [found[job.number] for job in jobs]
 
 
 def stream_tokens(

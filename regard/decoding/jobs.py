@@ -20,7 +20,7 @@ Tokens = Sequence[int]
 class Job(NamedTuple):
     """One input."""
 
-    number: int  # its place in the caller's list
+    number: int  # its place in the caller's list, if the caller gave no other
     source: Tokens | None
     prefix: list[int]  # what the decoder reads before it writes, at least one token
     limit: int  # the most tokens that it may write
@@ -32,6 +32,7 @@ def make_jobs(
     source: Sequence[Tokens] | None,
     prefixes: Sequence[Tokens] | None,
     max_tokens: int | Sequence[int],
+    numbers: Sequence[int] | None = None,
 ) -> list[Job]:
     """The inputs, checked and numbered."""
     if not all(hasattr(model, name) for name in ("decode", "project", "start")):
@@ -45,14 +46,17 @@ def make_jobs(
     count = len(prefixes or ()) if source is None else len(source)
     prefixes = [()] * count if prefixes is None else prefixes
     limits = [max_tokens] * count if isinstance(max_tokens, int) else list(max_tokens)
-    for name, given in (("prefixes", prefixes), ("max_tokens", limits)):
+    numbers = range(count) if numbers is None else numbers
+    for name, given in (("prefixes", prefixes), ("max_tokens", limits), ("numbers", numbers)):
         if len(given) != count:
             raise UsageError(f"{name} has {len(given)} entries for {count} inputs: give one for each")
+    if len({*numbers}) < count:
+        raise UsageError("numbers must all be different")
     jobs = []
-    for number, (prefix, limit) in enumerate(zip(prefixes, limits, strict=True)):
-        tokens = None if source is None else source[number]
+    for i, (number, prefix, limit) in enumerate(zip(numbers, prefixes, limits, strict=True)):
+        tokens = None if source is None else source[i]
         if tokens is not None and not len(tokens):
-            raise UsageError(f"source {number} holds no token: an empty sentence is at least its END")
+            raise UsageError(f"source {i} holds no token: an empty sentence is at least its END")
         jobs.append(Job(number, tokens, opening(prefix, translates=translates), limit))
     return jobs
 

@@ -126,10 +126,11 @@ class Sinusoidal(Position):
         """The vectors of these positions, (T, D) or (B, T, D).
 
         They are computed anew: no table that a longer sentence outgrows, that `.to(bfloat16)` would round or that a
-        model built on the meta device would leave empty. Only on a CPU, where a look at the positions costs nothing and
-        sines take long, are rows kept for the next token.
+        model built on the meta device would leave empty. Only while a CPU writes text, where a look at the positions
+        costs nothing and sines take long, are rows kept for the next token.
         """
-        if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
+        writing = not torch.is_grad_enabled() and not torch.compiler.is_compiling() and positions.device.type == "cpu"
+        if not writing or not positions.numel():
             return self._waves(positions).to(dtype)
         low, high = (int(end) for end in positions.aminmax())
         if low < 0:

@@ -58,6 +58,12 @@ def test_lines_are_parted_always() -> None:
     ]
 
 
+def test_many_blanks_take_no_longer_than_other_characters() -> None:
+    """A regular expression that tries to begin at each of them would take minutes."""
+    blanks = " " * 300_000
+    assert split_text(f"a{blanks}b\n c", within(3)) == [Part(f"a{blanks}b", "\n "), Part("c", "")]
+
+
 @given(st.text(st.sampled_from('ab.!?…,;"»)M \n\u00a0。'), max_size=60), st.integers(0, 6))
 def test_the_parts_are_the_text(text: str, limit: int) -> None:
     parts = split_text(text, within(limit))

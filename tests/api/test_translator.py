@@ -123,6 +123,18 @@ def test_samples(translator_of: Make) -> None:
     assert found[0].ids == found[1].ids != found[2].ids
 
 
+def test_samples_depend_on_the_number_of_a_text_and_not_on_its_neighbours(translator_of: Make) -> None:
+    translator, search = translator_of(), Sample(temperature=3.0, seed=1)
+    texts = [*FRENCH, f"{FRENCH[0]}\n{FRENCH[1]}"]  # the last one in two parts
+    together = translator.translate(texts, search=search, max_tokens=8)
+    for i in (3, 0, len(texts) - 1):
+        (alone,) = translator.translate([texts[i]], search=search, max_tokens=8, numbers=[i])
+        assert alone.ids == together[i].ids
+    assert translator.translate([texts[0]], search=search, max_tokens=8, numbers=[5])[0].ids != together[0].ids
+    with pytest.raises(UsageError, match="all be different"):
+        translator.translate(texts[:2], numbers=[1, 1])
+
+
 def test_a_prefix_is_kept_and_continued(translator: Translator) -> None:
     found = translator.translate(FRENCH[0], prefix="Jane visits", beam=1, max_tokens=4)
     start = translator.target_tokenizer.encode("Jane visits")

@@ -133,6 +133,20 @@ def test_select_takes_rows_in_any_order(static: bool) -> None:
     assert torch.allclose(again, layer(x, causal=True)[:, 4:6], atol=1e-12)
 
 
+@by_kind
+@torch.no_grad()
+def test_keep_copies_what_moved_and_nothing_else(static: bool) -> None:
+    layer = make_layer("rotary")
+    x, rows = torch.randn(4, T, 16).double(), torch.tensor([0, 3, 3])
+    cache = layer.new_cache(4, T, static=static)
+    layer(x[:, :4], causal=True, cache=cache)
+    before = cache.k
+    cache.keep(rows, torch.tensor([1, 2]))
+    assert cache.k.data_ptr() == before.data_ptr() and len(cache.k) == len(cache.v) == 3
+    got = layer(x[rows, 4:6], causal=True, cache=cache)
+    assert torch.allclose(got, layer(x[rows], causal=True)[:, 4:6], atol=1e-12)
+
+
 def test_where_new_tokens_stand() -> None:
     layer = make_layer()
     growing, static = layer.new_cache(2, 8), layer.new_cache(2, 8, static=True)
@@ -177,6 +191,10 @@ def test_a_memory_is_cross_attention() -> None:
     rows = torch.tensor([2, 2, 0])
     got = layer(x[rows], cache=memory.select(rows), mask=masks.padding(torch.tensor([7, 2, 5])[rows]))
     assert torch.allclose(got, want[rows], atol=1e-12)
+    # Rows side by side may share a text: here the four queries of each, as a beam's.
+    beams, weights = layer(x.view(12, 1, 16), cache=memory, mask=mask, return_weights=True)
+    assert torch.allclose(beams.view(3, 4, 16), want, atol=1e-12)
+    assert torch.allclose(weights, want_weights.transpose(1, 2).reshape(12, 4, 1, 7), atol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["projected", "slice"])

@@ -105,6 +105,18 @@ def test_the_options_are_the_search(command: Run, models: dict[str, str], option
     assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
 
 
+def test_draws_depend_on_the_line_and_not_on_the_batch(command: Run, models: dict[str, str]) -> None:
+    lines = ["Jane visite l'Afrique.", "le chat", "", "Jane dort", "le chat noir mange", "le chat"]
+    draw = ("--sample", "--temperature", "3", "--seed", "4")
+    results = [
+        command("translate", "-m", models["translator"], *SHORT, *draw, "--batch", batch, stdin="\n".join(lines))
+        for batch in ("1", "2", "99")
+    ]
+    assert results[0].stdout == results[1].stdout == results[2].stdout
+    found = results[0].stdout.split("\n")
+    assert found[1] != found[5]  # the same text on another line
+
+
 def test_the_length_penalty_reaches_the_beam() -> None:
     assert make_search(3, 0.5, None, 1) == Beam(3, length_penalty=0.5)
     assert make_search(None, None, None, 7) == Beam(7, length_penalty=1.0)

@@ -63,6 +63,22 @@ def test_select_takes_rows_along(case: Any, source: Tensor, target: Tensor) -> N
 
 
 @torch.no_grad()
+def test_rows_that_are_repeated_and_kept_go_on_as_themselves(case: Any, source: Tensor, target: Tensor) -> None:
+    """As a beam's: each input twice, rows change places within an input, and one input leaves."""
+    want = case.full(target, source)
+    for static in (False, True):
+        state = case.start(source, static=static)
+        case.step(target[:, :2], state)
+        state = state.repeat(2)
+        texts = torch.tensor([0, 0, 1, 1, 2, 2])
+        close(case.step(target[texts, 2:3], state), want[texts, 2:3])
+        state = state.keep(torch.tensor([1, 1, 2, 3, 5, 4]), None)
+        close(case.step(target[texts, 3:4], state), want[texts, 3:4])
+        state, texts = state.keep(torch.tensor([0, 1, 5, 4]), torch.tensor([0, 2])), texts[[0, 1, 4, 5]]
+        close(case.step(target[texts, 4:5], state), want[texts, 4:5])
+
+
+@torch.no_grad()
 def test_select_of_the_encoded_source(translator: Any, source: Tensor, target: Tensor) -> None:
     rows = torch.tensor([1, 1, 0])
     model = translator.model

@@ -72,6 +72,21 @@ def test_odd_width_ends_with_a_sine_and_loses_the_properties() -> None:
         distance_variance(5)
 
 
+def test_rows_that_are_kept_are_those_computed_anew() -> None:
+    """While text is written rows are kept: they grow with it, and follow the dtype."""
+    position = Sinusoidal(dim=6, start=1, layout="halves", first=1)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for positions in (torch.arange(3), torch.tensor([[70], [2]]), torch.tensor([500]), torch.tensor([-2, 1])):
+            x = torch.zeros(2, positions.shape[-1], 6, dtype=dtype)
+            with torch.no_grad():
+                kept = [position.embed(x, positions) for _ in range(2)]
+            computed = position.embed(x, positions)
+            assert torch.equal(kept[0], computed) and torch.equal(kept[1], computed)
+    with torch.inference_mode():
+        position.embed(torch.zeros(1, 1, 6), torch.tensor([9000]))
+    position.embed(torch.zeros(1, 1, 6, requires_grad=True), torch.tensor([3])).sum().backward()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

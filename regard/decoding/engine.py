@@ -195,6 +195,9 @@ def step(model: TextModel, state: Any, tokens: Tensor) -> Tensor:
 
 
 def _advance(model: TextModel, state: Any, tokens: Tensor) -> Tensor:
+    native = getattr(model, "native", None)  # of models with packed weights
+    if native is not None and native.fits(state, tokens):
+        return log_probabilities(native.step(state, tokens))
     hidden = state.decode(model, tokens) if isinstance(state, Recomputed) else model.decode(tokens, state=state)
     return log_probabilities(model.project(hidden[:, -1]))
 

@@ -45,6 +45,9 @@ def pack_weights(model: nn.Module, form: Form) -> nn.Module:
         if id(weight) not in done:
             done[id(weight)] = make_weight(weight.detach(), form)
         module._parameters["weight"] = done[id(weight)]  # type: ignore[assignment]  # a Parameter would be a copy
+    from regard.decoding.native import native_decoder  # it builds on what is here
+
+    model.native = native_decoder(model)  # type: ignore[assignment]  # no module
     return model
 
 

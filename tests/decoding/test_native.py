@@ -1,0 +1,201 @@
+"""The step in C against the modules that it stands for; without a compiler the modules go on alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.decoding import native
+from regard.decoding.beam import Beam
+from regard.decoding.engine import encode, generate_tokens, prefill
+from regard.decoding.greedy import Greedy
+from regard.decoding.native import native_decoder
+from regard.decoding.quantize import pack_weights
+from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
+from regard.models.presets import make_model
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="C: there is no compiler")
+
+BASE: dict[str, Any] = {"layers": 2, "dim": 32, "heads": 4, "hidden": 48}
+KINDS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "pre-norm": {"order": "pre", "position": "learned"},
+    "rotary": {"order": "pre", "position": "rotary", "activation": "gelu"},
+    "modern": {
+        "order": "pre",
+        "position": "rotary",
+        "norm": "rms",
+        "activation": "swiglu",
+        "kv_heads": 2,
+        "bias": False,
+    },
+    "gpt": {"order": "pre", "position": "learned", "activation": "gelu-tanh"},
+    "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
+}
+
+
+def make(kind: str, form: Any, *, translates: bool = True) -> Any:
+    torch.manual_seed(2)
+    config: Any
+    if translates:
+        settings = {"share_embeddings": True, **KINDS[kind]}
+        config = TransformerConfig(**BASE, **settings, source_vocabulary=50, target_vocabulary=50)
+    else:
+        settings = {key: value for key, value in KINDS[kind].items() if key != "share_embeddings"}
+        config = TransformerLMConfig(**BASE, **settings, vocabulary=50)
+    model = make_model(config).eval()
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:  # biases and norms as training leaves them
+            torch.nn.init.normal_(parameter, mean=float("norm" in name and "weight" in name), std=0.3)
+    return pack_weights(model, form)
+
+
+def texts(count: int) -> list[list[int]]:
+    draw = torch.Generator().manual_seed(count)
+    return [torch.randint(4, 50, (3 + i % 5,), generator=draw).tolist() for i in range(count)]
+
+
+def states(model: Any, rows: int, *, translates: bool) -> list[Any]:
+    """Two alike, after a prefix of two tokens; sources of several lengths, so with padding."""
+    prefix = torch.tensor([[2, 5 + i % 40] for i in range(rows)])
+    return [prefill(model, prefix, encode(model, texts(rows)) if translates else None, capacity=9)[1] for _ in range(2)]
+
+
+@pytest.mark.parametrize("translates", [True, False], ids=["translator", "language model"])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_a_step_is_that_of_the_modules(kind: str, translates: bool) -> None:
+    """Scores, and the keys and values that it leaves, over several steps and row counts."""
+    model = make(kind, "packed", translates=translates)
+    found = native_decoder(model)
+    assert found is not None
+    for rows in (1, 2, 4, 5, 11):
+        ours, theirs = states(model, rows, translates=translates)
+        for step in range(4):
+            tokens = torch.arange(rows)[:, None] % 45 + step
+            got = found.step(ours, tokens)
+            want = model.project(model.decode(tokens, state=theirs)[:, -1])
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        for own, other in zip(ours.caches, theirs.caches, strict=True):
+            assert own.length == other.length == 6
+            torch.testing.assert_close(own.k[:, :, :6], other.k[:, :, :6], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(own.v[:, :, :6], other.v[:, :, :6], rtol=1e-4, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_whole_numbers_are_rounded_as_in_python() -> None:
+    model = make("paper", "int8")
+    ours, theirs = states(model, 3, translates=True)
+    tokens = torch.tensor([[7], [8], [9]])
+    got, want = model.native.step(ours, tokens), model.project(model.decode(tokens, state=theirs)[:, -1])
+    assert float((got - want).norm() / want.norm()) < 0.02  # a number between two may go the other way
+
+
+@torch.inference_mode()
+def test_rows_know_nothing_of_each_other_bit_by_bit() -> None:
+    model = make("rotary", "int8", translates=False)
+    tokens = torch.arange(4, 17)[:, None]
+    together, _ = states(model, 13, translates=False)
+    got = model.native.step(together, tokens)
+    for i in (0, 5, 12):
+        alone = prefill(model, torch.tensor([[2, 5 + i]]), None, capacity=9)[1]
+        for own, other in zip(alone.caches, states(model, 13, translates=False)[0].caches, strict=True):
+            own.k[:], own.v[:] = other.k[i], other.v[i]
+        assert torch.equal(model.native.step(alone, tokens[i, None])[0], got[i])
+
+
+def found_by(model: Any, search: Any, sources: list[list[int]]) -> list[list[int]]:
+    return [best[0].tokens for best in generate_tokens(model, sources, search=search, max_tokens=7)]
+
+
+@pytest.mark.parametrize("form", ["packed", "int8"])
+def test_the_engine_uses_it_and_texts_are_the_same(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make("paper", form)
+    taken: list[int] = []
+    step = model.native.step
+    monkeypatch.setattr(model.native, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))
+    for search in (Greedy(), Beam(3)):
+        got = found_by(model, search, texts(4))
+        assert taken and max(taken) <= (4 if form == "packed" else 12)
+        model.native, kept = None, model.native
+        if form == "packed":
+            assert found_by(model, search, texts(4)) == got
+        model.native = kept
+        assert [found_by(model, search, [text])[0] for text in texts(4)] == got
+
+
+def test_who_watches_the_modules_sees_them_run() -> None:
+    model = make("paper", "int8")
+    with regard.record(model) as recording:
+        found_by(model, Greedy(), texts(1))
+    assert len(recording.steps("decoder.0.self")) > 1
+
+
+def test_what_is_not_written_in_c() -> None:
+    for settings in ({"position": "alibi"}, {"qk_norm": True}, {"form": "slice"}):
+        config = TransformerConfig(**BASE, **settings, source_vocabulary=9, target_vocabulary=9)  # type: ignore[arg-type]
+        assert pack_weights(make_model(config), "int8").native is None
+    config = RecurrentTranslatorConfig(embedding=8, hidden=8, source_vocabulary=9, target_vocabulary=9)
+    assert pack_weights(make_model(config), "int8").native is None
+    assert native_decoder(make_model(TransformerConfig(**BASE, source_vocabulary=9, target_vocabulary=9))) is None
+
+
+@pytest.fixture
+def nothing_compiled() -> Any:
+    native.compiled_step.cache_clear()
+    yield
+    native.compiled_step.cache_clear()
+
+
+def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native.shutil, "which", lambda name: None)
+    model = make("paper", "packed")
+    assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
+
+
+@pytest.mark.parametrize("trouble", ["broken", "no room", "switched off"])
+def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    place = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    if trouble == "broken":
+        source = tmp_path / "native.c"
+        source.write_text("int decode_step(")
+        monkeypatch.setattr(native, "SOURCE", source)
+    elif trouble == "no room":
+        place.write_text("a file where the folder should be")
+    else:
+        monkeypatch.setenv("REGARD_NATIVE", "0")
+    assert native.compiled_step() is None
+
+
+def test_it_is_compiled_once(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert native.compiled_step() is not None
+    (made,) = (tmp_path / "regard").iterdir()
+    native.compiled_step.cache_clear()
+    monkeypatch.setattr(native, "_compile", None)  # it would fail
+    assert native.compiled_step() is not None and list((tmp_path / "regard").iterdir()) == [made]
+
+
+def test_small_numbers_of_others_stay_as_they_are() -> None:
+    """A compiler that is told to be fast and loose would have them rounded to zero in the whole process."""
+    assert native.compiled_step() is not None
+    assert float(torch.tensor(1e-40) * 1.0) > 0
+
+
+def test_padding_is_not_looked_at() -> None:
+    """A source gives the same beside a longer one."""
+    model = make("paper", "packed")
+    with torch.inference_mode():
+        scores: list[Tensor] = []
+        for sources in ([[5, 6, 7]], [[5, 6, 7], [9] * 8]):
+            state = prefill(model, torch.full((len(sources), 1), 2), encode(model, sources), capacity=4)[1]
+            scores.append(model.native.step(state, torch.full((len(sources), 1), 8))[0])
+    torch.testing.assert_close(scores[0], scores[1], rtol=1e-5, atol=1e-5)

@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
-DEVICES = ("CUDA", "MPS")
+DEVICES = ("CUDA", "MPS", "COMPILER")  # the last one for C
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 hypothesis.settings.register_profile("regard", deadline=None, max_examples=25, derandomize=IN_CI)
@@ -96,7 +96,7 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
         return
     report.outcome = "failed"
     report.longrepr = (
-        f"{message}\nIn CI every test must run and pass. What needs CUDA or MPS may be listed in "
+        f"{message}\nIn CI every test must run and pass. What needs CUDA, MPS or a compiler may be listed in "
         f"tests/allowed_skips.txt."
     )
 

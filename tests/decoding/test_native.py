@@ -20,7 +20,7 @@ from regard.decoding.quantize import pack_weights
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.presets import make_model
 
-pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="C: there is no compiler")
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
 BASE: dict[str, Any] = {"layers": 2, "dim": 32, "heads": 4, "hidden": 48}
 KINDS: dict[str, dict[str, Any]] = {

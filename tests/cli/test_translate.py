@@ -277,7 +277,7 @@ PLAIN = Settings(Greedy(), 1, None, attention=False, as_json=False)
 @given(st.lists(st.text("ab", max_size=9), max_size=30), st.integers(1, 7))
 def test_similar_lengths_go_together_and_each_finds_its_place(texts: list[str], batch: int) -> None:
     translator: Any = Lengths()
-    found = dict(translate_lines(translator, [text.encode() for text in texts], PLAIN, batch))
+    found = dict(translate_lines(translator, [text.encode() for text in texts], PLAIN, batch, first=7))
     assert [found[place].text for place in range(len(texts))] == [text.upper() for text in texts]  # type: ignore[union-attr]
     assert [length for call in translator.calls for length in call] == sorted(map(len, texts), reverse=True)
     assert all(len(call) == batch for call in translator.calls[:-1])
@@ -291,7 +291,7 @@ def test_similar_lengths_go_together_and_each_finds_its_place(texts: list[str], 
 def test_one_bad_line_is_found_among_many_in_few_calls(error: Exception, message: str, n: int, data: Any) -> None:
     bad = data.draw(st.integers(0, n - 1))
     translator: Any = Lengths(str(bad), error)
-    found = translate_together(translator, [str(i) for i in range(n)], PLAIN)
+    found = translate_together(translator, [(i, str(i)) for i in range(n)], PLAIN)
     assert [i for i, one in enumerate(found) if isinstance(one, str)] == [bad]
     assert message in str(found[bad]) and len(translator.calls) <= 2 * n.bit_length() + 1
 
@@ -299,7 +299,7 @@ def test_one_bad_line_is_found_among_many_in_few_calls(error: Exception, message
 def test_a_bug_is_not_hidden_as_a_bad_line() -> None:
     translator: Any = Lengths("a", RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        translate_together(translator, ["a", "b"], PLAIN)
+        translate_together(translator, [(0, "a"), (1, "b")], PLAIN)
 
 
 def test_nul_is_no_text(command: Run, models: dict[str, str]) -> None:

@@ -39,6 +39,7 @@ SOURCE = Path(__file__).with_name("native.c")
 # process to zero, torch's among them.
 FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
+LONGEST = 65_536  # tokens of a text, whose attention weights a thread keeps on its stack
 ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")
 # With more rows torch's products of matrices are faster. In int8 one way for all, so that a row's numbers are the same
 # bit by bit in every batch: a difference in the last bit can make another whole number.
@@ -122,7 +123,7 @@ class NativeDecoder:
             and tokens.shape[1] == 1
             and len(state) <= self.most_rows
             and isinstance(state.caches[0], KVCache)
-            and state.caches[0].length < state.caches[0].capacity
+            and state.caches[0].length < min(state.caches[0].capacity, LONGEST)
             and not any(module._forward_hooks or module._forward_pre_hooks for module in self.modules)
         )
 
@@ -132,19 +133,20 @@ class NativeDecoder:
         place, rows = cache.length, len(state)
         x = self.input(tokens, state.positions(1)).contiguous()  # (R, 1, p)
         scores = x.new_empty(rows, self.vocabulary)
-        for layer, own in zip(self.layers, state.caches, strict=True):
+        layers = type(self.layers).from_buffer_copy(self.layers)  # another thread may be at a step of its own
+        for layer, own in zip(layers, state.caches, strict=True):
             layer.own = store(own)
         n, keep = 0, None
         if state.memory is not None:
             n = state.memory[0].k.shape[2]
-            for layer, memory in zip(self.layers, state.memory, strict=True):
+            for layer, memory in zip(layers, state.memory, strict=True):
                 layer.source = store(memory)
             keep = None if state.memory_mask is None else state.memory_mask.contiguous()  # (B, 1, 1, n), a byte each
         angles = None if self.rotary is None else place * self.rotary.frequencies()
         cosines, sines = (None, None) if angles is None else (angles.cos(), angles.sin())
         failed = self.step_in_c(
             byref(self.shape),
-            self.layers,
+            layers,
             *map(pointer, (x, scores)),
             rows,
             state.sharing,
@@ -209,7 +211,9 @@ def native_decoder(model: nn.Module) -> NativeDecoder | None:
     if not isinstance(model, Transformer | TransformerLM) or not all(map(_is_known, model.decoder.blocks)):
         return None
     table, _ = model.output_table
-    step = compiled_step() if type(table) in MOST_ROWS else None
+    if type(table) not in MOST_ROWS or any(weight.dtype is not torch.float32 for weight in model.parameters()):
+        return None
+    step = compiled_step()
     return None if step is None else NativeDecoder(model, step)
 
 
@@ -247,9 +251,9 @@ def compiled_step() -> Any:
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None or os.environ.get("REGARD_NATIVE") == "0":
         return None
-    about = f"{SOURCE.read_text(encoding='utf-8')} {FLAGS} {platform.machine()} {platform.processor()} {_cpu()}"
-    place = cache_folder() / f"native-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
     try:
+        about = f"{SOURCE.read_text(encoding='utf-8')} {FLAGS} {platform.machine()} {_cpu()}"
+        place = cache_folder() / f"native-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -257,7 +261,7 @@ def compiled_step() -> Any:
                 _compile(compiler, fresh)
                 fresh.replace(place)
         step = ctypes.CDLL(str(place)).decode_step
-    except (OSError, subprocess.SubprocessError, AttributeError):
+    except (OSError, subprocess.SubprocessError, AttributeError, RuntimeError):  # the last: there is no home folder
         return None
     step.argtypes = [POINTER(Shape), POINTER(Layer), *[c_void_p] * 2, *[c_int] * 4, *[c_void_p] * 3]
     step.restype = c_int32

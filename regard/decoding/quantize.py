@@ -174,9 +174,16 @@ def int_product(x: Tensor, weight: Tensor) -> Tensor:
 @cache
 def int_kernel() -> Callable[[Tensor, Tensor], Tensor]:
     """How to multiply whole numbers: torch's kernel, which has no public name, if it is there and right."""
-    x, weight = (torch.arange(n * 96).reshape(n, 96).remainder(255).sub(127).to(torch.int8) for n in (3, 32))
+
+    def numbers(rows: int) -> Tensor:
+        return torch.arange(rows * 96).reshape(rows, 96).remainder(255).sub(127).to(torch.int8)
+
+    weight = numbers(32)
     try:
-        if torch.equal(_int_product(x, weight), (x.long() @ weight.long().T).int()):
+        if all(
+            torch.equal(_int_product(numbers(rows), weight), (numbers(rows).long() @ weight.long().T).int())
+            for rows in (1, 3, 20)  # each of its ways
+        ):
             return _int_product
         why = "it is wrong"
     except (AttributeError, RuntimeError) as error:
@@ -195,8 +202,28 @@ def _int_product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def pack(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight)
+    """The matrix as `packed_product` reads it; as it is where there is no such product, or not for its dtype."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight) if can_pack(weight.dtype) else weight
 
 
 def packed_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """(…, i) times a packed matrix (o, i)."""
+    if not can_pack(x.dtype):
+        return F.linear(x, weight, bias)
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+@cache
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN's product, which has no public name, is there for these numbers and right."""
+    x, weight = (torch.linspace(-1, 1, n * 32).reshape(n, 32).to(dtype) for n in (3, 8))
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+        found = torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+        if torch.allclose(found, F.linear(x, weight), rtol=1e-2, atol=1e-2):
+            return True
+        why = "it is wrong"
+    except (AttributeError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+    warnings.warn(f"oneDNN's product cannot be used for {dtype} here ({why}): packed weights are plain", stacklevel=2)
+    return False

@@ -109,8 +109,11 @@ class RecurrentState:
         return self.select(torch.arange(h.shape[1], device=h.device).repeat_interleave(times))
 
     def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
-        """Go on with the given rows, which are few numbers each: copied, but for the source of those that stay."""
-        return self.select(rows)
+        """Go on with the given rows; where all inputs go on, each row's source is that of its input, and stays."""
+        if inputs is not None:
+            return self.select(rows)
+        feed = None if self.feed is None else self.feed[rows]
+        return RecurrentState(select_hidden(self.hidden, rows), self.keys, self.values, self.mask, feed)
 
 
 def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:

@@ -17,6 +17,7 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
+from regard.text.special import START
 
 STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "tie_output": False, "dropout": 0.3}
 CELL: dict[str, Any] = {"layers": 2, "embedding": 6, "hidden": 8, "dropout": 0.3}
@@ -146,6 +147,18 @@ class Automaton(nn.Module):
             state.at = self.to_state[state.at, token]
             states.append(state.at)
         return torch.stack(states, 1)  # (R, m)
+
+    def reader(self) -> Callable[[list[int]], list[float]]:
+        """log p(next) after a text that begins with START, for searches that are written without tensors."""
+        table, to = self.table.detach().log_softmax(-1).tolist(), self.to_state.tolist()
+
+        def after(text: list[int]) -> list[float]:
+            at = to[0][START]
+            for token in text:
+                at = to[at][token]
+            return table[at]
+
+        return after
 
     def project(self, states: Tensor) -> Tensor:
         return self.table[states]

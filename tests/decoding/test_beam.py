@@ -65,20 +65,6 @@ def test_against_the_naive_search(case: Any, penalty: float) -> None:
         check(hypotheses, expected, 2, penalty)
 
 
-def logps_of(model: Any) -> Callable[[list[int]], list[float]]:
-    """log p(next) of an automaton after a text that begins with START."""
-    table = model.table.detach().log_softmax(-1).tolist()
-    to = model.to_state.tolist()
-
-    def after(text: list[int]) -> list[float]:
-        at = to[0][START]
-        for token in text:
-            at = to[at][token]
-        return table[at]
-
-    return after
-
-
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
@@ -109,7 +95,7 @@ def test_any_automaton_against_the_naive_search(
     (found,) = generate_tokens(
         model, None, prefixes=[[]], search=Beam(width, length_penalty=penalty), alternatives=wanted, max_tokens=limit
     )
-    check(found, naive_beam(logps_of(model), width=width, length_penalty=penalty, limit=limit), wanted, penalty)
+    check(found, naive_beam(model.reader(), width=width, length_penalty=penalty, limit=limit), wanted, penalty)
 
 
 def best_of_all(after: Callable[[list[int]], list[float]], *, penalty: float, limit: int) -> Scored:
@@ -128,7 +114,7 @@ def best_of_all(after: Callable[[list[int]], list[float]], *, penalty: float, li
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wide_beam_finds_the_best_of_all_texts(make_automaton: Callable[..., Any], seed: int, penalty: float) -> None:
     model = make_automaton(seed=seed, sharp=1.0)
-    text, score = best_of_all(logps_of(model), penalty=penalty, limit=5)
+    text, score = best_of_all(model.reader(), penalty=penalty, limit=5)
     search = Beam(4**5, length_penalty=penalty)  # as many as there are texts without END
     ((one,),) = generate_tokens(model, None, prefixes=[[]], search=search, max_tokens=5)
     assert one.tokens == text

@@ -64,19 +64,6 @@ def naive_search(
     return finished, live
 
 
-def logps_of(model: Any) -> Callable[[list[int]], list[float]]:
-    table = model.table.detach().log_softmax(-1).tolist()
-    to = model.to_state.tolist()
-
-    def after(text: list[int]) -> list[float]:
-        at = to[0][START]
-        for token in text:
-            at = to[at][token]
-        return table[at]
-
-    return after
-
-
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
@@ -106,7 +93,7 @@ def test_against_the_naive_search(
     (found,) = generate_tokens(
         model, None, prefixes=[[]], search=search, constraints=[phrases], alternatives=wanted, max_tokens=limit
     )
-    finished, cut = naive_search(logps_of(model), needed, width=width, penalty=penalty, limit=limit)
+    finished, cut = naive_search(model.reader(), needed, width=width, penalty=penalty, limit=limit)
     want = [(*one, True) for one in finished] + [(*one, False) for one in cut]
     assert [(one.tokens, one.finished) for one in found] == [(text, ended) for text, _, ended in want[:wanted]]
     for one, (_, score, _) in zip(found, want, strict=False):
@@ -120,7 +107,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(
     make_automaton: Callable[..., Any], seed: int, phrases: list[list[int]]
 ) -> None:
     model = make_automaton(seed=seed, sharp=1.0)
-    after = logps_of(model)
+    after = model.reader()
     ranked = []
     for length in range(6):
         for body in itertools.product((1, 4, 5, 6), repeat=length):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,11 @@ def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPa
     assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
 
 
-@pytest.mark.parametrize("trouble", ["broken", "no room", "switched off"])
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("trouble", ["broken", "no room", "no home", "switched off"])
 def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place))
@@ -168,6 +173,9 @@ def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.Monk
         source = tmp_path / "native.c"
         source.write_text("int decode_step(")
         monkeypatch.setattr(native, "SOURCE", source)
+    elif trouble == "no home":
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(Path, "home", no_home)
     elif trouble == "no room":
         place.write_text("a file where the folder should be")
     else:
@@ -188,6 +196,22 @@ def test_small_numbers_of_others_stay_as_they_are() -> None:
     """A compiler that is told to be fast and loose would have them rounded to zero in the whole process."""
     assert native.compiled_step() is not None
     assert float(torch.tensor(1e-40) * 1.0) > 0
+
+
+def test_threads_do_not_meet() -> None:
+    """Two at once, each with states of its own, write what each writes alone."""
+    model = make("paper", "int8")
+    alone = [found_by(model, Beam(3), [text]) for text in texts(6)]
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(5):
+            assert [*pool.map(lambda text: found_by(model, Beam(3), [text]), texts(6))] == alone
+
+
+def test_other_numbers_are_left_to_the_modules() -> None:
+    for dtype in (torch.float64, torch.bfloat16):
+        config = TransformerConfig(**BASE, source_vocabulary=50, target_vocabulary=50)
+        model = pack_weights(make_model(config).to(dtype).eval(), "int8")
+        assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
 
 
 def test_padding_is_not_looked_at() -> None:

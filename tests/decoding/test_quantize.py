@@ -161,6 +161,21 @@ def test_without_the_kernel_the_numbers_are_the_same(monkeypatch: pytest.MonkeyP
     quantize.int_kernel.cache_clear()
 
 
+def test_without_packing_the_products_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a dtype that oneDNN does not know, and where it is wrong: one warning, and the plain way."""
+    x, weight = random_matrix(4, 64, 1), random_matrix(9, 64, 2)
+    quantize.can_pack.cache_clear()
+    with pytest.warns(UserWarning, match="packed weights are plain"):
+        double = make_weight(weight.double(), "packed")
+    assert torch.equal(F.linear(x.double(), double), F.linear(x.double(), weight.double()))
+    quantize.can_pack.cache_clear()
+    monkeypatch.setattr(quantize.torch, "allclose", lambda *args, **kwargs: False)
+    with pytest.warns(UserWarning, match="it is wrong"):
+        packed = make_weight(weight, "packed")
+    assert torch.equal(F.linear(x, packed), F.linear(x, weight))
+    quantize.can_pack.cache_clear()
+
+
 def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="form"):
         pack_weights(nn.Linear(2, 2), "int4")  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.captured import can_capture, write_captured
 from regard.decoding.constraints import needed_phrases
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.greedy import Greedy
@@ -73,8 +74,15 @@ def generate_tokens(
     if constraints is not None:
         jobs = constrained(jobs, constraints)
     found: dict[int, list[Hypothesis]] = {}
+    plain = allow_nonsense and cached and constraints is None and observer is None
+    captured = plain and can_capture(model, search)
     with evaluating(model):
         for batch in make_batches(jobs, rows=rows, batch_tokens=batch_tokens):
+            if captured:
+                options: dict[str, Any] = {"alternatives": alternatives, "allow_unknown": allow_unknown}
+                if (texts := write_captured(model, batch, search=search, **options)) is not None:
+                    found.update(texts)
+                    continue
             *_, run = write(
                 model,
                 batch,

@@ -1,0 +1,223 @@
+"""Whole batches written by a GPU without Python between the kernels: steps as CUDA graphs.
+
+E8. One turn of the loop, the decoder's step and the choice (fixed.py), is recorded once for each shape and then
+repeated; so is the encoder. Shapes are rounded up, so there are few of them. The host looks now and then whether all
+is done, and not at anything else.
+
+    B inputs   n source tokens   V vocabulary
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from regard.decoding.beam import Beam
+from regard.decoding.greedy import Greedy
+from regard.decoding.jobs import Job
+from regard.decoding.search import Hypothesis, Search
+from regard.text.special import END, pad_batch
+
+KEPT = 8  # shapes of a model whose graphs are kept
+LOOK = 4  # turns between two looks at what is done
+WIDEST = 32  # beam whose candidates one program can hold
+ROUND = {"source": 16, "capacity": 64}
+
+
+class Shape(NamedTuple):
+    """What a recorded turn is made for."""
+
+    search: Search
+    alternatives: int
+    inputs: int
+    capacity: int
+    source: int
+
+
+def round_up(number: int, step: int) -> int:
+    return -(-number // step) * step
+
+
+class Recorded:
+    """A piece of work on the device, repeated by one command; where nothing can be recorded, done anew."""
+
+    def __init__(self, work: Callable[[], None], device: torch.device) -> None:
+        self.work, self.graph = work, None
+        if device.type != "cuda":
+            return
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(2):  # kernels are compiled and chosen at their first use
+                work()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            work()
+
+    def __call__(self) -> None:
+        if self.graph is None:
+            self.work()
+        else:
+            self.graph.replay()
+
+
+class FixedWriter:
+    """Writes batches of one shape."""
+
+    def __init__(self, model: Any, shape: Shape) -> None:
+        from regard.decoding.fixed import FixedBeam, FixedDecoder, FixedGreedy
+
+        search, alternatives, inputs, capacity, source = shape
+        self.model, self.shape = model, shape
+        table, _ = model.output_table
+        self.device = table.device
+        kind: Any = FixedBeam if isinstance(search, Beam) else FixedGreedy
+        self.search = kind(search, inputs, capacity, capacity, alternatives, self.device)
+        self.decoder = FixedDecoder(model, inputs=inputs, sharing=self.search.rows, capacity=capacity, source=source)
+        self.barred = torch.zeros(len(table), device=self.device)
+        self.finished = torch.zeros((), dtype=torch.int32, device=self.device)
+        self.encoding: Recorded | None = None
+        if source:
+            self.source = torch.full((inputs, source), model.config.pad_id, device=self.device)
+            self.source[:, 0] = END
+            self.encoding = Recorded(self.encode, self.device)
+        nothing = Job(0, None, [END], 1)
+        self.search.begin([nothing] * inputs)
+        self.turning = Recorded(self.turn, self.device)
+        if self.device.type == "cuda":
+            self.looks = torch.zeros(2, dtype=torch.int32).pin_memory()
+            self.events = [torch.cuda.Event() for _ in range(2)]
+
+    def encode(self) -> None:
+        encoded = self.model.encode(self.source)
+        self.decoder.remember(self.model.decoder.remember(encoded.states), encoded.keep)
+
+    def turn(self) -> None:
+        slots = self.search.slots
+        self.search.choose(self.decoder.step(slots.tokens, slots.lengths, self.search.moved), self.barred)
+        torch.sum(slots.done, 0, dtype=torch.int32, out=self.finished)
+
+    def write(self, jobs: Sequence[Job], barred: Tensor) -> dict[int, list[Hypothesis]]:
+        self.barred.copy_(barred)
+        self.decoder.refresh()
+        if self.encoding is not None:
+            sources = pad_batch([job.source or () for job in jobs], pad_id=self.model.config.pad_id)
+            self.source.fill_(self.model.config.pad_id)
+            self.source[:, 0] = END  # spare inputs: attention to nothing would be no number
+            self.source[: len(jobs), : sources.shape[1]] = sources.to(self.device, non_blocking=True)
+            self.encoding()
+        self.search.begin(jobs)
+        if len(jobs[0].prefix) > 1:
+            self.prefill(jobs)
+        for turn in range(max(job.limit for job in jobs)):
+            self.turning()
+            if turn % LOOK == LOOK - 1 and self.all_done(turn // LOOK):
+                break
+        return self.search.results(jobs)
+
+    def prefill(self, jobs: Sequence[Job]) -> None:
+        """Read all but the last token of the prefixes at once."""
+        prefix = torch.tensor([job.prefix[:-1] for job in jobs], device=self.device)
+        if self.encoding is None:
+            state = self.model.start(len(jobs), prefix.shape[1])
+        else:
+            state = self.model.start(self.model.encode(self.source[: len(jobs)]), prefix.shape[1])
+        self.model.decode(prefix, state=state)
+        self.decoder.take(state)
+
+    def all_done(self, look: int) -> bool:
+        """Whether all was done at the look before this one: the device goes on while the host waits for that."""
+        if self.device.type != "cuda":
+            return int(self.finished) == self.shape.inputs
+        self.looks[look % 2].copy_(self.finished, non_blocking=True)
+        self.events[look % 2].record()
+        if look == 0:
+            return False
+        self.events[(look + 1) % 2].synchronize()
+        return int(self.looks[(look + 1) % 2]) == self.shape.inputs
+
+
+class Writers:
+    """The recorded shapes of a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.pointers = pointers(model)
+        self.fails = False  # said once, then the modules do it
+        self.writers: OrderedDict[Shape, FixedWriter] = OrderedDict()
+        self.lock = threading.RLock()  # a shape has one set of buffers
+
+    def writer(self, model: nn.Module, shape: Shape) -> FixedWriter | None:
+        """The one for this shape; None where it cannot be made."""
+        from triton import TritonError
+
+        if shape not in self.writers and not self.fails:
+            while len(self.writers) >= KEPT:
+                self.writers.popitem(last=False)
+            try:
+                self.writers[shape] = FixedWriter(model, shape)
+            except torch.cuda.OutOfMemoryError:  # a smaller batch may fit
+                self.writers.clear()
+                return None
+            except (RuntimeError, OSError, subprocess.SubprocessError, TritonError) as error:
+                self.fails = True
+                why = str(error).splitlines()[0] if str(error) else type(error).__name__
+                warnings.warn(f"decoding cannot be recorded here and is slower ({why})", RuntimeWarning, stacklevel=2)
+        if self.fails:
+            return None
+        self.writers.move_to_end(shape)
+        return self.writers[shape]
+
+
+_writers: WeakKeyDictionary[nn.Module, Writers] = WeakKeyDictionary()
+
+
+@torch.inference_mode()
+def write_captured(
+    model: Any, jobs: Sequence[Job], *, search: Search, alternatives: int, allow_unknown: bool
+) -> dict[int, list[Hypothesis]] | None:
+    """What `engine.write` finds for these jobs; None where the modules must do it."""
+    from regard.decoding.fixed import bars
+
+    shape = Shape(
+        search,
+        alternatives,
+        inputs=1 << (len(jobs) - 1).bit_length(),
+        capacity=round_up(len(jobs[0].prefix) + max(job.limit for job in jobs) - 1, ROUND["capacity"]),
+        source=round_up(max(len(job.source or ()) for job in jobs), ROUND["source"]),
+    )
+    table, _ = model.output_table
+    own = _writers.get(model)
+    if own is None or own.pointers != pointers(model):  # the first time, or its weights are others
+        own = _writers[model] = Writers(model)
+    with own.lock:
+        writer = own.writer(model, shape)
+        return None if writer is None else writer.write(jobs, bars(len(table), allow_unknown, table.device))
+
+
+def can_capture(model: Any, search: Search) -> bool:
+    """Whether a search by this model can be written by `write_captured`: a known decoder on a GPU, a plain search."""
+    device = next(model.parameters()).device
+    if device.type != "cuda" or os.environ.get("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled("cuda"):
+        return False
+    if search.rules or type(search) not in (Greedy, Beam) or (isinstance(search, Beam) and search.width > WIDEST):
+        return False
+    try:
+        from regard.decoding.fixed import is_known
+    except ImportError:  # torch has brought no Triton along
+        return False
+    return is_known(model) and not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def pointers(model: nn.Module) -> list[int]:
+    """Where the weights lie: a recorded turn reads them there."""
+    return [weight.data_ptr() for weight in model.parameters()]

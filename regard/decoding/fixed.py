@@ -1,0 +1,328 @@
+"""Decoding with fixed shapes: a step and a search that never ask the host, so that a GPU can repeat them by itself.
+
+E8. The rows of a batch stay where they are until all are done; each has its own place in its text. The step is that of
+a Transformer's decoder, by the kernels of step_triton.py and, for many rows, torch's products of matrices.
+
+    B inputs   w rows of an input   R = B·w rows   p model width   C capacity   n source tokens   V vocabulary
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.projections import StackedProjection
+from regard.decoding import step_triton as kernels
+from regard.decoding.beam import Beam
+from regard.decoding.choose_triton import BeamSlots, GreedySlots, go_on, take_best
+from regard.decoding.greedy import Greedy
+from regard.decoding.jobs import Job
+from regard.decoding.search import Hypothesis, close
+from regard.decoding.step_triton import Norm
+from regard.layers.block import Block
+from regard.layers.feedforward import FeedForward
+from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.models.language_model import TransformerLM
+from regard.models.state import TransformerState
+from regard.models.transformer import Transformer
+from regard.positions.rotary import Rotary
+from regard.text.special import END, PAD, START, UNKNOWN
+
+FEW = 8  # rows, up to which a kernel that reads the weights for each row is faster than a product of matrices
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def is_known(model: nn.Module) -> bool:
+    """Whether the decoder is of the kind that is written here."""
+    return isinstance(model, Transformer | TransformerLM) and all(map(_is_known_block, model.decoder.blocks))
+
+
+def _is_known_block(block: Block) -> bool:
+    attentions = [one for one in (block.self_attention, block.cross_attention) if one is not None]
+    norms = [one for one in (block.self_norm, block.cross_norm, block.feed_norm) if one is not None]
+    return (
+        all(isinstance(norm, LayerNorm | RMSNorm) for norm in norms)
+        and isinstance(block.feed_forward, FeedForward)
+        and all(
+            isinstance(one.input, StackedProjection)
+            and type(one.input.weight) is nn.Parameter
+            and one.input.weight.dtype in DTYPES
+            and one.q_norm is None
+            and one.output is not None
+            and one.d_k == one.d_v
+            for one in attentions
+        )
+        and (block.self_attention.position is None or isinstance(block.self_attention.position, Rotary))
+    )
+
+
+class FixedDecoder:
+    """A decoder with room for so many rows, places and source tokens."""
+
+    def __init__(self, model: Any, *, inputs: int, sharing: int, capacity: int, source: int) -> None:
+        self.model, self.sharing = model, sharing
+        self.input = model.target if isinstance(model, Transformer) else model.input
+        self.blocks: Sequence[Block] = model.decoder.blocks
+        first = self.blocks[0].self_attention
+        self.table = self.input.embedding.weight
+        self.output, _ = model.output_table
+        rows, device = inputs * sharing, self.table.device
+        self.heads = first.heads
+        self.keys, self.values = (
+            self.table.new_zeros(len(self.blocks), rows, first.kv_heads, capacity, first.d_k) for _ in range(2)
+        )
+        self.turns: tuple[Tensor, bool] | None = None
+        if isinstance(first.position, Rotary):
+            self.turns = first.position.frequencies(device), first.position.layout == "interleaved"
+        self.places = None if self.input.position is None else self.table.new_zeros(capacity, self.table.shape[1])
+        if source:
+            cross = self.blocks[0].cross_attention
+            assert cross is not None
+            shape = len(self.blocks), inputs, cross.kv_heads, source, cross.d_k
+            self.source_keys, self.source_values = (self.table.new_zeros(shape) for _ in range(2))
+            self.keep = torch.zeros(inputs, source, dtype=torch.uint8, device=device)
+        self._look_up_places()
+
+    def refresh(self) -> None:
+        """Look again at weights that the step does not read itself: those of learned positions."""
+        if self.input.position is not None and any(True for _ in self.input.position.parameters()):
+            self._look_up_places()
+
+    def _look_up_places(self) -> None:
+        if self.places is not None and self.input.position is not None:
+            at = torch.arange(len(self.places), device=self.places.device)
+            self.places.copy_(self.input.position.embed(torch.zeros_like(self.places)[None], at)[0])
+
+    def remember(self, memories: Sequence[Any], keep: Tensor) -> None:
+        """Take the sources (B', n', …) that the model has encoded, as the first of the inputs."""
+        inputs, n = keep.shape
+        for layer, memory in enumerate(memories):
+            self.source_keys[layer, :inputs, :, :n] = memory.k
+            self.source_values[layer, :inputs, :, :n] = memory.v
+        self.keep.zero_()
+        self.keep[:inputs, :n] = keep
+
+    def take(self, state: TransformerState) -> None:
+        """Take what the state (B' rows) has read, for each of the rows of its inputs."""
+        for layer, cache in enumerate(state.caches):
+            length = cache.length  # type: ignore[union-attr]  # a KVCache
+            for own, other in ((self.keys, cache.k), (self.values, cache.v)):
+                read = other[:, :, :length].repeat_interleave(self.sharing, 0)
+                own[layer, : len(read), :, :length] = read
+
+    def step(self, tokens: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
+        """The scores (R, V) of what follows the tokens (R,), each at its place."""
+        x = kernels.embed(tokens, lengths, self.table, self.input.embedding.factor, self.places)
+        return (self._few if len(tokens) <= FEW else self._many)(x, lengths, table)
+
+    def _few(self, x: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
+        """Eight kernels a block: a norm is part of the product after it."""
+        norm: Norm | None = None  # that x is still to go through, post-norm
+        for layer, block in enumerate(self.blocks):
+            pre = block.order == "pre"
+            own: Any = block.self_attention
+            before = norm_of(block.self_norm) if pre else norm
+            qkv = kernels.linear(x, own.input.weight, own.input.bias, norm=before)
+            mixed = self._look_back(layer, qkv, lengths, table)
+            x = kernels.linear(mixed, own.output.weight, own.output.bias, residual=x, norm=None if pre else norm)
+            norm = norm_of(block.self_norm)
+            cross: Any = block.cross_attention
+            if cross is not None:
+                before = norm_of(block.cross_norm) if pre else norm
+                q = kernels.linear(x, *query_part(cross), norm=before)
+                mixed = self._look_at_source(layer, q, lengths)
+                x = kernels.linear(
+                    mixed, cross.output.weight, cross.output.bias, residual=x, norm=None if pre else norm
+                )
+                norm = norm_of(block.cross_norm)
+            feed: Any = block.feed_forward
+            before = norm_of(block.feed_norm) if pre else norm
+            h = kernels.linear(x, feed.up.weight, feed.up.bias, norm=before, activation=feed.activation)
+            x = kernels.linear(h, feed.down.weight, feed.down.bias, residual=x, norm=None if pre else norm)
+            norm = norm_of(block.feed_norm)
+        last = self.model.decoder.norm
+        return kernels.linear(x, self.output, None, norm=norm if last is None else norm_of(last))
+
+    def _many(self, x: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
+        """The same with torch's products; a sum and its norm are one kernel."""
+        pre = self.blocks[0].order == "pre"
+        norms = [
+            norm_of(norm)
+            for block in self.blocks
+            for norm in (block.self_norm, block.cross_norm, block.feed_norm)
+            if norm is not None
+        ]
+        if pre:  # each is in front of its sublayer, and one more behind the last
+            norms.append(norm_of(self.model.decoder.norm))
+            x, y = kernels.add_norm(x, None, norms.pop(0))
+        else:
+            y = x
+        for layer, block in enumerate(self.blocks):
+            own: Any = block.self_attention
+            mixed = self._look_back(layer, F.linear(y, own.input.weight, own.input.bias), lengths, table)
+            x, y = self._add(x, y, own.output(mixed), norms.pop(0), pre)
+            cross: Any = block.cross_attention
+            if cross is not None:
+                mixed = self._look_at_source(layer, F.linear(y, *query_part(cross)), lengths)
+                x, y = self._add(x, y, cross.output(mixed), norms.pop(0), pre)
+            x, y = self._add(x, y, block.feed_forward(y), norms.pop(0), pre)
+        return F.linear(y, self.output)
+
+    def _add(self, x: Tensor, y: Tensor, more: Tensor, norm: Norm, pre: bool) -> tuple[Tensor, Tensor]:
+        return kernels.add_norm(x if pre else y, more, norm)
+
+    def _look_back(self, layer: int, qkv: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
+        return kernels.attend_own(
+            qkv, self.keys[layer], self.values[layer], lengths, table, heads=self.heads, turns=self.turns
+        )
+
+    def _look_at_source(self, layer: int, q: Tensor, lengths: Tensor) -> Tensor:
+        k, v = self.source_keys[layer], self.source_values[layer]
+        return kernels.attend_source(q, k, v, self.keep, lengths, heads=self.heads)
+
+
+def norm_of(norm: Any) -> Norm:
+    return Norm(norm.weight, getattr(norm, "bias", None), norm.eps, isinstance(norm, RMSNorm))
+
+
+def query_part(cross: Any) -> tuple[Tensor, Tensor | None]:
+    """The matrix of the queries among those of cross-attention, and what it adds."""
+    rows = slice(0, cross.heads * cross.d_k)
+    return cross.input.weight[rows], None if cross.input.bias is None else cross.input.bias[rows]
+
+
+class FixedGreedy:
+    """Greedy search over rows that stay."""
+
+    rows = 1
+
+    def __init__(
+        self, search: Greedy, inputs: int, longest: int, capacity: int, alternatives: int, device: Any
+    ) -> None:
+        whole: dict[str, Any] = {"dtype": torch.int32, "device": device}
+        tokens, lengths, written, limits, done = (torch.zeros(inputs, **whole) for _ in range(5))
+        texts = torch.zeros(longest, inputs, **whole)
+        self.slots = GreedySlots(
+            tokens, lengths, written, limits, done, texts, torch.zeros_like(texts, dtype=torch.float32)
+        )
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        begin(self.slots, jobs, 1)
+
+    def choose(self, scores: Tensor, barred: Tensor) -> None:
+        take_best(scores, barred, self.slots)
+
+    @property
+    def moved(self) -> None:
+        """Rows are where they were."""
+
+    def results(self, jobs: Sequence[Job]) -> dict[int, list[Hypothesis]]:
+        counts, texts, logps = (one.cpu() for one in (self.slots.written, self.slots.texts, self.slots.logps))
+        columns = zip(jobs, counts.tolist(), texts.T.tolist(), logps.T.tolist(), strict=False)
+        return {
+            job.number: [close(tokens[:count], logp[:count], tokens[count - 1] == END)]
+            for job, count, tokens, logp in columns
+        }
+
+
+class FixedBeam:
+    """Beam search over rows that stay; keys stay too, and a table says where a hypothesis finds its own."""
+
+    def __init__(self, search: Beam, inputs: int, longest: int, capacity: int, alternatives: int, device: Any) -> None:
+        self.rows, self.penalty = search.width, search.length_penalty
+        whole: dict[str, Any] = {"dtype": torch.int32, "device": device}
+        real: dict[str, Any] = {"dtype": torch.float32, "device": device}
+        rows, steps = inputs * search.width, (longest, inputs, search.width)
+        self.slots = BeamSlots(
+            tokens=torch.zeros(rows, **whole),
+            lengths=torch.zeros(rows, **whole),
+            table=torch.zeros(rows, capacity, **whole),
+            written=torch.zeros(inputs, **whole),
+            limits=torch.zeros(inputs, **whole),
+            done=torch.zeros(inputs, **whole),
+            scores=torch.zeros(inputs, search.width, **real),
+            rankings=torch.zeros(inputs, alternatives, **real),
+            parents=torch.zeros(steps, **whole),
+            texts=torch.zeros(steps, **whole),
+            logps=torch.zeros(steps, **real),
+            endings=torch.zeros(steps, **whole),
+            totals=torch.zeros(steps, **real),
+            last=torch.zeros(steps, **real),
+        )
+        self.row_numbers = torch.arange(rows, **whole)[:, None]
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        begin(self.slots, jobs, self.rows)
+        self.slots.scores.fill_(-math.inf)
+        self.slots.scores[:, 0] = 0.0  # the hypothesis without a token
+        self.slots.rankings.fill_(-math.inf)
+        self.slots.table.copy_(self.row_numbers)
+
+    def choose(self, scores: Tensor, barred: Tensor) -> None:
+        go_on(scores, barred, self.slots, self.penalty)
+
+    @property
+    def moved(self) -> Tensor:
+        return self.slots.table
+
+    def results(self, jobs: Sequence[Job]) -> dict[int, list[Hypothesis]]:
+        s = BeamSlots(*(one.cpu() for one in self.slots))
+        return {job.number: self._texts(s, b) for b, job in enumerate(jobs)}
+
+    def _texts(self, s: BeamSlots, b: int) -> list[Hypothesis]:
+        """The hypotheses of an input: those that ended, best first, and live ones where that is not enough."""
+        steps, wanted = int(s.written[b]), s.rankings.shape[1]
+        parents, tokens, logps = (one[:steps, b].tolist() for one in (s.parents, s.texts, s.logps))
+        endings, totals, last = (one[:steps, b].tolist() for one in (s.endings, s.totals, s.last))
+
+        def chain(step: int, slot: int) -> tuple[list[int], list[float]]:
+            """What stands in this slot after `step` steps."""
+            text: list[int] = []
+            gains: list[float] = []
+            for t in range(step - 1, -1, -1):
+                text.append(tokens[t][slot])
+                gains.append(logps[t][slot])
+                slot = parents[t][slot]
+            return text[::-1], gains[::-1]
+
+        ended = [
+            (total / (t + 1) ** self.penalty, t, i)
+            for t in range(steps)
+            for i, total in enumerate(totals[t])
+            if total != -math.inf
+        ]
+        found = []
+        for ranking, t, i in sorted(ended, key=lambda one: -one[0])[:wanted]:
+            text, gains = chain(t, endings[t][i])
+            found.append(close([*text, END], [*gains, last[t][i]], True, ranking))
+        for slot, score in enumerate(s.scores[b].tolist()):
+            if len(found) == wanted:
+                break
+            if score != -math.inf:
+                found.append(close(*chain(steps, slot), False, score / steps**self.penalty))
+        return found
+
+
+def begin(slots: GreedySlots | BeamSlots, jobs: Sequence[Job], rows: int) -> None:
+    """Nothing is written, and the last token of each prefix is to be read next. Spare inputs are done."""
+    spare = len(slots.limits) - len(jobs)
+    limits = [job.limit for job in jobs] + spare * [1]
+    last = [token for job in jobs for token in rows * [job.prefix[-1]]] + spare * rows * [PAD]
+    slots.limits.copy_(torch.tensor(limits, dtype=torch.int32), non_blocking=True)
+    slots.tokens.copy_(torch.tensor(last, dtype=torch.int32), non_blocking=True)
+    slots.lengths.fill_(len(jobs[0].prefix) - 1)
+    slots.written.zero_()
+    slots.done.zero_()
+    slots.done[len(jobs) :] = 1
+
+
+def bars(vocabulary: int, allow_unknown: bool, device: Any) -> Tensor:
+    """What is added to the scores (V,): -inf for what must not be chosen."""
+    barred = torch.zeros(vocabulary, device=device)
+    barred[[PAD, START] if allow_unknown else [PAD, START, UNKNOWN]] = -math.inf
+    return barred

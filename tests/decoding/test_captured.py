@@ -1,0 +1,157 @@
+"""Decoding with fixed shapes by Triton's kernels, run by its interpreter on a CPU; on a GPU the kernels as CUDA graphs.
+
+The interpreter is chosen when a kernel is defined, so a process of its own runs this file as a script.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from regard.decoding.beam import Beam
+from regard.decoding.captured import can_capture, write_captured
+from regard.decoding.engine import generate_tokens
+from regard.decoding.greedy import Greedy
+from regard.decoding.jobs import make_jobs
+from regard.decoding.rules import MinTokens
+from regard.decoding.sample import Sample
+from regard.decoding.search import Hypothesis, Search
+from regard.models.config import TransformerConfig, TransformerLMConfig
+from regard.models.language_model import TransformerLM
+from regard.models.transformer import Transformer
+
+KINDS: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "rotary": {"order": "pre", "norm": "rms", "position": "rotary", "activation": "swiglu", "kv_heads": 1},
+    "learned": {"order": "pre", "position": "learned", "max_length": 40, "activation": "gelu", "bias": False},
+}
+SOURCES = [[5, 6, 7], [8], [10, 11, 9, 4, 5]]
+
+
+def make_model(kind: str, *, translates: bool = True, dim: int = 8, vocabulary: int = 13, layers: int = 1) -> nn.Module:
+    """A model whose scores are far enough apart that rounding does not choose."""
+    settings: dict[str, Any] = {"layers": layers, "dim": dim, "heads": 2, "hidden": 2 * dim + 2, **KINDS[kind]}
+    torch.manual_seed(1)
+    model = (
+        Transformer(TransformerConfig(source_vocabulary=vocabulary, target_vocabulary=vocabulary, **settings))
+        if translates
+        else TransformerLM(TransformerLMConfig(vocabulary=vocabulary, **settings))
+    )
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 2:
+                weight.normal_(std=1.5 * weight.shape[1] ** -0.5)
+            else:
+                weight.add_(0.3 * torch.randn_like(weight))
+    return model.eval()
+
+
+def assert_same(found: Sequence[Hypothesis], wanted: Sequence[Hypothesis]) -> None:
+    assert [text.tokens for text in found] == [text.tokens for text in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.finished == other.finished
+        assert one.logps == pytest.approx(other.logps, abs=1e-4)
+        assert one.ranking == pytest.approx(other.ranking, abs=1e-4)
+
+
+def check(kind: str, search: Search, *, alternatives: int = 1, translates: bool = True, begun: bool = False) -> int:
+    """As the modules write it, also where a text ends before its limit and a batch is not full; how many ended."""
+    model = make_model(kind, translates=translates)
+    sources = SOURCES if translates else None
+    prefixes = [[5, 6]] * 3 if begun else [[]] * 3
+    options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": False}
+    wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5], **options)
+    jobs = make_jobs(model, sources, prefixes, [5, 4, 5])
+    found = write_captured(model, jobs, **options)
+    assert found is not None and [*found] == [0, 1, 2]
+    for number, texts in enumerate(wanted):
+        assert_same(found[number], texts)
+    return sum(text.finished for texts in wanted for text in texts)
+
+
+def check_all() -> None:
+    from regard.decoding import captured, fixed, step_triton
+
+    captured.ROUND = {"source": 4, "capacity": 4}
+    step_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
+    ended = check("post-norm", Greedy())
+    ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
+    ended += check("learned", Beam(2), alternatives=2, translates=False)
+    fixed.FEW = 0  # the way of many rows
+    ended += check("rotary", Greedy(), translates=False, begun=True)
+    ended += check("learned", Greedy())
+    ended += check("post-norm", Beam(2), alternatives=2)
+    assert ended > 3
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_the_kernels_write_what_the_modules_write() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the same texts\n"
+
+
+def test_a_cpu_records_nothing() -> None:
+    assert not can_capture(make_model("post-norm"), Greedy())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("translates", [True, False])
+def test_graphs_write_what_the_modules_write(kind: str, translates: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(kind, translates=translates, dim=64, vocabulary=5000, layers=3).to("cuda")
+    noise = torch.Generator().manual_seed(2)
+    sources = [torch.randint(4, 5000, (n,), generator=noise).tolist() for n in (3, 30, 17, *range(1, 20))]
+    prefixes = None if translates else [source[:2] for source in sources]
+    for search in (Greedy(), Beam(4), Beam(5, length_penalty=0.5)):
+        for count in (1, 2, 22):
+            options: dict[str, Any] = {"search": search, "max_tokens": 20, "batch_tokens": 100_000}
+            options |= {"prefixes": None if prefixes is None else prefixes[:count]}
+            given = sources[:count] if translates else None
+            assert can_capture(model, search)
+            found = generate_tokens(model, given, **options)
+            with monkeypatch.context() as context:
+                context.setenv("REGARD_GRAPHS", "0")
+                wanted = generate_tokens(model, given, **options)
+            for one, other in zip(found, wanted, strict=True):
+                assert_same(one, other)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+def test_graphs_follow_the_weights() -> None:
+    """Those changed in place are read by what was recorded; others are recorded anew."""
+    model = make_model("post-norm", dim=32, vocabulary=50).to("cuda")
+    for change in (lambda: None, lambda: model.target.embedding.weight.data.mul_(-1.0), lambda: model.double().float()):
+        change()
+        other = make_model("post-norm", dim=32, vocabulary=50)
+        other.load_state_dict(model.state_dict())
+        found, wanted = (generate_tokens(one, SOURCES, max_tokens=9) for one in (model, other))
+        for one, text in zip(found, wanted, strict=True):
+            assert_same(one, text)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+def test_what_cannot_be_recorded_is_left_to_the_modules() -> None:
+    model = make_model("post-norm").to("cuda")
+    assert not can_capture(model, Sample()) and not can_capture(model, Greedy(rules=(MinTokens(2),)))
+    with torch.autocast("cuda"):
+        assert not can_capture(model, Greedy())
+    assert can_capture(model, Greedy())
+    model.register_forward_hook(lambda *_: None)
+    assert not can_capture(model, Greedy())
+
+
+if __name__ == "__main__":
+    check_all()
+    print("the same texts")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import random
 import shlex
 import sys
 import time
@@ -19,13 +20,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 from decode_peers import Contender, CTranslate2, Ours, Setting, Tokens, Transformers, make_model, make_sources
 from decode_same import agreement, check_forced, compare, penalties_cancel
-from timing import hardware, take_turns
+from timing import Samples, hardware, sample
 
 import regard
 from regard.models.transformer import Transformer
@@ -93,17 +95,34 @@ def outputs(contenders: dict[str, Contender], setting: Setting, sources: list[li
     }
 
 
+def take_turns(
+    contenders: dict[str, Contender], sources: Sequence[Tokens], beam: int, *, rounds: int, budget: float
+) -> Samples:
+    """Sample everybody once a round, in an order of its own; each is loaded for its turn, and warm when it is timed."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    names, order = list(contenders), random.Random(0)
+    start, done = time.perf_counter(), 0
+    while done < max(rounds, 2) or (time.perf_counter() - start < budget and done < 200):
+        order.shuffle(names)
+        for name in names:
+            run = partial(contenders[name].generate, sources, beam)
+            with contenders[name].turn():
+                run()
+                seconds[name].append(sample(run, 1, "cpu"))
+        done += 1
+    return Samples(seconds)
+
+
 def measure(
     contenders: dict[str, Contender], sources: Sequence[Tokens], beam: int, *, length: int, rounds: int, budget: float
 ) -> dict[str, object]:
     """One cell: everybody's tokens per second, and the verdicts."""
-    runs = {name: lambda one=one: one.generate(sources, beam) for name, one in contenders.items()}
-    samples = take_turns(runs, device="cpu", rounds=rounds, budget=budget)
+    samples = take_turns(contenders, sources, beam, rounds=rounds, budget=budget)
     batch = len(sources)
     verdicts = {}
     for dtype in ("int8", "fp32"):
         ours, theirs = f"regard {dtype}", f"CTranslate2 {dtype}"
-        if ours in runs and theirs in runs:
+        if ours in contenders and theirs in contenders:
             ratio = samples.ratio(theirs, ours)  # of the times, so the other way round of the speeds
             verdicts[dtype] = {
                 "ratio": ratio,
@@ -114,8 +133,8 @@ def measure(
     return {
         "batch": batch,
         "beam": beam,
-        "tokens_per_second": {name: batch * length / samples.median(name) for name in runs},
-        "seconds": {name: samples.seconds[name] for name in runs},
+        "tokens_per_second": {name: batch * length / samples.median(name) for name in contenders},
+        "seconds": samples.seconds,
         "rounds": len(samples.seconds["regard fp32"]),
         "verdicts": verdicts,
     }

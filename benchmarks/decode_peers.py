@@ -8,7 +8,8 @@ The weights are drawn here and written into the others' own formats here, so tha
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -52,6 +53,9 @@ class Contender(Protocol):
 
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
         """The best text for each source; beam 1 is greedy search."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Loaded inside the block, and out of the others' way after it."""
 
 
 def make_model(setting: Setting, *, seed: int = 0) -> Transformer:
@@ -116,35 +120,52 @@ class Ours:
         )
         return [texts[0].tokens for texts in found]
 
+    def turn(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
 
 class CTranslate2:
     """CTranslate2 with its weights in fp32 or int8, which it rounds as it loads them."""
 
     def __init__(self, model: Transformer, setting: Setting, *, dtype: str, threads: int) -> None:
-        import ctranslate2
-
         self.setting, self.names = setting, token_names(setting.vocabulary)
         self.numbers = {name: number for number, name in enumerate(self.names)}
-        with tempfile.TemporaryDirectory() as folder:
-            write_ctranslate2(model, setting, Path(folder))
-            self.translator = ctranslate2.Translator(
-                folder, device="cpu", compute_type=dtype, inter_threads=1, intra_threads=threads
-            )
+        self.dtype, self.threads, self.translator = dtype, threads, None  # type: str, int, Any
+        self.folder = tempfile.TemporaryDirectory()
+        write_ctranslate2(model, setting, Path(self.folder.name))
+
+    @contextmanager
+    def turn(self) -> Iterator[Any]:
+        """The translator, there only meanwhile: one that has worked slows torch down for as long as it lives."""
+        import ctranslate2
+
+        if self.translator is not None:
+            yield self.translator
+            return
+        self.translator = ctranslate2.Translator(
+            self.folder.name, device="cpu", compute_type=self.dtype, inter_threads=1, intra_threads=self.threads
+        )
+        try:
+            yield self.translator
+        finally:
+            self.translator = None
 
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
-        found = self.translator.translate_batch(
-            [[self.names[token] for token in source] for source in sources],
-            beam_size=beam,
-            length_penalty=length_penalty,
-            max_decoding_length=self.setting.length,
-            return_scores=False,
-        )
+        with self.turn() as translator:
+            found = translator.translate_batch(
+                [[self.names[token] for token in source] for source in sources],
+                beam_size=beam,
+                length_penalty=length_penalty,
+                max_decoding_length=self.setting.length,
+                return_scores=False,
+            )
         return [[self.numbers[name] for name in result.hypotheses[0]] for result in found]
 
     def logps(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """The log-probability of each token of the targets, and of END behind them, (B, m + 1)."""
         named = ([[self.names[token] for token in text] for text in texts] for texts in (sources, targets))
-        return torch.tensor([scored.log_probs for scored in self.translator.score_batch(*named)])
+        with self.turn() as translator:
+            return torch.tensor([scored.log_probs for scored in translator.score_batch(*named)])
 
 
 class Transformers:
@@ -155,7 +176,7 @@ class Transformers:
 
     @torch.inference_mode()
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
-        source = torch.tensor(sources)
+        source = torch.tensor(sources, device=self.model.device)
         found = self.model.generate(
             source,
             attention_mask=torch.ones_like(source),
@@ -167,10 +188,13 @@ class Transformers:
         )
         return found[:, 1:].tolist()  # START is given back
 
+    def turn(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
     @torch.inference_mode()
     def logits(self, sources: Sequence[Tokens], inputs: Tensor) -> Tensor:
         """What follows each of the inputs (B, m), as logits (B, m, V)."""
-        return self.model(torch.tensor(sources), decoder_input_ids=inputs).logits
+        return self.model(torch.tensor(sources, device=inputs.device), decoder_input_ids=inputs).logits
 
 
 def token_names(vocabulary: int) -> list[str]:

@@ -13,9 +13,10 @@ import torch
 from decode_peers import Contender, CTranslate2, Ours, Setting, Tokens, Transformers, make_sources
 
 from regard.decoding.beam import Beam
-from regard.decoding.engine import generate_tokens, log_probabilities
+from regard.decoding.engine import generate_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.observer import Recorder, StepRecord
+from regard.decoding.phases import log_probabilities
 from regard.text.special import END, START
 
 TIE = 1e-4  # in log-probability: what is closer than this, rounding decides

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.decoding.engine import evaluating
+from regard.decoding.phases import evaluating
 from regard.errors import DataError, ModelError
 from regard.text.special import END, pad_batch
 from regard.text.tokenizer import Tokenizer

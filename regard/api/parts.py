@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -27,12 +27,14 @@ class Part(NamedTuple):
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[Part]:
-    """The lines of a text, each whole where it fits, else in sentences, and those in clauses, and those in words.
+    """The lines of a text, each whole where it fits, else in sentences, those in clauses, words, and at last letters.
 
-    Sentences are parted one by one, for each stands for itself. Of clauses and words as many stay together as fit. What
-    is one word is never parted. The parts and their blanks together are the text.
+    Sentences are parted one by one, for each stands for itself. Of the others as many stay together as fit. The parts
+    and their blanks together are the text.
     """
-    return [part for line in _cut(Part(text, ""), LINES) for part in _fitting(line, fits, (SENTENCES, CLAUSES, WORDS))]
+    whole = Part(text, "")
+    lines = _cut(whole, _ends(text, LINES))
+    return [part for line in lines for part in _fitting(line, fits, (SENTENCES, CLAUSES, WORDS))]
 
 
 def join_translations(text: str, cut: Sequence[Part], parts: Sequence[Translation]) -> Translation:
@@ -73,34 +75,59 @@ def _moved(sides: Sequence[tuple[Sequence[Word], int]]) -> list[Word]:
 
 
 def _fitting(part: Part, fits: Callable[[str], bool], rules: Sequence[re.Pattern[str]]) -> Iterator[Part]:
-    if not rules or not part.text or fits(part.text):
+    """The part whole, or cut by the first of the rules, and what is still too long by the next; a word anywhere."""
+    if len(part.text) < 2 or fits(part.text):
         yield part
-        return
-    rule, *others = rules
-    found = _cut(part, rule)
-    if rule is not SENTENCES:
-        found = _packed(found, fits)
-    for one in found:
-        yield from _fitting(one, fits, others)
+    elif not rules:
+        yield from _cut(part, _packed(part.text, range(1, len(part.text)), fits))
+    else:
+        ends: Iterable[int] = _ends(part.text, rules[0])
+        if rules[0] is not SENTENCES:
+            ends = _packed(part.text, list(ends), fits)
+        for one in _cut(part, ends):
+            yield from _fitting(one, fits, rules[1:])
 
 
-def _cut(part: Part, rule: re.Pattern[str]) -> list[Part]:
-    """The part, cut wherever the rule holds."""
-    cut, start = [], 0
-    for found in rule.finditer(part.text):
-        blanks = found[0][len(found[0].rstrip()) :]  # a closing quote before them stays with its sentence
-        cut.append(Part(part.text[start : found.end() - len(blanks)], blanks))
-        start = found.end()
-    return [*cut, Part(part.text[start:], part.blanks)]
+def _ends(text: str, rule: re.Pattern[str]) -> Iterator[int]:
+    """Where a rule would cut, the blanks before it."""
+    return (found.end() for found in rule.finditer(text))
 
 
-def _packed(parts: Sequence[Part], fits: Callable[[str], bool]) -> list[Part]:
-    """Neighbours together, as many as fit."""
-    packed = [parts[0]]
-    for part in parts[1:]:
-        both = packed[-1].text + packed[-1].blanks + part.text
-        if fits(both):
-            packed[-1] = Part(both, part.blanks)
-        else:
-            packed.append(part)
-    return packed
+def _cut(part: Part, ends: Iterable[int]) -> Iterator[Part]:
+    """The part, cut at these places."""
+    start = 0
+    for end in ends:
+        text = part.text[start:end].rstrip()
+        yield Part(text, part.text[start + len(text) : end])
+        start = end
+    yield Part(part.text[start:], part.blanks)
+
+
+def _packed(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> Iterator[int]:
+    """Of the places where a text may be cut, those between which lies as much as fits."""
+    start = first = 0
+    while first < len(ends):
+        last = _furthest(text, start, ends, first, fits)
+        if last == len(ends):
+            return  # all that is left
+        yield ends[last]
+        start, first = ends[last], last + 1
+
+
+def _furthest(text: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool]) -> int:
+    """The number of the last place up to which the text from `start` fits, `first` at least; len(ends) is its end.
+
+    Looked for by steps that double and then halve: one by one, what was read would be read again each time.
+    """
+
+    def fitting(last: int) -> bool:
+        return fits(text[start : ends[last] if last < len(ends) else None].rstrip())
+
+    good, step = first, 1
+    while good + step <= len(ends) and fitting(good + step):
+        good, step = good + step, 2 * step
+    bad = min(good + step, len(ends) + 1)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fitting(middle) else (good, middle)
+    return good

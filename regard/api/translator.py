@@ -24,6 +24,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
 from regard.decoding.greedy import Greedy
+from regard.decoding.rules import MinTokens
 from regard.decoding.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
@@ -143,7 +144,7 @@ class Translator:
         search = chosen_search(beam, search, alternatives)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        cut = [split_text(sentence, self.reader.fits) if guard else [Part(sentence, "")] for sentence in texts]
+        cut = [split_text(sentence, self._fits) if guard else [Part(sentence, "")] for sentence in texts]
         start = self.target_tokenizer.encode(prefix) if prefix else []
         phrases = [self.target_tokenizer.encode(phrase) for phrase in include]
         if phrases and any(len(parts) > 1 for parts in cut):
@@ -264,10 +265,17 @@ class Translator:
             raise ModelError(f"config.json: the model has no head {head!r} of layer {layer!r} to align by")
         return weights.mean(0) if head is None else weights[head]
 
-    def _room(self, source: Source, start: Sequence[int], max_tokens: int | None) -> int:
-        """How many tokens may follow the prefix `start`."""
-        room = TIMES * len(source.ids) + MORE if max_tokens is None else max_tokens
-        return room if self.longest is None else min(room, self.longest - len(start))
+    def _fits(self, text: str) -> bool:
+        """Whether the model can take a text whole; a word that it cannot know is one token, however long it is."""
+        if self.reader.fits(text):
+            return True
+        return len(text.split()) == 1 and not self.reader.unseen.isdisjoint(self.source_tokenizer.encode(text))
+
+    def _room(self, task: Task, max_tokens: int | None, least: int) -> int:
+        """How many tokens may follow the prefix, if they shall be `least` at least."""
+        needed = max(least, sum(map(len, task.phrases))) + 1  # with END
+        room = max(TIMES * len(task.source.ids) + MORE, needed) if max_tokens is None else max_tokens
+        return room if self.longest is None else min(room, self.longest - len(task.start))
 
     def _found(
         self,
@@ -281,6 +289,7 @@ class Translator:
         """What the search finds for each source after its prefix."""
         if not tasks:
             return []
+        least = fewest_tokens(search)
 
         def generate(some: Sequence[Task], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
             return generate_tokens(
@@ -289,7 +298,7 @@ class Translator:
                 search=search,
                 prefixes=[task.start for task in some] if any(task.start for task in some) else None,
                 constraints=[task.phrases for task in some] if any(task.phrases for task in some) else None,
-                max_tokens=[self._room(task.source, task.start, max_tokens) for task in some],
+                max_tokens=[self._room(task, max_tokens, least) for task in some],
                 alternatives=alternatives,
                 allow_nonsense=allow_nonsense,
                 numbers=[task.number for task in some],
@@ -305,10 +314,10 @@ class Translator:
         ]
         again = generate([tasks[i] for i in bad], allow_nonsense=False) if bad else []
         for i, better in zip(bad, again, strict=True):
-            # Where the same words come again in other pieces, the text ends with the first of them.
-            ends = [
-                None if tasks[i].phrases else circle_end(one, tasks[i].source, self.target_tokenizer) for one in better
-            ]
+            # Where the same words come again in other pieces, the text ends with the first of them, unless it must hold
+            # something or have a length.
+            kept = bool(tasks[i].phrases or least)
+            ends = [None if kept else circle_end(one, tasks[i].source, self.target_tokenizer) for one in better]
             found[i] = [cut_off(one, end) for one, end in zip(better, ends, strict=True)]
         return found
 
@@ -364,6 +373,11 @@ def chosen_search(beam: int | None, search: Search | None, alternatives: int) ->
     if beam == 1:
         return Greedy()
     return Beam(beam or max(BEAM, alternatives))
+
+
+def fewest_tokens(search: Search) -> int:
+    """How many tokens the rules of a search ask for at least."""
+    return max((rule.count for rule in search.rules if isinstance(rule, MinTokens)), default=0)
 
 
 def end_word(tokens: Sequence[int]) -> Word:

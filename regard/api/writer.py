@@ -18,6 +18,8 @@ from torch import nn
 from regard.api.results import ScoredText
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
+from regard.decoding.greedy import Greedy
+from regard.decoding.rules import MinTokens
 from regard.decoding.sample import Sample
 from regard.decoding.search import Search
 from regard.errors import ModelError, UsageError
@@ -130,10 +132,9 @@ class Writer:
 
     def _tokens(self, prefix: Sequence[int], search: Search, left: int) -> Iterator[int]:
         """Tokens until the text ends, `left` at most, in as many windows as it takes."""
-        seen = list(prefix)
+        seen, most = list(prefix), left
         for window in count():
-            # Draws follow from the seed and the place in the window, so each window needs a seed of its own.
-            chance = replace(search, seed=search.seed + window) if isinstance(search, Sample) else search
+            chance = in_window(search, window, written=most - left)
             room = left if self.context is None else min(left, self.context - len(seen))
             for token in stream_tokens(self.model, seen, search=chance, max_tokens=room):
                 if token == END:
@@ -144,6 +145,18 @@ class Writer:
             if self.context is None or not left:
                 return
             seen = seen[-(self.context // 2) :]
+
+
+def in_window(search: Search, window: int, *, written: int) -> Search:
+    """The search as it goes on in another window, after so many tokens."""
+    if isinstance(search, Sample):  # draws follow from the seed and the place in the window, so each needs its own seed
+        search = replace(search, seed=search.seed + window)
+    if isinstance(search, Greedy | Sample):  # the tokens before count for the length
+        left = (
+            MinTokens(max(rule.count - written, 0)) if isinstance(rule, MinTokens) else rule for rule in search.rules
+        )
+        search = replace(search, rules=tuple(left))
+    return search
 
 
 def new_text(tokenizer: Tokenizer, tokens: Iterable[int], *, after: Sequence[int]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Keys and values of past tokens, kept so that each new token costs one step.
 
-Three kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
+Four kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
 which keys they may see. Buffers are allocated once, by `MultiHeadAttention.new_cache`; k is (B, H, C, d_k) and v
 (B, H, C, d_v).
 
@@ -9,6 +9,8 @@ which keys they may see. Buffers are allocated once, by `MultiHeadAttention.new_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -16,10 +18,17 @@ from regard.attention.rules import Mask, as_mask
 
 
 class KVCache:
-    """All rows at the same place: the keys so far come back as a view, so work grows with the text alone."""
+    """All rows at the same place: the keys so far come back as a view, so work grows with the text alone.
+
+    A reader that can find each token by itself sets `origins`: then rows change places there, and nothing is copied.
+    """
 
     def __init__(self, k: Tensor, v: Tensor, length: int = 0) -> None:
         self.k, self.v, self.length = k, v, length
+        self.origins: Tensor | None = None  # (B, C): in which row of the buffers each token lies, if not in its own
+
+    def __len__(self) -> int:
+        return len(self.k if self.origins is None else self.origins)
 
     @property
     def capacity(self) -> int:
@@ -34,6 +43,7 @@ class KVCache:
         start, end = self.length, self.length + k.shape[2]
         if end > self.capacity:
             raise ValueError(full(self.capacity, self.length, k.shape[2]))
+        self.settle()
         self.k[:, :, start:end] = k
         self.v[:, :, start:end] = v
         self.length = end
@@ -45,6 +55,7 @@ class KVCache:
 
     def select(self, rows: Tensor) -> KVCache:
         """A cache of the given rows in the given order (beams, finished sentences); only what is written is copied."""
+        self.settle()
         k, v = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.k, self.v))
         k[:, :, : self.length], v[:, :, : self.length] = self.k[rows, :, : self.length], self.v[rows, :, : self.length]
         return KVCache(k, v, self.length)
@@ -54,6 +65,16 @@ class KVCache:
         for x in (self.k, self.v):
             x[moved, :, : self.length] = x[rows[moved], :, : self.length]
         self.k, self.v = self.k[: len(rows)], self.v[: len(rows)]
+
+    def settle(self) -> None:
+        """Bring the tokens of each row into that row of the buffers again."""
+        if self.origins is None:
+            return
+        index = self.origins[:, None, : self.length, None].long()  # (B, 1, n, 1)
+        rows = len(index)
+        for x in (self.k, self.v):
+            x[:rows, :, : self.length] = x.gather(0, index.expand(-1, x.shape[1], -1, x.shape[3]))
+        self.k, self.v, self.origins = self.k[:rows], self.v[:rows], None
 
 
 class StaticCache:
@@ -66,9 +87,17 @@ class StaticCache:
     def __init__(self, k: Tensor, v: Tensor, lengths: Tensor) -> None:
         self.k, self.v, self.lengths = k, v, lengths
 
+    def __len__(self) -> int:
+        return len(self.k)
+
     @property
     def capacity(self) -> int:
         return self.k.shape[2]
+
+    @property
+    def seen(self) -> int:
+        """How many keys come back."""
+        return self.capacity
 
     def positions(self, m: int) -> Tensor:
         """Where each row's next m tokens will stand, (B, m)."""
@@ -88,12 +117,12 @@ class StaticCache:
         return self.k, self.v
 
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
-        """The mask (B, 1, m, C) for the last m tokens of each row: keys not written yet, and later ones if causal."""
+        """The mask (B, 1, m, n) for the last m tokens of each row: keys not written yet, and later ones if causal."""
         end = self.lengths[:, None] + torch.arange(1 - m, 1, device=self.k.device) if causal else self.lengths[:, None]
-        written = torch.arange(self.capacity, device=self.k.device) < end[:, None, :, None]
+        written = torch.arange(self.seen, device=self.k.device) < end[:, None, :, None]
         if isinstance(mask, Mask):
             # Its rule asks where the queries stand: at the end of their own text, not of the buffer.
-            mask = mask.matrix(m, self.capacity, positions=self.positions(m) - m, device=self.k.device)
+            mask = mask.matrix(m, self.seen, positions=self.positions(m) - m, device=self.k.device)
         return written if mask is None else as_mask(mask) & written, False
 
     def select(self, rows: Tensor) -> StaticCache:
@@ -104,6 +133,56 @@ class StaticCache:
         for x in (self.k, self.v, self.lengths):
             x[moved] = x[rows[moved]]
         self.k, self.v, self.lengths = (x[: len(rows)] for x in (self.k, self.v, self.lengths))
+
+
+class RowCache(StaticCache):
+    """Each row at its own place, and only as many keys come back as the longest row has: texts of different ages."""
+
+    def __init__(self, k: Tensor, v: Tensor, lengths: Tensor, longest: int) -> None:
+        super().__init__(k, v, lengths)
+        self.longest = longest
+
+    @classmethod
+    def join(cls, caches: Sequence[KVCache | RowCache]) -> RowCache:
+        """One cache of the rows of all, in this order."""
+        for cache in caches:
+            if isinstance(cache, KVCache):
+                cache.settle()
+        rows, capacity = sum(len(cache.k) for cache in caches), max(cache.capacity for cache in caches)
+        k, v = (x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in (caches[0].k, caches[0].v))
+        lengths, start, longest = [], 0, 0
+        for cache in caches:
+            own = slice(start, start := start + len(cache.k))
+            n = cache.longest if isinstance(cache, RowCache) else cache.length
+            k[own, :, :n], v[own, :, :n] = cache.k[:, :, :n], cache.v[:, :, :n]
+            alike = torch.full((len(cache.k),), n, device=k.device)
+            lengths.append(cache.lengths if isinstance(cache, RowCache) else alike)
+            longest = max(longest, n)
+        return cls(k, v, torch.cat(lengths), longest)
+
+    @property
+    def seen(self) -> int:
+        return self.longest
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new keys (B, H, m, d_k) and values at each row's place and return all so far, (B, H, n, d_k)."""
+        if self.longest + k.shape[2] > self.capacity:
+            raise ValueError(full(self.capacity, self.longest, k.shape[2]))
+        super().append(k, v)
+        self.longest += k.shape[2]
+        return self.k[:, :, : self.longest], self.v[:, :, : self.longest]
+
+    def select(self, rows: Tensor) -> RowCache:
+        return RowCache(self.k[rows], self.v[rows], self.lengths[rows], self.longest)
+
+    def keep(self, rows: Tensor, moved: Tensor) -> None:
+        leave = len(rows) < len(self.k)
+        for x in (self.k, self.v):
+            x[moved, :, : self.longest] = x[rows[moved], :, : self.longest]
+        self.lengths[moved] = self.lengths[rows[moved]]
+        self.k, self.v, self.lengths = (x[: len(rows)] for x in (self.k, self.v, self.lengths))
+        if leave:
+            self.longest = int(self.lengths.max()) if len(rows) else 0
 
 
 class Memory:

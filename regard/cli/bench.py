@@ -10,7 +10,7 @@ import typer
 
 from regard.cli.evaluate import tracked
 from regard.cli.info import size_text
-from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_text
+from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, Model, pack_float32, plain_warnings, read_text
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def bench_model(
     Speed: of whole batches, the median of the runs. Latency: of texts alone; half, 90% and 99% take no longer.
 
     Floor: bytes of weights that a step of the decoder reads / bytes a second that this machine reads (as many, by
-    sums, with the same threads). Share: the floor / the time of a token of a text alone.
+    sums, with the same threads). Share: the floor / the time of a step for a text alone, its whole beam.
 
     Example: regard bench -m runs/mine --batch 1 --beam 5 --threads 2
     """
@@ -56,6 +56,7 @@ def bench_model(
     if threads is not None:
         torch.set_num_threads(threads)
     face = load_writing(model, device, dtype)
+    pack_float32(face)  # as the commands that write do it
     from regard.decoding.beam import Beam
     from regard.decoding.bench import measure_decoding, random_inputs
     from regard.decoding.greedy import Greedy
@@ -152,7 +153,7 @@ def report(work: dict[str, Any], found: Measured) -> str:
             f"{time_text(found.floor)} a step: {size_text(found.step_bytes)} of weights at "
             f"{found.read_speed / 1e9:.1f} GB/s",
         ),
-        ("share", f"{found.share:.1%} of the floor: a token alone takes {time_text(found.step)}"),
+        ("share", f"{found.share:.1%} of the floor: a step for a text alone takes {time_text(found.step)}"),
     ]
     return "\n".join(f"{name:<10}{text}" for name, text in lines)
 

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, load_as, plain_warnings, read_pairs, read_text
+from regard.cli.model_options import (
+    DEFAULT_MODEL,
+    Device,
+    Dtype,
+    Models,
+    load_translators,
+    pack_float32,
+    plain_warnings,
+    read_pairs,
+    read_text,
+)
 from regard.cli.score import likelihood_of
 from regard.cli.translate import make_search
 from regard.errors import DataError, UsageError
@@ -31,9 +41,7 @@ def evaluate_model(
     reference: Annotated[
         Path | None, typer.Argument(help="Their true translations, line by line; not for a language model.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", show_default=DEFAULT_MODEL, help="Model folder or shipped name.")
-    ] = None,
+    model: Models = None,
     hypotheses: Annotated[
         Path | None, typer.Option(help="Judge these translations, one a line, in place of a model's.")
     ] = None,
@@ -81,18 +89,20 @@ def evaluate_model(
             ):
                 if value is not None:
                     raise UsageError(f"{name} compares translations: give the references as a second file")
-            evaluate_writer(source, model or DEFAULT_MODEL, device, dtype, stride, as_json)
+            if len(model or ()) > 1:
+                raise UsageError("several models translate as one: give the references as a second file, or one model")
+            evaluate_writer(source, (model or [DEFAULT_MODEL])[0], device, dtype, stride, as_json)
             return
         if stride is not None:
             raise UsageError("--stride is for the text of a language model, and translations are read whole")
-        if hypotheses is not None and (model is not None or alignment is not None):
-            other = "--alignment needs a model" if model is None else "give a model or --hypotheses, not both"
+        if hypotheses is not None and (model or alignment is not None):
+            other = "--alignment needs a model" if not model else "give a model or --hypotheses, not both"
             raise UsageError(f"{other}: a file of translations says nothing of attention")
         search, edges = make_search(beam, length_penalty, None, 1), read_edges(lengths)
         sources, references = read_pairs(source, reference)
         results: dict[str, Any] = {"sentences": len(sources)}
         if hypotheses is None:
-            translator = load_translator(model or DEFAULT_MODEL, device, dtype)
+            translator = load_translators(model, device, dtype)
             ours = translations(translator, sources, search)
             if alignment is not None:
                 results["alignment_error_rate"] = attention_error(translator, sources, references, alignment)
@@ -105,7 +115,7 @@ def evaluate_model(
             if Path(against).is_file():
                 theirs = read_hypotheses(Path(against), len(sources))
             else:
-                theirs = translations(load_translator(against, device, dtype), sources, search)
+                theirs = translations(load_translators([against], device, dtype), sources, search)
             results["comparison"] = compare(theirs, ours, references, tokenize=tokenize, lowercase=lowercase)
     typer.echo(json.dumps(plain(results), ensure_ascii=False) if as_json else report(results, against))
 
@@ -118,6 +128,7 @@ def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, Writer):
         raise UsageError(f"{model} is no language model: give the references as a second file")
+    pack_float32(face)
     stride = face.window // 2 if stride is None else stride
     found = likelihood_of(face, path, stride=stride)
     if as_json:
@@ -126,12 +137,6 @@ def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int
     typer.echo(f"perplexity          {found.perplexity:.3f}  (of {found.tokens:,} tokens)")
     typer.echo(f"nats per token      {found.loss:.4f}  (windows of {face.window}, stride {stride})")
     typer.echo(f"bits per character  {found.bits_per_character:.4f}")
-
-
-def load_translator(model: str, device: str, dtype: str) -> Translator:
-    from regard.api.translator import Translator
-
-    return load_as(Translator, model, device, dtype)
 
 
 def translations(translator: Translator, sources: Sequence[str], search: Search) -> list[str]:

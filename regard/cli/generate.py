@@ -10,17 +10,24 @@ from typing import Annotated
 import typer
 
 from regard.cli.model_options import (
+    SEARCH,
     Device,
     Dtype,
     MinP,
+    MinTokens,
     Model,
+    NoRepeat,
+    Penalty,
     Seed,
     Temperature,
     TopK,
     TopP,
     load_as,
+    make_rules,
     make_sample,
+    pack_float32,
     plain_warnings,
+    search_option,
     whole_text,
     write_utf8,
 )
@@ -32,14 +39,19 @@ DEFAULT_WRITER = "stories"
 def generate_text(
     prompt: Annotated[str | None, typer.Argument(help="How the text begins.", show_default="stdin, if piped")] = None,
     model: Model = DEFAULT_WRITER,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest continuation, in tokens of the model.")] = 200,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
     min_p: MinP = None,
     seed: Seed = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the most probable token; no chance.")] = False,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", rich_help_panel=SEARCH, help="Always the most probable token; no chance.")
+    ] = False,
+    repetition_penalty: Penalty = None,
+    no_repeat: NoRepeat = None,
+    min_tokens: MinTokens = None,
+    max_tokens: Annotated[int, search_option("End after so many tokens.", least=1)] = 200,
+    stop: Annotated[list[str] | None, search_option("End before this text; may be given several times.")] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many texts, from seeds one after the other.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text: prompt, text, seed.")] = False,
     device: Device = "auto",
@@ -62,13 +74,15 @@ def generate_text(
                 raise UsageError(f"{name} is an option of sampling, and --greedy does not draw")
         if n > 1:
             raise UsageError("--greedy has one text, so --n must be 1")
-    drawn = make_sample(temperature, top_k, top_p, min_p, seed)
+    rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
+    drawn = make_sample(temperature, top_k, top_p, min_p, seed, rules)
     writer = load_as(Writer, model, device, dtype)
+    pack_float32(writer)
     prompt = read_prompt() if prompt is None else whole_text(prompt, "the prompt")
     write_utf8()
     with plain_warnings():
         for number in range(n):
-            search: Search = Greedy() if greedy else replace(drawn, seed=drawn.seed + number)
+            search: Search = Greedy(rules=rules) if greedy else replace(drawn, seed=drawn.seed + number)
             parts = writer.stream(prompt, search=search, max_tokens=max_tokens, stop=stop)
             if as_json:
                 entry = {"prompt": prompt, "text": "".join(parts), "seed": None if greedy else drawn.seed + number}

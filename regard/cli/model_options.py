@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.writer import Writer
+    from regard.decoding.rules import Rule
     from regard.decoding.sample import Sample
 
 DEFAULT_MODEL = "fr-en"
@@ -29,14 +30,35 @@ COMMANDS = {
 
 Face = TypeVar("Face", "Translator", "Writer", "Embedder")
 
+SEARCH = "Search"  # what --help has in a table of its own
+
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a model that regard ships.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model", "-m", show_default=DEFAULT_MODEL, help="Model folder or shipped name; several translate as one."
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[str, typer.Option(help="auto (float32), float32, bfloat16, float16, float64, or int8 on a CPU.")]
-Temperature = Annotated[float | None, typer.Option(help="Below 1 sharper, above 1 wilder.")]
-TopK = Annotated[int | None, typer.Option(help="Draw from the k most probable tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Draw from the fewest tokens whose probabilities reach p.")]
-MinP = Annotated[float | None, typer.Option(help="Draw from tokens at least p times as probable as the best.")]
-Seed = Annotated[int | None, typer.Option(help="The same seed draws the same text.")]
+
+
+def search_option(text: str, *, least: int | None = None) -> Any:
+    """An option of a search."""
+    return typer.Option(min=least, rich_help_panel=SEARCH, help=text)
+
+
+Temperature = Annotated[float | None, search_option("Below 1 sharper, above 1 wilder.")]
+TopK = Annotated[int | None, search_option("Draw from the k most probable tokens.")]
+TopP = Annotated[float | None, search_option("Draw from the fewest tokens whose probabilities reach p.")]
+MinP = Annotated[float | None, search_option("Draw from tokens at least p times as probable as the best.")]
+Seed = Annotated[int | None, search_option("The same seed draws the same text.")]
+MinTokens = Annotated[int | None, search_option("No end before so many tokens.", least=1)]
+Penalty = Annotated[
+    float | None,
+    typer.Option("--repetition-penalty", rich_help_panel=SEARCH, help="From 1: what came before is less likely."),
+]
+NoRepeat = Annotated[int | None, search_option("No phrase of so many tokens comes twice.", least=1)]
 
 
 def load_as(wanted: type[Face], model: str, device: str, dtype: str) -> Face:
@@ -51,8 +73,59 @@ def load_as(wanted: type[Face], model: str, device: str, dtype: str) -> Face:
     return face
 
 
+def load_translators(models: Sequence[str] | None, device: str, dtype: str) -> Translator:
+    """The translator that a command decodes with: the only one, or what several make together."""
+    from regard.api.ensembles import join_translators
+    from regard.api.translator import Translator
+
+    faces = [load_as(Translator, model, device, dtype) for model in models or [DEFAULT_MODEL]]
+    translator = faces[0] if len(faces) == 1 else join_translators(faces)
+    pack_float32(translator)
+    return translator
+
+
+def pack_float32(face: Translator | Writer) -> None:
+    """Lay float32 weights on a CPU out as our C reads them, for a command that does nothing but decode.
+
+    Without C they stay as they are: torch's own kernels for such weights keep something for every number of rows that
+    they meet, and a long file has them all.
+    """
+    import torch
+
+    from regard.decoding.compiled import compiled
+    from regard.decoding.quantize import Weight, pack_weights
+
+    weights = list(face.model.parameters())
+    plain = all(one.dtype is torch.float32 and not isinstance(one, Weight) for one in weights)
+    if plain and weights[0].device.type == "cpu" and compiled() is not None:
+        pack_weights(face.model, "packed")
+
+
+def make_rules(
+    repetition_penalty: float | None, no_repeat: int | None, min_tokens: int | None, max_tokens: int | None
+) -> tuple[Rule, ...]:
+    """What the search may write, by these options."""
+    from regard.decoding import rules
+
+    if min_tokens is not None and max_tokens is not None and min_tokens > max_tokens:
+        raise UsageError(f"--min-tokens {min_tokens} is more than --max-tokens {max_tokens}")
+    found: list[Rule] = []
+    if repetition_penalty is not None:
+        found.append(rules.RepetitionPenalty(repetition_penalty))
+    if no_repeat is not None:
+        found.append(rules.NoRepeat(no_repeat))
+    if min_tokens is not None:
+        found.append(rules.MinTokens(min_tokens))
+    return tuple(found)
+
+
 def make_sample(
-    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int | None
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    seed: int | None,
+    rules: tuple[Rule, ...],
 ) -> Sample:
     """The sampling that these options ask for."""
     from regard.decoding.sample import Sample
@@ -63,6 +136,7 @@ def make_sample(
         top_p=top_p,
         min_p=min_p,
         seed=0 if seed is None else seed,
+        rules=rules,
     )
 
 

@@ -13,16 +13,20 @@ import typer
 
 from regard.cli.input_lines import line_windows, open_lines, progress, read_line
 from regard.cli.model_options import (
-    DEFAULT_MODEL,
+    SEARCH,
     Device,
     Dtype,
     MinP,
-    Model,
+    MinTokens,
+    Models,
+    NoRepeat,
+    Penalty,
     Seed,
     Temperature,
     TopK,
     TopP,
-    load_as,
+    load_translators,
+    make_rules,
     make_sample,
     plain_warnings,
     whole_text,
@@ -33,6 +37,7 @@ from regard.errors import DataError, RegardError, UsageError
 if TYPE_CHECKING:
     from regard.api.results import Translation
     from regard.api.translator import Translator
+    from regard.decoding.rules import Rule
     from regard.decoding.search import Search
 
 
@@ -40,26 +45,38 @@ def translate_text(
     file: Annotated[
         Path | None, typer.Argument(help="One sentence a line; .gz, .xz and .zst too.", show_default="stdin")
     ] = None,
-    model: Model = DEFAULT_MODEL,
+    model: Models = None,
     text: Annotated[str | None, typer.Option("--text", "-t", help="Translate this sentence, and read nothing.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, show_default="5", help="Width of the beam; 1 is greedy.")] = None,
+    beam: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="5", rich_help_panel=SEARCH, help="Width of the beam; 1 is greedy."),
+    ] = None,
     length_penalty: Annotated[
         float | None,
-        typer.Option(show_default="1", help="Power of the length in a beam's ranking."),
+        typer.Option(show_default="1", rich_help_panel=SEARCH, help="Power of the length in a beam's ranking."),
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw the translation at random.")] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=SEARCH, help="A phrase that each translation must hold; may be given again."),
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", rich_help_panel=SEARCH, help="Draw the translation at random.")
+    ] = False,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
     min_p: MinP = None,
     seed: Seed = None,
+    repetition_penalty: Penalty = None,
+    no_repeat: NoRepeat = None,
+    min_tokens: MinTokens = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="2 x source + 20", rich_help_panel=SEARCH, help="End after so many tokens."),
+    ] = None,
     alternatives: Annotated[
         int, typer.Option("--alternatives", "-n", min=1, help="The n best: line number, score, text, tab-separated.")
     ] = 1,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, show_default="2 x source + 20", help="Tokens of the longest translation."),
-    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Lines of similar length translated together.")] = 256,
     attention: Annotated[bool, typer.Option("--attention", help="Show the alignment; needs --json or --text.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the alignment as .png, .svg or .pdf; needs --text.")] = None,
@@ -81,13 +98,16 @@ def translate_text(
         raise UsageError("--attention needs --json or --text: a matrix does not fit on a line")
     if plot is not None and text is None:
         raise UsageError("--plot draws one sentence: give it with --text")
-    drawn = make_drawn(sample, temperature, top_k, top_p, min_p, seed)
-    search = make_search(beam, length_penalty, drawn, alternatives)
+    rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
+    drawn = make_drawn(sample, temperature, top_k, top_p, min_p, seed, rules)
+    search = make_search(beam, length_penalty, drawn, alternatives, rules)
     search.rows(alternatives)  # a UsageError now, and not for each line, where it cannot find so many
-    settings = Settings(search, alternatives, max_tokens, attention, as_json)
-    from regard.api.translator import Translator
-
-    translator = load_as(Translator, model, device, dtype)
+    phrases = [whole_text(phrase, "--include") for phrase in include or ()]
+    if phrases and (sample or beam == 1):
+        raise UsageError("--include needs a beam, which finds the phrases their place: leave out --sample and --beam 1")
+    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+    translator = load_translators(model, device, dtype)
+    check_room(translator, phrases, min_tokens, max_tokens)
     write_utf8()
     with plain_warnings():
         if text is None:
@@ -105,6 +125,25 @@ class Settings:
     max_tokens: int | None
     attention: bool
     as_json: bool
+    include: Sequence[str] = ()
+
+
+def check_room(translator: Translator, phrases: Sequence[str], min_tokens: int | None, max_tokens: int | None) -> None:
+    """A UsageError now, and not for each line, where no translation can be what the options ask for."""
+    from regard.decoding.constraints import needed_phrases
+    from regard.text.special import SPECIAL_TOKENS
+
+    longest = translator.longest
+    if min_tokens is not None and longest is not None and min_tokens > longest:
+        raise UsageError(f"--min-tokens {min_tokens} is more than the {longest} positions that the model has learned")
+    tokens = [translator.target_tokenizer.encode(phrase) for phrase in phrases]
+    for phrase, one in zip(phrases, tokens, strict=True):
+        if not one or min(one) < len(SPECIAL_TOKENS):
+            raise UsageError(f"--include {phrase!r}: give a phrase that the model can write, and not an empty one")
+    room = max_tokens if longest is None else min(longest, max_tokens or longest)
+    needed = sum(map(len, needed_phrases(tokens, sys.maxsize)))
+    if room is not None and needed > room:
+        raise UsageError(f"--include asks for {needed} tokens, and a translation may have {room}")
 
 
 def make_drawn(
@@ -114,6 +153,7 @@ def make_drawn(
     top_p: float | None,
     min_p: float | None,
     seed: int | None,
+    rules: tuple[Rule, ...],
 ) -> Search | None:
     """The sampling, if it is wanted; its options without it are a mistake."""
     given = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--min-p": min_p, "--seed": seed}
@@ -122,10 +162,16 @@ def make_drawn(
             if value is not None:
                 raise UsageError(f"{name} is an option of sampling: add --sample")
         return None
-    return make_sample(temperature, top_k, top_p, min_p, seed)
+    return make_sample(temperature, top_k, top_p, min_p, seed, rules)
 
 
-def make_search(beam: int | None, length_penalty: float | None, drawn: Search | None, alternatives: int) -> Search:
+def make_search(
+    beam: int | None,
+    length_penalty: float | None,
+    drawn: Search | None,
+    alternatives: int,
+    rules: tuple[Rule, ...] = (),
+) -> Search:
     """The search that the options ask for."""
     from regard.api.translator import BEAM
     from regard.decoding.beam import Beam
@@ -138,14 +184,19 @@ def make_search(beam: int | None, length_penalty: float | None, drawn: Search | 
     if beam == 1:
         if length_penalty is not None:
             raise UsageError("--length-penalty ranks the texts of a beam, and --beam 1 has one")
-        return Greedy()
-    return Beam(beam or max(BEAM, alternatives), length_penalty=1.0 if length_penalty is None else length_penalty)
+        return Greedy(rules=rules)
+    power = 1.0 if length_penalty is None else length_penalty
+    return Beam(beam or max(BEAM, alternatives), length_penalty=power, rules=rules)
 
 
 def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
     """One sentence, with its alignment to look at where that is wanted."""
     found = translator.translate(
-        text, search=settings.search, alternatives=settings.alternatives, max_tokens=settings.max_tokens
+        text,
+        search=settings.search,
+        alternatives=settings.alternatives,
+        include=settings.include,
+        max_tokens=settings.max_tokens,
     )
     typer.echo(written(1, found, settings))
     if settings.attention and not settings.as_json:
@@ -207,6 +258,7 @@ def translate_together(
                 texts,
                 search=settings.search,
                 alternatives=settings.alternatives,
+                include=settings.include,
                 max_tokens=settings.max_tokens,
                 numbers=numbers,  # so that draws depend on the line, and not on what comes together
             )

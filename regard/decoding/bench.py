@@ -1,6 +1,7 @@
 """How fast a model writes on this machine: tokens a second, latencies, memory, and how near it comes to the floor.
 
-One token at a time, a decoder does little but read its weights. So no step at batch 1 is faster than reading them once:
+One token at a time, a decoder does little but read its weights. So no step at batch 1 is faster than reading them once,
+also for all rows of a beam:
 
     floor = bytes of weights that a step reads / bytes a second that this machine reads
 """
@@ -22,6 +23,7 @@ import torch
 
 from regard.decoding.engine import generate_tokens
 from regard.decoding.jobs import TextModel, Tokens
+from regard.decoding.observer import Observer, StepRecord
 from regard.decoding.search import Search
 from regard.errors import UsageError
 from regard.layers.block import Block
@@ -44,6 +46,7 @@ class Measured:
     seconds: list[float]  # of each run
     alone_tokens: list[int]  # the same for inputs that were alone
     alone_seconds: list[float]
+    alone_steps: list[int]  # of the decoder; a beam may look for longer than its best text is
     step_bytes: int  # of weights that a step reads
     read_speed: float  # bytes a second
     resident: int | None  # the most memory that the process had; None where the system does not tell
@@ -65,8 +68,8 @@ class Measured:
 
     @property
     def step(self) -> float:
-        """Seconds a token at batch 1, what is done once for a text shared out among its tokens."""
-        return median(s / t for t, s in zip(self.alone_tokens, self.alone_seconds, strict=True))
+        """Seconds a step of the decoder at batch 1, what is done once for a text shared out among its steps."""
+        return median(s / n for n, s in zip(self.alone_steps, self.alone_seconds, strict=True))
 
     @property
     def floor(self) -> float:
@@ -105,7 +108,8 @@ def measure_decoding(
     """Write texts for `runs` batches of inputs, and for as many inputs alone, one after the other.
 
     The inputs are sources, or prompts of a language model; where there are too few, they come again. One batch and one
-    input before the clock runs warm everything up. `watch` sees the runs go by.
+    input before the clock runs warm everything up, and those whose steps must be counted run once more. `watch` sees
+    the runs go by.
     """
     if not inputs or min(batch, runs) < 1:
         raise UsageError(f"nothing to measure: {len(inputs)} inputs, batch {batch}, {runs} runs")
@@ -126,12 +130,15 @@ def measure_decoding(
         together.append(timed(run * batch, (run + 1) * batch) if batch > 1 else alone[-1])
     resident, allocated = peak_resident(), peak_allocated(device)  # before the buffer of read_speed
     size = step_bytes(model)
+    alone_tokens = [tokens for tokens, _ in alone]
+    steps = alone_tokens if search.streams else [count_steps(model, job, search) for job in jobs[:runs]]
     return Measured(
         batch=batch,
         tokens=[tokens for tokens, _ in together],
         seconds=[seconds for _, seconds in together],
-        alone_tokens=[tokens for tokens, _ in alone],
+        alone_tokens=alone_tokens,
         alone_seconds=[seconds for _, seconds in alone],
+        alone_steps=steps,
         step_bytes=size,
         read_speed=read_speed(size, device, clock=clock),
         resident=resident,
@@ -139,7 +146,28 @@ def measure_decoding(
     )
 
 
-def write_texts(model: TextModel, jobs: Sequence[tuple[Tokens, int]], search: Search) -> int:
+class Steps:
+    """An observer that counts."""
+
+    candidates = 1
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def step(self, record: StepRecord) -> None:
+        self.count += 1
+
+
+def count_steps(model: TextModel, job: tuple[Tokens, int], search: Search) -> int:
+    """How often the decoder runs for an input that is alone; its rows go through it together."""
+    steps = Steps()
+    write_texts(model, [job], search, steps)
+    return steps.count
+
+
+def write_texts(
+    model: TextModel, jobs: Sequence[tuple[Tokens, int]], search: Search, observer: Observer | None = None
+) -> int:
     """Write a text for each input, up to its limit, all at once; how many tokens that were."""
     inputs = [tokens for tokens, _ in jobs]
     translates = hasattr(model, "encode")
@@ -150,6 +178,7 @@ def write_texts(model: TextModel, jobs: Sequence[tuple[Tokens, int]], search: Se
         search=search,
         max_tokens=[limit for _, limit in jobs],
         batch_tokens=sys.maxsize,
+        observer=observer,
     )
     return sum(len(best.tokens) for best, *_ in found)
 
@@ -186,8 +215,9 @@ def step_bytes(model: TextModel) -> int:
 
 
 def stored_bytes(weight: Any) -> int:
-    """The size of a weight, also of one in a form of its own (quantize.py)."""
-    return int(getattr(weight, "numbers", weight).nbytes)
+    """The size of a weight, also of one in a form of its own (quantize.py), with its scales."""
+    scales = getattr(weight, "scales", None)
+    return int(getattr(weight, "numbers", weight).nbytes + (0 if scales is None else scales.nbytes))
 
 
 def read_speed(size: int, device: torch.device, *, clock: Clock = time.perf_counter) -> float:

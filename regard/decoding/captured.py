@@ -185,14 +185,15 @@ _writers: WeakKeyDictionary[nn.Module, Writers] = WeakKeyDictionary()
 def write_captured(
     model: Any, jobs: Sequence[Job], *, search: Search, alternatives: int, allow_unknown: bool
 ) -> dict[int, list[Hypothesis]] | None:
-    """What `engine.write` finds for these jobs; None where the modules must do it."""
+    """What the modules would write for these jobs; None where they must do it."""
     from regard.decoding.fixed import bars
 
     shape = Shape(
         search,
         alternatives,
         inputs=1 << (len(jobs) - 1).bit_length(),
-        capacity=round_up(len(jobs[0].prefix) + max(job.limit for job in jobs) - 1, ROUND["capacity"]),
+        # One place more than is needed: rows that are done stand there while others go on.
+        capacity=round_up(len(jobs[0].prefix) + max(job.limit for job in jobs), ROUND["capacity"]),
         source=round_up(max(len(job.source or ()) for job in jobs), ROUND["source"]),
     )
     table, _ = model.output_table

@@ -241,6 +241,7 @@ def _go_on(
         new_tokens = tl.where(chosen, token, new_tokens)
         new_logps = tl.where(chosen, logp, new_logps)
         found += tl.where(ends, 0, 1)
+    tl.debug_barrier()  # what was read is written now: by no warp before all have read it
     tl.store(scores + b * w + slot, new_scores, mask=live)
     tl.store(parents + after + slot, new_parents, mask=live)
     tl.store(texts + after + slot, new_tokens, mask=live)

@@ -36,6 +36,11 @@ class Together:
         """Go on with the given rows, which belong to the given inputs."""
         return Together(part.keep(rows, inputs) for part in self.parts)
 
+    @staticmethod
+    def join(states: Sequence[Together]) -> Together:
+        """The rows of all, in this order."""
+        return Together(type(parts[0]).join(parts) for parts in zip(*(state.parts for state in states), strict=True))
+
     def __getitem__(self, places: Any) -> Together:
         return Together(part[places] for part in self.parts)
 

@@ -30,6 +30,7 @@ from regard.layers.normalization import LayerNorm, RMSNorm
 from regard.models.language_model import TransformerLM
 from regard.models.state import TransformerState
 from regard.models.transformer import Transformer
+from regard.positions.absolute import Learned
 from regard.positions.rotary import Rotary
 from regard.text.special import END, PAD, START, UNKNOWN
 
@@ -90,13 +91,17 @@ class FixedDecoder:
 
     def refresh(self) -> None:
         """Look again at weights that the step does not read itself: those of learned positions."""
-        if self.input.position is not None and any(True for _ in self.input.position.parameters()):
+        if isinstance(self.input.position, Learned):
             self._look_up_places()
 
     def _look_up_places(self) -> None:
         if self.places is not None and self.input.position is not None:
-            at = torch.arange(len(self.places), device=self.places.device)
-            self.places.copy_(self.input.position.embed(torch.zeros_like(self.places)[None], at)[0])
+            position = self.input.position
+            known = (
+                len(self.places) if not isinstance(position, Learned) else min(len(self.places), position.max_length)
+            )
+            at = torch.arange(known, device=self.places.device)  # nobody asks for more
+            self.places[:known] = position.embed(torch.zeros_like(self.places[:known])[None], at)[0]
 
     def remember(self, memories: Sequence[Any], keep: Tensor) -> None:
         """Take the sources (B', n', …) that the model has encoded, as the first of the inputs."""

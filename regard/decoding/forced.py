@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record
-from regard.decoding.engine import encode, evaluating, log_probabilities
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.jobs import Job, TextModel, Tokens, make_batches, make_jobs
+from regard.decoding.phases import encode, evaluating, log_probabilities
 from regard.errors import UsageError
 from regard.text.special import pad_batch
 

@@ -15,6 +15,7 @@ from regard.text.special import START
 # and encode if it translates.
 TextModel = Any
 Tokens = Sequence[int]
+FREE = 0.5  # the part of a batch that must be free before others enter it
 
 
 class Job(NamedTuple):
@@ -70,26 +71,49 @@ def opening(prefix: Tokens, *, translates: bool) -> list[int]:
     return [START, *prefix] if translates or not prefix else list(prefix)
 
 
+def width(job: Job) -> tuple[int, int, int]:
+    """What an input takes of a row: tokens of its prefix, of its source, and of its text at most."""
+    return len(job.prefix), len(job.source or ()), job.limit
+
+
 def make_batches(jobs: Sequence[Job], *, rows: int, batch_tokens: int) -> Iterator[list[Job]]:
     """Batches of similar inputs, the longest first, so that what does not fit into memory fails early.
 
     The rows of a batch stand at the same place, so they have prefixes of one length. An input that is too large for
     `batch_tokens` has a batch of its own.
     """
-    if batch_tokens < 1:
-        raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
-
-    def size(job: Job) -> tuple[int, int, int]:
-        return len(job.prefix), len(job.source or ()), job.limit
-
-    batch: list[Job] = []
-    widest = 0  # tokens of the widest row, if the next job joins the batch
-    for job in sorted(jobs, key=size, reverse=True):
-        widest = max(widest, sum(size(job)))
-        full = rows * (len(batch) + 1) * widest > batch_tokens
-        if batch and (full or len(job.prefix) != len(batch[0].prefix)):
-            yield batch
-            batch, widest = [], sum(size(job))
-        batch.append(job)
-    if batch:
+    queue = Queue(jobs, rows=rows, batch_tokens=batch_tokens)
+    while batch := queue.take(0):
         yield batch
+
+
+class Queue:
+    """Inputs that wait, the longest first, so that what does not fit into memory fails early."""
+
+    def __init__(self, jobs: Sequence[Job], *, rows: int, batch_tokens: int) -> None:
+        if batch_tokens < 1:
+            raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
+        self.rows, self.batch_tokens = rows, batch_tokens  # rows of an input, tokens of all rows that run together
+        self.jobs = sorted(jobs, key=width)  # the next one is the last
+        self.widest = 0  # tokens of the widest row that runs
+
+    def take(self, running: int) -> list[Job]:
+        """Those that may enter where so many rows run: as many as fit, with prefixes of one length.
+
+        While rows run nobody enters before a good part of them has left: a few at a time would make each step choose
+        for many small groups. An input that is too large for all rows together runs alone.
+        """
+        if running and running * self.widest > self.batch_tokens * (1 - FREE):
+            return []
+        taken: list[Job] = []
+        widest = self.widest if running else 0
+        while self.jobs:
+            job = self.jobs[-1]
+            wider = max(widest, sum(width(job)))
+            full = (running + self.rows * (len(taken) + 1)) * wider > self.batch_tokens
+            if (full and (running or taken)) or (taken and len(job.prefix) != len(taken[0].prefix)):
+                break
+            taken.append(self.jobs.pop())
+            widest = wider
+        self.widest = widest
+        return taken

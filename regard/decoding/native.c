@@ -1,31 +1,24 @@
 /* One step of a Transformer's decoder on a CPU: the vector of each row's new token goes in, its scores come out.
 
    It is what the modules of regard/models compute, without a visit to Python and memory for each of their hundreds of
-   small operations. Compiled when it is first wanted (native.py); plain loops, which compilers turn into the CPU's
-   vector instructions.
+   small operations. Compiled when it is first wanted (compiled.py); but for the products (product.h) plain loops, which
+   compilers turn into the CPU's vector instructions.
 
-       R rows   p model width   H heads   G key-value heads   d head width   T tokens so far   n source tokens
+       R rows   p model width   H heads   G key-value heads   d head width   n source tokens
 */
-#include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "product.h"
 
 enum { RELU, GELU, GELU_TANH, SWIGLU };
-
-typedef struct {  /* (out, in), float32, or whole numbers with the worth of one in each row */
-  const float *weight, *bias;
-  const int8_t *numbers;
-  const float *worth;
-  const int32_t *sums;  /* of each row of numbers, times 128 */
-  int out, in;
-} Matrix;
 
 typedef struct { const float *weight, *bias; float eps; int rms; } Norm;
 
 typedef struct {  /* keys and values (rows, G, room, d): where the next row, head and token begin */
   float *k, *v;
   long row, head, token;
+  int32_t *origins;  /* (rows, room): in which row each token lies; NULL: in that of its text */
+  long room;
 } Store;
 
 typedef struct {
@@ -42,80 +35,11 @@ typedef struct {
   Matrix output;
 } Shape;
 
-typedef struct { float *x, *y, *a, *b, *worth; uint8_t *numbers; } Space;
-
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* The rows as whole numbers from 1 to 255, the true ones plus 128, and what one is worth: the largest becomes 127. */
-static void round_rows(const float *x, Space s, int rows, int in) {
-#pragma omp for schedule(static)
-  for (int r = 0; r < rows; r++) {
-    const float *row = x + (size_t)r * in;
-    uint8_t *numbers = s.numbers + (size_t)r * in;
-    float top = 1e-30f;
-    for (int i = 0; i < in; i++) top = fmaxf(top, fabsf(row[i]));
-    float times = 127.0f / top;
-    for (int i = 0; i < in; i++) numbers[i] = (uint8_t)(int)(rintf(row[i] * times) + 128.0f);
-    s.worth[r] = top / 127.0f;
-  }
-}
-
-#define ROWS 4  /* whose products with a row of the matrix are made together, so that it is read once for all */
-
-static void int_products(const uint8_t *restrict x, long in, const int8_t *restrict w, int count, int32_t *sums) {
-  if (count == ROWS) {
-    int32_t a = 0, b = 0, c = 0, d = 0;
-    for (long i = 0; i < in; i++) {
-      a += x[i] * w[i];
-      b += x[in + i] * w[i];
-      c += x[2 * in + i] * w[i];
-      d += x[3 * in + i] * w[i];
-    }
-    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
-  } else {
-    for (int r = 0; r < count; r++, x += in) {
-      int32_t sum = 0;
-      for (long i = 0; i < in; i++) sum += x[i] * w[i];
-      sums[r] = sum;
-    }
-  }
-}
-
-static void float_products(const float *restrict x, long in, const float *restrict w, int count, float *sums) {
-  for (int r = 0; r < count; r++, x += in) {
-    float sum = 0;
-    for (long i = 0; i < in; i++) sum += x[i] * w[i];
-    sums[r] = sum;
-  }
-}
-
-/* y (rows, out) = x (rows, in) times the matrix, plus its bias. */
-static void product(Matrix m, const float *x, float *y, Space s, int rows) {
-  if (m.numbers) round_rows(x, s, rows, m.in);
-#pragma omp for schedule(static)
-  for (int first = 0; first < m.out; first += 16)
-    for (int r0 = 0; r0 < rows; r0 += ROWS)
-      for (int o = first; o < least(first + 16, m.out); o++) {
-        int count = least(ROWS, rows - r0);
-        float bias = m.bias ? m.bias[o] : 0.0f;
-        if (m.numbers) {
-          int32_t sums[ROWS];
-          int_products(s.numbers + (size_t)r0 * m.in, m.in, m.numbers + (size_t)o * m.in, count, sums);
-          for (int r = 0; r < count; r++)
-            y[(size_t)(r0 + r) * m.out + o] = s.worth[r0 + r] * m.worth[o] * (float)(sums[r] - m.sums[o]) + bias;
-        } else {
-          float sums[ROWS];
-          float_products(x + (size_t)r0 * m.in, m.in, m.weight + (size_t)o * m.in, count, sums);
-          for (int r = 0; r < count; r++) y[(size_t)(r0 + r) * m.out + o] = sums[r] + bias;
-        }
-      }
-}
-
-static void normalise(Norm n, const float *x, float *y, int rows, int p) {
-#pragma omp for schedule(static)
-  for (int r = 0; r < rows; r++) {
-    const float *in = x + (size_t)r * p;
-    float *out = y + (size_t)r * p, mean = 0, squares = 0;
+/* x += y, if there is a y, and z = the norm of x; z may be x. */
+static void join(float *x, const float *y, Norm n, float *z, int rows, int p, Thread t) {
+  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
+    float *in = x + (size_t)r * p, *out = z + (size_t)r * p, mean = 0, squares = 0;
+    for (int i = 0; y && i < p; i++) in[i] += y[(size_t)r * p + i];
     if (!n.rms) {
       for (int i = 0; i < p; i++) mean += in[i];
       mean /= p;
@@ -124,12 +48,7 @@ static void normalise(Norm n, const float *x, float *y, int rows, int p) {
     float factor = 1.0f / sqrtf(squares / p + n.eps);
     for (int i = 0; i < p; i++) out[i] = (in[i] - mean) * factor * n.weight[i] + (n.bias ? n.bias[i] : 0.0f);
   }
-}
-
-static void add(float *x, const float *y, int rows, int p) {
-#pragma omp for schedule(static)
-  for (int r = 0; r < rows; r++)
-    for (int i = 0; i < p; i++) x[(size_t)r * p + i] += y[(size_t)r * p + i];
+  meet(t);
 }
 
 static void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
@@ -141,29 +60,61 @@ static void turn(float *x, const float *cosines, const float *sines, int turning
   }
 }
 
-/* softmax(q k / sqrt(d)) v for each row and head; `sharing` rows side by side look at one text. */
-static void look(const float *q, long q_row, Store s, const uint8_t *keep, float *y, int rows, int sharing, int heads,
-                 int kv_heads, int d, int n) {
-  float scale = 1.0f / sqrtf((float)d);
-#pragma omp for schedule(static)
-  for (int j = 0; j < rows * heads; j++) {
-    int r = j / heads, h = j % heads, text = r / sharing;
-    long start = text * s.row + h / (heads / kv_heads) * s.head;
-    const float *query = q + r * q_row + h * d;
-    float weights[n], top = -INFINITY, total = 0, *out = y + ((size_t)r * heads + h) * d;
+static float dot(const float *x, const float *y, int d) {
+  Floats sums = {0};
+  int i = 0;
+  for (; i + LANES <= d; i += LANES) sums += floats_at(x + i) * floats_at(y + i);
+  float total = 0, some[LANES];
+  memcpy(some, &sums, sizeof some);
+  for (int j = 0; j < LANES; j++) total += some[j];
+  for (; i < d; i++) total += x[i] * y[i];
+  return total;
+}
+
+/* Where token t of a text lies. */
+static inline long place(Store s, int text, int t) {
+  return (s.origins ? s.origins[text * s.room + t] : text) * s.row + t * s.token;
+}
+
+/* The sum of a text's n values, each times its weight; some of the d numbers at a time, to stay in registers. */
+static void mix(const float *weights, Store s, int text, long head, int n, int d, float *out) {
+  int i = 0;
+  for (; i + BLOCK <= d; i += BLOCK) {
+    Floats sums[WIDE] = {0};
     for (int t = 0; t < n; t++) {
-      float sum = 0;
-      for (int i = 0; i < d; i++) sum += query[i] * s.k[start + t * s.token + i];
-      weights[t] = keep && !keep[(size_t)text * n + t] ? -INFINITY : sum * scale;
-      top = fmaxf(top, weights[t]);
+      const float *v = s.v + place(s, text, t) + head + i;
+      for (int j = 0; j < WIDE; j++) sums[j] += weights[t] * floats_at(v + j * LANES);
+    }
+    memcpy(out + i, sums, sizeof sums);
+  }
+  memset(out + i, 0, (d - i) * sizeof(float));
+  for (int t = 0; i < d && t < n; t++) {
+    const float *v = s.v + place(s, text, t) + head;
+    for (int rest = i; rest < d; rest++) out[rest] += weights[t] * v[rest];
+  }
+}
+
+/* softmax(q k / sqrt(d)) v for each row and head; `sharing` rows side by side look at one text, which has n tokens, or
+   where `places` are given, as many as are before the row's new one, and that one. */
+static void look(const float *q, long q_row, Store s, const uint8_t *keep, float *y, int rows, int sharing, int heads,
+                 int kv_heads, int d, int n, const int64_t *places, Thread thread) {
+  float scale = 1.0f / sqrtf((float)d);
+  for (int j = share(rows * heads, thread, 0); j < share(rows * heads, thread, 1); j++) {
+    int r = j / heads, h = j % heads, text = r / sharing;
+    if (places) n = (int)places[r] + 1;
+    long head = h / (heads / kv_heads) * s.head;
+    const float *query = q + r * q_row + h * d;
+    float weights[n], top = -INFINITY, total = 0;
+    for (int t = 0; t < n; t++) {
+      int seen = !keep || keep[(size_t)text * n + t];
+      weights[t] = seen ? dot(query, s.k + place(s, text, t) + head, d) * scale : -INFINITY;
+      top = weights[t] > top ? weights[t] : top;
     }
     for (int t = 0; t < n; t++) total += weights[t] = top == -INFINITY ? 0.0f : expf(weights[t] - top);
-    memset(out, 0, d * sizeof(float));
-    for (int t = 0; t < n; t++) {
-      float share = total > 0 ? weights[t] / total : 0.0f;
-      for (int i = 0; i < d; i++) out[i] += share * s.v[start + t * s.token + i];
-    }
+    for (int t = 0; t < n; t++) weights[t] = total > 0 ? weights[t] / total : 0.0f;
+    mix(weights, s, text, head, n, d, y + (size_t)j * d);
   }
+  meet(thread);
 }
 
 static float activated(float x, int kind) {
@@ -173,74 +124,91 @@ static float activated(float x, int kind) {
   return x / (1.0f + expf(-x));  /* the gate of SwiGLU */
 }
 
-static void activate(const float *x, float *y, int rows, int hidden, int kind) {
+static void activate(const float *x, float *y, int rows, int hidden, int kind, Thread t) {
   int wide = kind == SWIGLU ? 2 * hidden : hidden;
-#pragma omp for schedule(static)
-  for (int r = 0; r < rows; r++)
+  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++)
     for (int i = 0; i < hidden; i++) {
       const float *row = x + (size_t)r * wide;
       y[(size_t)r * hidden + i] = activated(row[i], kind) * (kind == SWIGLU ? row[hidden + i] : 1.0f);
     }
+  meet(t);
 }
 
-/* x (R, p) the vectors of the new tokens, which stand at place T; scores (R, vocabulary). Returns 0, or 1 without memory. */
-int decode_step(const Shape *shape, const Layer *layers, float *x, float *scores, int rows, int sharing, int T, int n,
-                const uint8_t *keep, const float *cosines, const float *sines) {
-  int p = shape->dim, H = shape->heads, G = shape->kv_heads, d = p / H, wide = (H + 2 * G) * d;
-  int widest = wide;
+/* Turns the queries and keys of `rows` (R, (H + 2 G) d) to their places, and stores the keys and values there. */
+static void remember(const Shape *shape, Store own, float *rows, int count, const int64_t *places, const float *cosines,
+                     const float *sines, Thread t) {
+  int H = shape->heads, G = shape->kv_heads, d = shape->dim / H;
+  for (int r = share(count, t, 0); r < share(count, t, 1); r++) {
+    float *row = rows + (size_t)r * (H + 2 * G) * d;
+    if (own.origins) own.origins[r * own.room + places[r]] = r;
+    if (shape->turning)
+      for (int h = 0, at = r * shape->turning / 2; h < H + G; h++)
+        turn(row + h * d, cosines + at, sines + at, shape->turning, shape->interleaved);
+    for (int g = 0; g < G; g++) {
+      long at = r * own.row + g * own.head + places[r] * own.token;
+      memcpy(own.k + at, row + (H + g) * d, d * sizeof(float));
+      memcpy(own.v + at, row + (H + G + g) * d, d * sizeof(float));
+    }
+  }
+  meet(t);
+}
+
+/* x (R, p) the vectors of the new tokens, which stand at `places` (R); scores (R, vocabulary); cosines and sines of
+   these places (R, turning / 2). Returns 0, or 1 without memory. */
+int decode_step(const Shape *shape, const Layer *layers, float *x, float *scores, int rows, int sharing, int n,
+                const int64_t *places, const uint8_t *keep, const float *cosines, const float *sines, int threads) {
+  int p = shape->dim, H = shape->heads, G = shape->kv_heads, d = p / H, wide = (H + 2 * G) * d, widest = wide;
   for (int l = 0; l < shape->layers; l++)
     if (layers[l].up.out > widest) widest = layers[l].up.out;
-  size_t floats = (size_t)rows * (2 * p + 2 * widest + 1);
-  Space s;
-  s.y = malloc(floats * sizeof(float) + (size_t)rows * widest);
-  if (!s.y) return 1;
-  s.x = s.y + (size_t)rows * p;
-  s.a = s.x + (size_t)rows * p;
-  s.b = s.a + (size_t)rows * widest;
-  s.worth = s.b + (size_t)rows * widest;
-  s.numbers = (uint8_t *)(s.worth + rows);
-#pragma omp parallel
+  float *y = malloc((size_t)rows * ((2 * p + 2 * widest + 1) * sizeof(float) + 4 * fours(widest)));
+  if (!y) return 1;
+  float *normed = y + (size_t)rows * p, *a = normed + (size_t)rows * p, *b = a + (size_t)rows * widest;
+  Rounded s = {b + (size_t)rows * widest, (uint8_t *)(b + (size_t)rows * (widest + 1))};
+  float *in = shape->pre ? normed : x;  /* what the next sublayer reads */
+  Meeting place = {0, 0};
+#pragma omp parallel num_threads(threads)
   {
-    for (int l = 0; l < shape->layers; l++) {
-      const Layer *m = layers + l;
-      const float *in = x;
-      if (shape->pre) normalise(m->self_norm, x, s.x, rows, p), in = s.x;
-      product(m->qkv, in, s.a, s, rows);
-#pragma omp for schedule(static)
-      for (int r = 0; r < rows; r++) {
-        float *row = s.a + (size_t)r * wide;
-        if (shape->turning)
-          for (int h = 0; h < H + G; h++) turn(row + h * d, cosines, sines, shape->turning, shape->interleaved);
-        for (int g = 0; g < G; g++) {
-          long at = r * m->own.row + g * m->own.head + T * m->own.token;
-          memcpy(m->own.k + at, row + (H + g) * d, d * sizeof(float));
-          memcpy(m->own.v + at, row + (H + G + g) * d, d * sizeof(float));
-        }
-      }
-      look(s.a, wide, m->own, NULL, s.b, rows, 1, H, G, d, T + 1);
-      product(m->out, s.b, s.y, s, rows);
-      add(x, s.y, rows, p);
-      if (!shape->pre) normalise(m->self_norm, x, x, rows, p);
+    Thread t = this_thread(&place);
+    if (shape->pre) join(x, NULL, layers->self_norm, in, rows, p, t);
+    for (const Layer *m = layers; m < layers + shape->layers; m++) {
+      Norm ahead = m + 1 < layers + shape->layers ? m[1].self_norm : shape->last;
+      product(&m->qkv, in, a, s, rows, t);
+      remember(shape, m->own, a, rows, places, cosines, sines, t);
+      look(a, wide, m->own, NULL, b, rows, 1, H, G, d, 0, places, t);
+      product(&m->out, b, y, s, rows, t);
+      join(x, y, !shape->pre ? m->self_norm : shape->crosses ? m->cross_norm : m->feed_norm, in, rows, p, t);
       if (shape->crosses) {
-        in = x;
-        if (shape->pre) normalise(m->cross_norm, x, s.x, rows, p), in = s.x;
-        product(m->cross_q, in, s.a, s, rows);
-        look(s.a, p, m->source, keep, s.b, rows, sharing, H, G, d, n);
-        product(m->cross_out, s.b, s.y, s, rows);
-        add(x, s.y, rows, p);
-        if (!shape->pre) normalise(m->cross_norm, x, x, rows, p);
+        product(&m->cross_q, in, a, s, rows, t);
+        look(a, p, m->source, keep, b, rows, sharing, H, G, d, n, NULL, t);
+        product(&m->cross_out, b, y, s, rows, t);
+        join(x, y, shape->pre ? m->feed_norm : m->cross_norm, in, rows, p, t);
       }
-      in = x;
-      if (shape->pre) normalise(m->feed_norm, x, s.x, rows, p), in = s.x;
-      product(m->up, in, s.a, s, rows);
-      activate(s.a, s.b, rows, m->down.in, shape->activation);
-      product(m->down, s.b, s.y, s, rows);
-      add(x, s.y, rows, p);
-      if (!shape->pre) normalise(m->feed_norm, x, x, rows, p);
+      product(&m->up, in, a, s, rows, t);
+      activate(a, b, rows, m->down.in, shape->activation, t);
+      product(&m->down, b, y, s, rows, t);
+      join(x, y, shape->pre ? ahead : m->feed_norm, in, rows, p, t);
     }
-    if (shape->pre) normalise(shape->last, x, x, rows, p);
-    product(shape->output, x, scores, s, rows);
+    product(&shape->output, in, scores, s, rows, t);
   }
-  free(s.y);
+  free(y);
   return 0;
 }
+
+/* y (rows, out) = x (rows, in) times the matrix, plus the bias. Returns 0, or 1 without memory. */
+int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, int rows, int threads) {
+  Matrix m = *matrix;
+  m.bias = bias;
+  Rounded s = {NULL, NULL};
+  if (m.numbers) {
+    s.worth = malloc((size_t)rows * (sizeof(float) + 4 * fours(m.in)));
+    if (!s.worth) return 1;
+    s.numbers = (uint8_t *)(s.worth + rows);
+  }
+  Meeting place = {0, 0};
+#pragma omp parallel num_threads(threads)
+  product(&m, x, y, s, rows, this_thread(&place));
+  free(s.worth);
+  return 0;
+}
+
+int outputs_of_a_block(void) { return BLOCK; }

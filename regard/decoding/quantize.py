@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.projections import StackedProjection
+from regard.decoding.compiled import LaidOut, compiled
 from regard.errors import UsageError, unknown_name
 from regard.layers.embedding import Embedding
 
 Form = Literal["packed", "int8"]
 FORMS = ("packed", "int8")
 MOST = 127  # of the whole numbers: -128 has no opposite
+EMPTY = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)  # take nothing but dtype and device
 MATRICES = (nn.Linear, StackedProjection, Embedding)  # what multiplies by a `weight` of its own
 
 
@@ -60,6 +62,7 @@ class Weight(Tensor):
     """A matrix (o, i) in a form of its own that models use as a plain one: `linear` and look-ups know better."""
 
     parts: dict[tuple[int | None, int | None, int | None], Weight]
+    laid: LaidOut | None
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -74,6 +77,8 @@ class Weight(Tensor):
                 weight.parts[key] = weight.part(rows)  # the next step asks for the same
             return weight.parts[key]
         with torch._C.DisableTorchFunctionSubclass():  # shape, dtype, device
+            if func in EMPTY:
+                return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
             return func(*args, **kwargs)
 
     @classmethod
@@ -83,7 +88,21 @@ class Weight(Tensor):
         return func(*plain, **(kwargs or {}))
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """(…, i) -> (…, o)."""
+        """(…, i) -> (…, o); in C where it can be."""
+        plain = type(x) is Tensor and x.dtype is torch.float32 and not x.requires_grad
+        code = compiled() if plain else None
+        return self.torch_product(x, bias) if code is None else self.laid_out(code).product(x, bias)
+
+    def laid_out(self, code: Any) -> LaidOut:
+        """The matrix as C reads it, made when it is first wanted: of some only parts are."""
+        if self.laid is None:
+            self.laid = self.lay_out(code)
+        return self.laid
+
+    def lay_out(self, code: Any) -> LaidOut:
+        raise NotImplementedError
+
+    def torch_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         raise NotImplementedError
 
     def plain(self) -> Tensor:
@@ -115,10 +134,13 @@ class Int8Weight(Weight):
     @classmethod
     def made(cls, numbers: Tensor, scales: Tensor) -> Int8Weight:
         self = Tensor._make_wrapper_subclass(cls, numbers.shape, dtype=scales.dtype, device=numbers.device)
-        self.parts, self.numbers, self.scales, self.steps = {}, numbers, scales, scales / MOST
+        self.parts, self.laid, self.numbers, self.scales, self.steps = {}, None, numbers, scales, scales / MOST
         return self
 
-    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    def lay_out(self, code: Any) -> LaidOut:
+        return LaidOut(code, self.numbers, self.scales)
+
+    def torch_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         tops, numbers = rounded(x.reshape(-1, x.shape[-1]))
         y = x.new_empty(len(numbers), len(self.numbers))  # contiguous, in whatever order the product comes
         torch.mul(int_product(numbers, self.numbers), tops, out=y)
@@ -136,18 +158,23 @@ class Int8Weight(Weight):
 
 
 class PackedWeight(Weight):
-    """The same numbers, laid out as oneDNN's kernels read them; the plain ones are kept for look-ups and parts."""
+    """The same numbers, laid out as they are read; the plain ones are kept for look-ups and parts."""
 
     numbers: Tensor
-    packed: Tensor
+    packed: Tensor | None  # as oneDNN's kernels read them, where there is no C
 
     @classmethod
     def of(cls, weight: Tensor) -> PackedWeight:
         self = Tensor._make_wrapper_subclass(cls, weight.shape, dtype=weight.dtype, device=weight.device)
-        self.parts, self.numbers, self.packed = {}, weight, pack(weight)
+        self.parts, self.laid, self.numbers, self.packed = {}, None, weight, None
         return self
 
-    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    def lay_out(self, code: Any) -> LaidOut:
+        return LaidOut(code, self.numbers)
+
+    def torch_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        if self.packed is None:
+            self.packed = pack(self.numbers)
         return packed_product(x, self.packed, bias)
 
     def plain(self) -> Tensor:

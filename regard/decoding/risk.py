@@ -86,6 +86,10 @@ class RiskRun:
         self.run = search.search.begin(inputs._replace(alternatives=search.candidates))
         self.together = self.run.together
 
+    @property
+    def numbers(self) -> Tensor:
+        return self.run.numbers
+
     def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
         return self.run.choose(logps, own, observer)
 

@@ -56,6 +56,10 @@ class Run(Protocol):
 
     together: bool  # whether the rows of an input go on and leave together
 
+    @property
+    def numbers(self) -> Tensor:
+        """Those of the inputs that are not done, once or for each of their rows."""
+
     def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
         """Choose by the log-probabilities (R, V) of the next token of each row, as rules left them; -inf bars a token.
 

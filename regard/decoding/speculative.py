@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.cache import KVCache
-from regard.decoding.engine import GREEDY, barred, check_room, encode, evaluating, log_probabilities
+from regard.decoding.engine import GREEDY, check_room
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import Job, TextModel, Tokens, make_jobs
+from regard.decoding.phases import barred, encode, evaluating, log_probabilities
 from regard.decoding.rules import apply_rules
 from regard.decoding.sample import Sample, invert, uniform
 from regard.decoding.search import Hypothesis, close

@@ -24,6 +24,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
@@ -40,6 +41,7 @@ NAMES = re.compile(
 # weight, with the scale of an int8 one, takes as many as MOST_OF_A_WEIGHT.
 LEAST_OF_A_LAYER, MOST_OF_A_WEIGHT, MOST_BESIDE = 100, 1024, 4096
 RESERVED = ("kind", "model", "storage", "special_tokens", "versions")  # names in config.json that are not `info`
+DRAWING = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_)
 SCALE = ".scale"  # int8 weights w stand beside w.scale, one number per output row
 
 Storage = Literal["float32", "bfloat16", "int8"]
@@ -133,7 +135,7 @@ def load_with_config(
         layers = config.layers + (getattr(config, "decoder_layers", None) or 0)
         if header < layers * LEAST_OF_A_LAYER:
             raise UsageError(f"{layers} layers, and model.safetensors does not hold the weights of so many")
-        with torch.device("meta"):  # shapes without memory, to hold the file against
+        with torch.device("meta"), Undrawn():  # shapes without memory, to hold the file against
             model = make_model(config)
     except ValueError as error:  # a setting out of range, or settings that do not go together
         raise ModelError(f"{folder / 'config.json'}: {shortened(error)}") from error
@@ -142,6 +144,17 @@ def load_with_config(
     weights = _read_weights(path, model, device, dtype or torch.float32)
     model.load_state_dict(weights, strict=False, assign=True)  # shared tables are stored once
     return model.requires_grad_(True).eval(), settings
+
+
+class Undrawn(TorchFunctionMode):
+    """Inside, weights are not drawn, for they will be read.
+
+    Drawing on the device "meta" makes torch load its compiler, which takes a second and 150 MB.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return [*args, *kwargs.values()][0] if func in DRAWING else func(*args, **kwargs)  # the weight as it is
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a model hands from one decoding step to the next.
 
-A state knows how to take some of its rows along, in any order: `select`.
+A state knows how to take some of its rows along, in any order: `select`; and states of one kind can be joined.
 
     B batch   m new tokens   n source tokens   p width
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.cache import KVCache, Memory, RowCache, StaticCache
 
 Hidden = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU, or (h, c) of an LSTM; (layers, B, width)
 
@@ -71,16 +72,39 @@ class TransformerState:
 
         `inputs` are the groups of `sharing` rows that go on, in order; None: all of them.
         """
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
-        for cache in self.caches:
-            cache.keep(rows, moved)
+        first = self.caches[0]
+        if isinstance(first, KVCache) and first.origins is not None:
+            origins = first.origins[rows]
+            for cache in self.caches:
+                cache.origins = origins  # type: ignore[union-attr]  # all are of one kind
+        else:
+            moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+            for cache in self.caches:
+                cache.keep(rows, moved)
         if inputs is not None and self.memory is not None:
             self.memory = [memory.select(inputs) for memory in self.memory]
             self.memory_mask = None if self.memory_mask is None else self.memory_mask[inputs]
         return self
 
+    @staticmethod
+    def join(states: Sequence[TransformerState]) -> TransformerState:
+        """The rows of all, in this order, each at its own place."""
+        caches = [RowCache.join(layer) for layer in zip(*(state.caches for state in states), strict=True)]
+        if states[0].memory is None:
+            return TransformerState(caches)
+        layers = zip(*(state.memory or () for state in states), strict=True)
+        memory = [Memory(*(_join([getattr(one, x) for one in layer], 2) for x in ("k", "v"))) for layer in layers]
+        return TransformerState(caches, memory, _join([state._mask() for state in states], 3), states[0].sharing)
+
+    def _mask(self) -> Tensor:
+        """(B, 1, 1, n), also where there is no padding."""
+        assert self.memory is not None
+        k = self.memory[0].k
+        everything = torch.ones(len(k), 1, 1, k.shape[2], dtype=torch.bool, device=k.device)
+        return everything if self.memory_mask is None else self.memory_mask
+
     def __len__(self) -> int:
-        return len(self.caches[0].k)
+        return len(self.caches[0])
 
 
 class RecurrentState:
@@ -108,12 +132,34 @@ class RecurrentState:
         h = self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0]
         return self.select(torch.arange(h.shape[1], device=h.device).repeat_interleave(times))
 
+    @staticmethod
+    def join(states: Sequence[RecurrentState]) -> RecurrentState:
+        """The rows of all, in this order."""
+        hidden: Hidden
+        if isinstance(states[0].hidden, Tensor):
+            hidden = torch.cat([state.hidden for state in states], dim=1)  # type: ignore[misc]
+        else:
+            h, c = (torch.cat(parts, dim=1) for parts in zip(*(state.hidden for state in states), strict=True))
+            hidden = (h, c)
+        parts = {}
+        for name, dim in (("keys", 1), ("values", 1), ("mask", 2), ("feed", 1)):
+            given = [getattr(state, name) for state in states]
+            parts[name] = None if given[0] is None else _join(given, dim)
+        return RecurrentState(hidden, **parts)
+
     def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
         """Go on with the given rows; where all inputs go on, each row's source is that of its input, and stays."""
         if inputs is not None:
             return self.select(rows)
         feed = None if self.feed is None else self.feed[rows]
         return RecurrentState(select_hidden(self.hidden, rows), self.keys, self.values, self.mask, feed)
+
+
+def _join(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """One under the other, along `dim` with zeros up to the longest."""
+    n = max(part.shape[dim] for part in parts)
+    behind = (0, 0) * (parts[0].dim() - 1 - dim)
+    return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])
 
 
 def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:

@@ -47,7 +47,44 @@ def test_clauses_and_words_stay_together_as_many_as_fit() -> None:
         "sept huit;",
         "neuf",
     ]
-    assert texts("a" * 50, 0) == ["a" * 50]  # one word is never parted
+
+
+def test_a_word_is_parted_where_it_does_not_fit_alone() -> None:
+    parts = split_text("ab abcdefghijkl mn", lambda text: len(text) <= 7)
+    assert parts == [Part("ab", " "), Part("abcdefg", ""), Part("hijkl", " "), Part("mn", "")]
+    assert texts("aaa b", 0) == ["a", "a", "a", "b"]  # nothing fits, so all is as short as can be
+
+
+@given(st.text("ab ", max_size=60), st.integers(1, 12))
+def test_as_many_words_stay_together_as_fit(text: str, limit: int) -> None:
+    """As if they were joined one by one."""
+    wanted: list[str] = []
+    long = False  # what is left of a word that was parted stays alone
+    for word in text.split():
+        letters = [word[start : start + limit] for start in range(0, len(word), limit)]
+        if wanted and not long and len(wanted[-1]) + 1 + len(word) <= limit:
+            wanted[-1] += f" {word}"
+        else:
+            wanted += letters
+        long = len(letters) > 1
+    found = split_text(" ".join(text.split()), lambda some: len(some) <= limit)
+    assert [part.text for part in found if part.text] == wanted
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "ab " * 33_333, "ab, cd " * 14_000])
+def test_the_work_grows_with_the_text_and_no_faster(text: str) -> None:
+    """Counted in characters that are looked at, whole and in halves."""
+    work = []
+    for some in (text[: len(text) // 2], text):
+        read: list[int] = []
+
+        def fits(part: str, read: list[int] = read) -> bool:
+            read.append(len(part))
+            return len(part) <= 500
+
+        split_text(some, fits)
+        work.append(sum(read))
+    assert work[1] < 20 * len(text) and work[1] < 2.1 * work[0]
 
 
 def test_lines_are_parted_always() -> None:

@@ -16,6 +16,7 @@ from regard.api.translator import Translator
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
 from regard.decoding.loops import find_circle
+from regard.decoding.rules import MinTokens, NoRepeat
 from regard.decoding.sample import Sample
 from regard.decoding.search import Hypothesis
 from regard.errors import DataError, ModelError, UsageError
@@ -262,6 +263,29 @@ def test_the_same_words_in_other_pieces_end_with_the_first(
     assert found[0].ids == [*start, *cat] and found[0].score == -len(found[0].ids) and not found[0].finished
 
 
+def test_a_text_that_must_have_a_length_has_it(translator_of: Make) -> None:
+    """There is room for it, and neither END nor the guard takes it away."""
+    translator = translator_of()
+    again, other = translator.target_tokenizer.encode("the house")[:2]
+    likely = torch.zeros(translator.target_tokenizer.size)
+    likely[END], likely[again], likely[other] = 9.0, 8.0, 7.0
+    translator.model.project = lambda hidden: likely.expand(*hidden.shape[:-1], -1).clone()
+    for search in (Greedy(rules=(MinTokens(60),)), Beam(2, rules=(NoRepeat(40), MinTokens(60)))):
+        found = translator.translate("le chat", search=search)  # whose room is 26 tokens else
+        assert len(found.ids) == 61 and found.finished
+        assert len(translator.translate("le chat", search=search, max_tokens=7).ids) == 7
+
+
+def test_there_is_room_for_phrases_that_must_come(translator_of: Make) -> None:
+    translator = translator_of()
+    phrase = " ".join(ENGLISH)
+    needed = len(translator.target_tokenizer.encode(phrase))
+    found = translator.translate("le chat", include=[phrase])
+    assert needed > 26 and phrase in found.text
+    with pytest.raises(UsageError, match=f"constraints of {needed} tokens do not fit into max_tokens=26"):
+        translator.translate("le chat", include=[phrase], max_tokens=26)
+
+
 def test_an_empty_translation_is_searched_anew(translator_of: Make) -> None:
     translator = translator_of()
     likely = torch.zeros(translator.target_tokenizer.size)
@@ -314,6 +338,12 @@ def names(translator_of: Make, pieces: Any) -> Translator:
     """A translator whose training never met q or z (they are bytes), nor a digit."""
     unseen = sorted({token for text in ("q", "z", "0123456789") for token in pieces.encode(text)[1:]})
     return translator_of(unseen_pieces=unseen, alignment={"layer": "decoder.0.cross", "head": 1})
+
+
+def test_a_long_word_with_unseen_pieces_is_not_parted(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names.reader, "trained", 12)
+    assert [part.source for part in names.translate(f"le {'zq' * 99}", max_tokens=3).parts] == ["le", "zq" * 99]
+    assert len(names.translate("chat" * 30, beam=1, max_tokens=3).parts) > 2
 
 
 def test_words_with_unseen_pieces_are_one_unknown(names: Translator) -> None:

@@ -18,6 +18,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.risk import MinimumRisk
+from regard.decoding.rules import MinTokens
 from regard.decoding.sample import Sample
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import TransformerLMConfig
@@ -260,3 +261,14 @@ def test_wrong_options(writer_of: Make, pieces: Any) -> None:
             Writer(make_model(config), pieces, info=info)
     with pytest.raises(ModelError, match="the model only"):
         Writer(writer_of(tokenizer=pieces).model, writer.tokenizer)
+
+
+@pytest.mark.parametrize("search", [Greedy, Sample])
+def test_the_least_length_is_that_of_the_text_and_not_of_a_window(writer_of: Make, search: Any) -> None:
+    writer = writer_of(context=8)
+    likely = torch.full((writer.tokenizer.size,), -99.0)
+    likely[writer.tokenizer.encode("a")[-1]], likely[END] = 0.0, 50.0
+    writer.model.project = lambda hidden: likely.expand(*hidden.shape[:-1], -1).clone()
+    for count in (3, 21):
+        tokens = list(writer._tokens([START], search(rules=(MinTokens(count),)), 90))
+        assert len(tokens) == count

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -149,6 +150,39 @@ def test_ctranslate2_gets_every_weight(script: ModuleType, same: ModuleType, con
         same.check_forced(moved, {"CTranslate2 fp32": contenders["CTranslate2 fp32"]}, script.QUICK)
     again = peers.CTranslate2(model, script.QUICK, dtype="float32", threads=1)
     assert same.check_forced(moved, {"CTranslate2 fp32": again}, script.QUICK)["CTranslate2 fp32"] < 1e-4
+
+
+def test_one_at_a_time_is_loaded_and_all_are_warm(script: ModuleType) -> None:
+    loaded: list[str] = []
+    calls: list[str] = []
+
+    class Noted:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @contextmanager
+        def turn(self) -> Iterator[None]:
+            loaded.append(self.name)
+            yield
+            loaded.remove(self.name)
+
+        def generate(self, sources: Any, beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
+            assert loaded == [self.name]
+            calls.append(self.name)
+            return []
+
+    samples = script.take_turns({name: Noted(name) for name in "abc"}, [[5]], 1, rounds=4, budget=0.0)
+    assert not loaded and {name: len(taken) for name, taken in samples.seconds.items()} == {"a": 4, "b": 4, "c": 4}
+    turns = [(calls[i], calls[i + 1]) for i in range(0, len(calls), 2)]
+    assert len(turns) == 12 and all(one == other for one, other in turns), "a call to warm up and one that is timed"
+
+
+def test_ctranslate2_is_let_go_after_its_turn(script: ModuleType, contenders: dict[str, Any]) -> None:
+    peer, sources = contenders["CTranslate2 fp32"], script.make_sources(script.QUICK, 2)
+    with peer.turn() as translator:
+        found = peer.generate(sources, 1)
+        assert peer.translator is translator
+    assert peer.translator is None and peer.generate(sources, 1) == found and peer.translator is None
 
 
 def test_the_model_never_wants_to_end(script: ModuleType) -> None:

@@ -13,7 +13,9 @@ from typer.testing import Result
 
 from regard.api.loading import load
 from regard.cli.bench import report, time_text
-from regard.decoding.bench import Measured
+from regard.decoding import bench, compiled
+from regard.decoding.bench import Measured, measure_decoding
+from regard.decoding.quantize import Weight
 
 Run = Callable[..., Result]
 QUICK = ("--batch", "2", "--runs", "3", "--tokens", "5", "--source-tokens", "4")
@@ -48,6 +50,7 @@ def test_the_numbers_of_the_table() -> None:
         seconds=[2.0],
         alone_tokens=[10],
         alone_seconds=[0.5],
+        alone_steps=[20],
         step_bytes=10**6,
         read_speed=2e9,
         resident=123 * 10**6,
@@ -63,7 +66,7 @@ def test_the_numbers_of_the_table() -> None:
         "p50 500 ms, p90 500 ms, p99 500 ms",
         "123.0 MB resident, 45.0 MB on the GPU at the peak",
         "500 µs a step: 1.0 MB of weights at 2.0 GB/s",
-        "1.0% of the floor: a token alone takes 50 ms",
+        "2.0% of the floor: a step for a text alone takes 25 ms",
     ):
         assert part in text
     assert [time_text(seconds) for seconds in (2.5, 0.0125, 3e-6)] == ["2.5 s", "12.5 ms", "3 µs"]
@@ -97,6 +100,25 @@ def test_threads_and_dtype(command: Run, models: dict[str, str], monkeypatch: py
     assert asked == [3] and half["threads"] == torch.get_num_threads()
     assert (half["dtype"], full["dtype"]) == ("bfloat16", "float32")
     assert 2 * half["step_bytes"] == full["step_bytes"]
+
+
+def test_weights_are_laid_out_as_for_other_commands(
+    command: Run, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = []
+
+    def watched(model: Any, *inputs: Any, **settings: Any) -> Measured:
+        forms.append(isinstance(next(model.parameters()), Weight))
+        return measure_decoding(model, *inputs, **settings)
+
+    monkeypatch.setattr(bench, "measure_decoding", watched)
+    measure = ("bench", "-m", models["translator"], "--runs", "1", "--tokens", "2", "--json")
+    packed = json.loads(command(*measure).stdout)
+    there = compiled.compiled() is not None
+    monkeypatch.setattr(compiled, "compiled", lambda: None)
+    plain = json.loads(command(*measure).stdout)
+    assert forms == [there, False]
+    assert packed["step_bytes"] == plain["step_bytes"]  # the same numbers in another order
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 from typer.testing import Result
 
+from regard.api.ensembles import join_translators
 from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.decoding.beam import Beam
@@ -74,6 +75,19 @@ def test_a_model_and_its_translations(
     assert shown[0] == "12 sentences" and shown[1].startswith(f"BLEU {bleu:.1f} [")
     assert shown[2].startswith("chrF2 ") and shown[4].split() == ["words", "sentences", "BLEU", "chrF"]
     assert shown[5].split()[:2] == ["2-5", "12"]
+
+
+def test_several_models_as_one(
+    command: Run, models: dict[str, str], test_set: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out, both = tmp_path / "ours.en", ("-m", models["translator"], "-m", models["other"])
+    result = command("evaluate", *both, *test_set, "--beam", "1", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    joined = join_translators([load(models["translator"]), load(models["other"])])
+    ours = [one.text.replace("\n", " ") for one in joined.translate(FRENCH, beam=1)]
+    assert out.read_text(encoding="utf-8").split("\n") == [*ours, ""]
+    result = command("evaluate", *both, test_set[0])
+    assert result.exit_code == 2 and "several models translate as one: give the references" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typer.testing import Result
 
 from regard.api.loading import load
 from regard.decoding.greedy import Greedy
+from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.sample import Sample
 
 Run = Callable[..., Result]
@@ -36,6 +37,9 @@ def test_the_prompt_may_be_piped(command: Run, models: dict[str, str]) -> None:
             ["--temperature", "1.5", "--top-k", "20", "--top-p", "0.95", "--min-p", "0.001", "--seed", "5"],
             Sample(temperature=1.5, top_k=20, top_p=0.95, min_p=0.001, seed=5),
         ),
+        (["--greedy", "--no-repeat", "2"], Greedy(rules=(NoRepeat(2),))),
+        (["--repetition-penalty", "1.3"], Sample(rules=(RepetitionPenalty(1.3),))),
+        (["--min-tokens", "9"], Sample(rules=(MinTokens(9),))),
     ],
 )
 def test_the_options_are_the_search(command: Run, models: dict[str, str], options: list[str], search: object) -> None:
@@ -68,6 +72,8 @@ def test_stop(command: Run, models: dict[str, str]) -> None:
         (["--greedy", "-n", "2"], "--greedy has one text"),
         (["--temperature", "0"], "temperature must be a number above 0"),
         (["--stop", ""], "stop must not be an empty text"),
+        (["--min-tokens", "201"], "--min-tokens 201 is more than --max-tokens 200"),
+        (["--repetition-penalty", "0"], "a repetition penalty must be a number from 1"),
     ],
 )
 def test_wrong_options(command: Run, models: dict[str, str], options: list[str], message: str) -> None:

@@ -18,12 +18,18 @@ import typer
 from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import Result
 
+from regard.api.ensembles import join_translators
 from regard.api.loading import load
+from regard.api.translator import Translator
 from regard.cli import input_lines
 from regard.cli.input_lines import line_windows, progress
-from regard.cli.translate import Settings, make_search, translate_lines, translate_together, written
+from regard.cli.model_options import make_rules
+from regard.cli.translate import Settings, make_drawn, make_search, translate_lines, translate_together, written
+from regard.decoding import compiled
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
+from regard.decoding.quantize import Weight
+from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.sample import Sample
 from regard.errors import DataError
 
@@ -67,21 +73,20 @@ def test_a_line_that_is_not_utf8_is_empty_and_told(command: Run, models: dict[st
     assert "1 of 3 lines failed" in result.stderr
 
 
-def test_a_line_with_a_word_that_is_too_long_fails_alone(command: Run, models: dict[str, str]) -> None:
-    lines = ["le chat", "chat" * 30, "la maison"]
-    result = command("translate", "-m", models["short"], "--beam", "1", stdin="\n".join(lines))
+def test_a_line_that_cannot_be_translated_fails_alone(command: Run, models: dict[str, str]) -> None:
+    lines = ["le chat", "le chat noir dort dans la maison " * 9, "la maison"]
+    result = command("translate", "-m", models["short"], "--include", "cat", stdin="\n".join(lines))
     assert result.exit_code == 3
-    alone = load(models["short"]).translate([lines[0], lines[2]], beam=1)
+    alone = load(models["short"]).translate([lines[0], lines[2]], include=["cat"])
     wanted = [alone[0].text, "", alone[1].text, ""]
     assert result.stdout.split("\n") == [text.replace("\n", " ") for text in wanted]
-    assert "line 2: a sentence of" in result.stderr and "split it" in result.stderr
+    assert "line 2: include is for one sentence, and a text has several parts" in result.stderr
 
 
-def test_long_words_are_warned_of_in_one_line(command: Run, models: dict[str, str]) -> None:
-    result = command("translate", "-m", models["translator"], *SHORT, "--beam", "1", stdin="chat" * 200)
-    assert result.exit_code == 0
-    (message,) = result.stderr.splitlines()
-    assert message.startswith("regard: a sentence of") and "trained on 100 at most" in message
+def test_long_words_are_parted(command: Run, models: dict[str, str]) -> None:
+    for name in ("translator", "short"):  # trained on 100 tokens, and 24 places
+        result = command("translate", "-m", models[name], *SHORT, "--beam", "1", stdin="chat" * 200)
+        assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,9 @@ def test_long_words_are_warned_of_in_one_line(command: Run, models: dict[str, st
             ["--sample", "--temperature", "2", "--top-k", "9", "--top-p", "0.9", "--min-p", "0.01"],
             Sample(temperature=2.0, top_k=9, top_p=0.9, min_p=0.01),
         ),
+        (["--beam", "1", "--min-tokens", "4"], Greedy(rules=(MinTokens(4),))),
+        (["--no-repeat", "1"], Beam(5, rules=(NoRepeat(1),))),
+        (["--sample", "--repetition-penalty", "9"], Sample(rules=(RepetitionPenalty(9.0),))),
     ],
 )
 def test_the_options_are_the_search(command: Run, models: dict[str, str], options: list[str], search: object) -> None:
@@ -115,6 +123,65 @@ def test_draws_depend_on_the_line_and_not_on_the_batch(command: Run, models: dic
     assert results[0].stdout == results[1].stdout == results[2].stdout
     found = results[0].stdout.split("\n")
     assert found[1] != found[5]  # the same text on another line
+
+
+def test_rules_reach_every_search() -> None:
+    rules = make_rules(1.5, 2, 3, 9)
+    assert rules == (RepetitionPenalty(1.5), NoRepeat(2), MinTokens(3)) and make_rules(None, None, None, None) == ()
+    drawn = make_drawn(True, None, None, None, None, None, rules)
+    assert drawn == Sample(rules=rules) and make_search(None, None, drawn, 1, rules) is drawn
+    assert make_search(1, None, None, 1, rules) == Greedy(rules=rules)
+    assert make_search(4, 0.5, None, 1, rules) == Beam(4, length_penalty=0.5, rules=rules)
+
+
+def test_phrases_that_must_come(command: Run, models: dict[str, str]) -> None:
+    options = ("-m", models["translator"], "--max-tokens", "14", "--include", "the house", "--include", "black cat")
+    result = command("translate", *options, stdin="le chat\n\nJane dort\n")
+    assert result.exit_code == 0, result.stderr
+    first, empty, last, _ = result.stdout.split("\n")
+    assert empty == "" and all(phrase in text for phrase in ("the house", "black cat") for text in (first, last))
+    assert "black cat" in command("translate", *options, "-t", "le chat").stdout
+
+
+def test_several_models_translate_as_one(command: Run, models: dict[str, str]) -> None:
+    both = ("-m", models["translator"], "-m", models["other"])
+    wanted = join_translators([load(models["translator"]), load(models["other"])])
+    result = command("translate", *both, *SHORT, "--json", stdin="le chat noir\n")
+    found = wanted.translate("le chat noir", max_tokens=6)
+    assert json.loads(result.stdout)["tokens"] == found.tokens
+    assert json.loads(result.stdout)["score"] == pytest.approx(found.score, abs=1e-3)
+    shown = json.loads(command("translate", *both, *SHORT, "--json", "--attention", "-t", "le chat noir").stdout)
+    weights = [weight for row in shown["alignment"]["weights"] for weight in row]
+    assert weights == pytest.approx(found.alignment().weights.flatten().tolist(), abs=1e-3)
+    result = command("translate", "-m", models["translator"], "-m", models["writer"], "-t", "le chat")
+    assert result.exit_code == 2 and "use `regard generate" in result.stderr
+
+
+def test_weights_are_laid_out_for_c_where_there_is_one(
+    command: Run, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the results of plain ones, alignments too."""
+    forms, translate = [], Translator.translate
+
+    def watched(self: Translator, *texts: Any, **settings: Any) -> Any:
+        forms.append(isinstance(next(self.model.parameters()), Weight))
+        return translate(self, *texts, **settings)
+
+    plain = load(models["translator"])
+    wanted = [plain, join_translators([plain, load(models["other"])])]
+    monkeypatch.setattr(Translator, "translate", watched)
+    both = ("-m", models["translator"], "-m", models["other"])
+    for face, chosen in zip(wanted, (both[:2], both), strict=True):
+        result = command("translate", *chosen, *SHORT, "--json", "--attention", stdin="le chat noir")
+        assert forms.pop() is (compiled.compiled() is not None)
+        found, told = json.loads(result.stdout), translate(face, "le chat noir", max_tokens=6)
+        assert found["tokens"] == told.tokens and found["score"] == pytest.approx(told.score, abs=2e-4)
+        for ours, theirs in zip(found["alignment"]["weights"], told.alignment().weights.tolist(), strict=True):
+            assert ours == pytest.approx(theirs, abs=2e-4)
+    command("translate", "-m", models["translator"], *SHORT, "--dtype", "bfloat16", "-t", "le chat")
+    monkeypatch.setattr(compiled, "compiled", lambda: None)
+    command("translate", "-m", models["translator"], *SHORT, "-t", "le chat")
+    assert forms == [False, False]
 
 
 def test_the_length_penalty_reaches_the_beam() -> None:
@@ -143,6 +210,13 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
         (["--beam", "2", "-n", "3", "-t", "x"], "cannot find alternatives=3"),
         (["--beam", "2", "-n", "3"], "cannot find alternatives=3"),
         (["--sample", "--top-p", "2", "-t", "x"], "top_p must be a share"),
+        (["--min-tokens", "7", "--max-tokens", "6"], "--min-tokens 7 is more than --max-tokens 6"),
+        (["--repetition-penalty", "0.9"], "a repetition penalty must be a number from 1, got 0.9"),
+        (["--repetition-penalty", "nan"], "a repetition penalty must be a number from 1"),
+        (["--sample", "--include", "cat"], "--include needs a beam"),
+        (["--beam", "1", "--include", "cat"], "--include needs a beam"),
+        (["--include", " "], "--include ' ': give a phrase that the model can write"),
+        (["--include", "the black cat sleeps", "--max-tokens", "2"], "tokens, and a translation may have 2"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--dtype", "int4"], "unknown dtype 'int4'"),
     ],
@@ -151,6 +225,14 @@ def test_wrong_options(command: Run, models: dict[str, str], options: list[str],
     result = command("translate", "-m", models["translator"], *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("regard: ") and message in result.stderr
+
+
+def test_numbers_out_of_range(command: Run, models: dict[str, str]) -> None:
+    for option in ("--min-tokens", "--no-repeat"):
+        result = command("translate", "-m", models["translator"], option, "0", "-t", "le chat")
+        assert result.exit_code == 2 and option in result.stderr and "than or equal to 1" in result.stderr
+    result = command("translate", "-m", models["short"], "--min-tokens", "30", "-t", "le chat")
+    assert result.exit_code == 2 and "more than the 24 positions that the model has learned" in result.stderr
 
 
 def test_n_best_as_columns(command: Run, models: dict[str, str]) -> None:

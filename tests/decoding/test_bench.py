@@ -34,6 +34,7 @@ def measured(**changed: Any) -> Measured:
         "seconds": [2.0, 1.0, 4.0],
         "alone_tokens": [10, 10, 10],
         "alone_seconds": [0.5, 0.2, 0.1],
+        "alone_steps": [10, 20, 10],
         "step_bytes": 10**6,
         "read_speed": 1e9,
         "resident": 10**9,
@@ -73,6 +74,21 @@ def test_texts_that_end_are_counted_as_they_are(automaton_of: Callable[..., Any]
     assert found.tokens == [5, 4, 3]  # inputs 1 and 2, 3 and 1, 2 and 3
 
 
+def test_a_beam_takes_the_steps_that_it_takes(automaton_of: Callable[..., Any]) -> None:
+    """Each reads the weights once, for all its rows: not once a token of the best text, and not once a row."""
+    steps = []
+    model = automaton_of({2: {4: 0.6, 5: 0.4}, 4: {END: 0.3, 4: 0.7}, 5: {END: 0.9, 5: 0.1}})
+    decode = model.decode
+    model.decode = lambda *given, **named: steps.append(1) or decode(*given, **named)
+    model.output_table, model.decoder = (model.table, None), model
+    for search in (Greedy(), Beam(3, length_penalty=0.0)):
+        steps.clear()
+        found = measure_decoding(model, [[2]], search=search, max_tokens=8, batch=1, runs=1, clock=ticking())
+        passes = len(steps) // (3 + (not search.streams))  # twice to warm up, once timed, a beam once more to count
+        assert found.alone_steps == [passes] and found.step == pytest.approx(1 / passes)
+    assert found.alone_tokens == [2] and passes > 2
+
+
 def test_a_batch_of_one_is_a_text_alone(make_case: Callable[..., Any]) -> None:
     model = make_case("transformer lm").model
     found = measure_decoding(model, [[5, 6]], search=Greedy(), max_tokens=3, batch=1, runs=2)
@@ -90,14 +106,14 @@ def test_what_follows_from_the_times() -> None:
     found = measured()
     assert found.tokens_per_second == 20 and found.texts_per_second == 2
     assert found.latency == {"p50": 0.2, "p90": 0.5, "p99": 0.5}
-    assert found.step == pytest.approx(0.02) and found.floor == pytest.approx(0.001)
-    assert found.share == pytest.approx(0.05)
+    assert found.step == pytest.approx(0.01) and found.floor == pytest.approx(0.001)  # of 0.05, 0.01 and 0.01
+    assert found.share == pytest.approx(0.1)
     assert found.to_dict()["share_of_floor"] == found.share and found.to_dict()["seconds"] == found.seconds
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
 def test_percentiles_are_in_order_and_leave_out_no_more_than_they_say(values: list[float]) -> None:
-    found = measured(alone_seconds=values, alone_tokens=[1] * len(values)).latency
+    found = measured(alone_seconds=values, alone_steps=[1] * len(values)).latency
     assert found["p50"] <= found["p90"] <= found["p99"] <= max(values)
     for share in (50, 90, 99):
         at = percentile(values, share)
@@ -156,6 +172,8 @@ def test_weights_in_a_form_of_their_own_count_as_they_are_stored() -> None:
     weight = model.output_table[0]
     weight.numbers = torch.zeros(weight.shape, dtype=torch.int8)
     assert before - step_bytes(model) == 3 * weight.numel()
+    weight.scales = torch.zeros(len(weight))
+    assert before - step_bytes(model) == 3 * weight.numel() - 4 * V
 
 
 def test_the_speed_of_reading(monkeypatch: pytest.MonkeyPatch) -> None:

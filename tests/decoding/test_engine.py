@@ -12,19 +12,11 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 from regard.decoding.beam import Beam
-from regard.decoding.engine import (
-    encode,
-    evaluating,
-    generate_tokens,
-    log_probabilities,
-    longest_text,
-    prefill,
-    step,
-    stream_tokens,
-)
+from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.observer import Recorder
+from regard.decoding.phases import encode, evaluating, log_probabilities, prefill, step
 from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.sample import Sample
 from regard.decoding.search import Hypothesis

@@ -12,18 +12,20 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.decoding import native
+from regard.decoding import compiled, quantize
 from regard.decoding.beam import Beam
-from regard.decoding.engine import encode, generate_tokens, prefill
+from regard.decoding.engine import generate_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.native import native_decoder
+from regard.decoding.phases import encode, prefill
 from regard.decoding.quantize import pack_weights
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.presets import make_model
+from regard.models.state import TransformerState
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
-BASE: dict[str, Any] = {"layers": 2, "dim": 32, "heads": 4, "hidden": 48}
+BASE: dict[str, Any] = {"layers": 2, "dim": 40, "heads": 4, "hidden": 54}
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {},
     "pre-norm": {"order": "pre", "position": "learned"},
@@ -37,24 +39,26 @@ KINDS: dict[str, dict[str, Any]] = {
         "bias": False,
     },
     "gpt": {"order": "pre", "position": "learned", "activation": "gelu-tanh"},
+    "wide": {"dim": 144, "heads": 2},  # heads that are wider than a tile
     "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
 }
 
 
 def make(kind: str, form: Any, *, translates: bool = True) -> Any:
+    """The widths are no multiples of a tile's."""
     torch.manual_seed(2)
     config: Any
     if translates:
         settings = {"share_embeddings": True, **KINDS[kind]}
-        config = TransformerConfig(**BASE, **settings, source_vocabulary=50, target_vocabulary=50)
+        config = TransformerConfig(**{**BASE, **settings}, source_vocabulary=50, target_vocabulary=50)
     else:
         settings = {key: value for key, value in KINDS[kind].items() if key != "share_embeddings"}
-        config = TransformerLMConfig(**BASE, **settings, vocabulary=50)
+        config = TransformerLMConfig(**{**BASE, **settings}, vocabulary=50)
     model = make_model(config).eval()
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:  # biases and norms as training leaves them
             torch.nn.init.normal_(parameter, mean=float("norm" in name and "weight" in name), std=0.3)
-    return pack_weights(model, form)
+    return model if form is None else pack_weights(model, form)
 
 
 def texts(count: int) -> list[list[int]]:
@@ -73,34 +77,38 @@ def states(model: Any, rows: int, *, translates: bool) -> list[Any]:
 @torch.inference_mode()
 def test_a_step_is_that_of_the_modules(kind: str, translates: bool) -> None:
     """Scores, and the keys and values that it leaves, over several steps and row counts."""
-    model = make(kind, "packed", translates=translates)
+    plain, model = (make(kind, form, translates=translates) for form in (None, "packed"))
     found = native_decoder(model)
     assert found is not None
-    for rows in (1, 2, 4, 5, 11):
-        ours, theirs = states(model, rows, translates=translates)
-        for step in range(4):
+    for rows in (1, 3, 4, 5, 17, 32, 128):
+        ours, theirs = (states(one, rows, translates=translates)[0] for one in (model, plain))
+        for step in range(4 if rows < 32 else 1):
             tokens = torch.arange(rows)[:, None] % 45 + step
             got = found.step(ours, tokens)
-            want = model.project(model.decode(tokens, state=theirs)[:, -1])
+            want = plain.project(plain.decode(tokens, state=theirs)[:, -1])
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
         for own, other in zip(ours.caches, theirs.caches, strict=True):
-            assert own.length == other.length == 6
-            torch.testing.assert_close(own.k[:, :, :6], other.k[:, :, :6], rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(own.v[:, :, :6], other.v[:, :, :6], rtol=1e-4, atol=1e-4)
+            assert own.length == other.length == (6 if rows < 32 else 3)
+            for got, want in ((own.k, other.k), (own.v, other.v)):
+                now = slice(0, own.length)
+                torch.testing.assert_close(got[:, :, now], want[:, :, now], rtol=1e-4, atol=1e-4)
 
 
 @torch.inference_mode()
-def test_whole_numbers_are_rounded_as_in_python() -> None:
+def test_whole_numbers_are_rounded_as_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("paper", "int8")
     ours, theirs = states(model, 3, translates=True)
     tokens = torch.tensor([[7], [8], [9]])
-    got, want = model.native.step(ours, tokens), model.project(model.decode(tokens, state=theirs)[:, -1])
+    got = model.native.step(ours, tokens)
+    monkeypatch.setattr(quantize, "compiled", lambda: None)
+    want = model.project(model.decode(tokens, state=theirs)[:, -1])
     assert float((got - want).norm() / want.norm()) < 0.02  # a number between two may go the other way
 
 
+@pytest.mark.parametrize("form", ["packed", "int8"])
 @torch.inference_mode()
-def test_rows_know_nothing_of_each_other_bit_by_bit() -> None:
-    model = make("rotary", "int8", translates=False)
+def test_rows_know_nothing_of_each_other_bit_by_bit(form: Any) -> None:
+    model = make("rotary", form, translates=False)
     tokens = torch.arange(4, 17)[:, None]
     together, _ = states(model, 13, translates=False)
     got = model.native.step(together, tokens)
@@ -109,6 +117,52 @@ def test_rows_know_nothing_of_each_other_bit_by_bit() -> None:
         for own, other in zip(alone.caches, states(model, 13, translates=False)[0].caches, strict=True):
             own.k[:], own.v[:] = other.k[i], other.v[i]
         assert torch.equal(model.native.step(alone, tokens[i, None])[0], got[i])
+
+
+@pytest.mark.parametrize("kind", ["paper", "modern"])
+@torch.inference_mode()
+def test_rows_of_different_ages(kind: str) -> None:
+    """Two batches, the one further than the other, go on as one; each row gets the bits that it gets in its own."""
+    model = make(kind, "packed")
+    older, younger = states(model, 5, translates=True)[0], states(model, 3, translates=True)[0]
+    for token in (6, 7, 8):
+        model.native.step(older, torch.full((5, 1), token))
+    joined = TransformerState.join([older, younger])
+    assert model.native.fits(joined, torch.zeros(8, 1, dtype=torch.long))
+    for token in (9, 10):
+        together = model.native.step(joined, torch.full((8, 1), token))
+        parts = [model.native.step(one, torch.full((len(one), 1), token)) for one in (older, younger)]
+        assert torch.equal(together, torch.cat(parts))
+    assert joined.caches[0].lengths.tolist() == [7] * 5 + [4] * 3
+    joined.keep(torch.tensor([1, 6]), torch.tensor([1, 6]))
+    assert torch.equal(
+        model.native.step(joined, torch.tensor([[5], [5]]))[0], model.native.step(older, torch.full((5, 1), 5))[1]
+    )
+
+
+@torch.inference_mode()
+def test_rows_change_places_without_a_copy() -> None:
+    """As hypotheses of a beam do, again and again, some twice and some no more; the modules can go on from there."""
+    plain, model = make("modern", None), make("modern", "packed")
+    ours, theirs = (states(one, 6, translates=True)[0] for one in (model, plain))
+    for rows in ([2, 2, 0, 4, 5, 3], [1, 0, 5, 4, 4, 2], [0, 3, 2, 5]):
+        tokens = torch.arange(7, 7 + len(ours))[:, None]
+        got = model.native.step(ours, tokens)
+        torch.testing.assert_close(got, plain.project(plain.decode(tokens, state=theirs)[:, -1]), rtol=1e-4, atol=1e-4)
+        before = [cache.k.clone() for cache in ours.caches]
+        for state in (ours, theirs):
+            state.keep(torch.tensor(rows), torch.tensor([0, 1, 2, 3]) if len(rows) == 4 else None)
+        assert all(torch.equal(cache.k, k) for cache, k in zip(ours.caches, before, strict=True))
+    assert len(ours) == len(theirs) == 4
+    tokens = torch.arange(9, 13)[:, None]
+    want = plain.project(plain.decode(tokens, state=theirs)[:, -1])
+    torch.testing.assert_close(model.project(model.decode(tokens, state=ours)[:, -1]), want, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        model.native.step(ours, tokens),
+        plain.project(plain.decode(tokens, state=theirs)[:, -1]),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def found_by(model: Any, search: Any, sources: list[list[int]]) -> list[list[int]]:
@@ -123,7 +177,7 @@ def test_the_engine_uses_it_and_texts_are_the_same(form: Any, monkeypatch: pytes
     monkeypatch.setattr(model.native, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))
     for search in (Greedy(), Beam(3)):
         got = found_by(model, search, texts(4))
-        assert taken and max(taken) <= (4 if form == "packed" else 12)
+        assert max(taken) == search.rows(1) * 4
         model.native, kept = None, model.native
         if form == "packed":
             assert found_by(model, search, texts(4)) == got
@@ -149,14 +203,14 @@ def test_what_is_not_written_in_c() -> None:
 
 @pytest.fixture
 def nothing_compiled() -> Any:
-    native.compiled_step.cache_clear()
+    compiled.compiled.cache_clear()
     yield
-    native.compiled_step.cache_clear()
+    compiled.compiled.cache_clear()
 
 
 def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(native.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
     model = make("paper", "packed")
     assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
 
@@ -172,7 +226,7 @@ def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.Monk
     if trouble == "broken":
         source = tmp_path / "native.c"
         source.write_text("int decode_step(")
-        monkeypatch.setattr(native, "SOURCE", source)
+        monkeypatch.setattr(compiled, "SOURCE", source)
     elif trouble == "no home":
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setattr(Path, "home", no_home)
@@ -180,21 +234,21 @@ def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.Monk
         place.write_text("a file where the folder should be")
     else:
         monkeypatch.setenv("REGARD_NATIVE", "0")
-    assert native.compiled_step() is None
+    assert compiled.compiled() is None
 
 
 def test_it_is_compiled_once(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert native.compiled_step() is not None
+    assert compiled.compiled() is not None
     (made,) = (tmp_path / "regard").iterdir()
-    native.compiled_step.cache_clear()
-    monkeypatch.setattr(native, "_compile", None)  # it would fail
-    assert native.compiled_step() is not None and list((tmp_path / "regard").iterdir()) == [made]
+    compiled.compiled.cache_clear()
+    monkeypatch.setattr(compiled, "compile_to", None)  # it would fail
+    assert compiled.compiled() is not None and list((tmp_path / "regard").iterdir()) == [made]
 
 
 def test_small_numbers_of_others_stay_as_they_are() -> None:
     """A compiler that is told to be fast and loose would have them rounded to zero in the whole process."""
-    assert native.compiled_step() is not None
+    assert compiled.compiled() is not None
     assert float(torch.tensor(1e-40) * 1.0) > 0
 
 

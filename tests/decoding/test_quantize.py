@@ -142,7 +142,29 @@ def test_what_is_shared_stays_one() -> None:
     assert isinstance(make_weight(torch.eye(2), "packed"), PackedWeight)
 
 
-def test_without_the_kernel_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantize, "compiled", lambda: None)
+
+
+def test_without_a_compiler_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias = random_matrix(7, 50, 1), random_matrix(9, 50, 2), random_matrix(1, 9, 3)[0]
+    forms: tuple[Any, ...] = ("int8", "packed")
+    want = [F.linear(x, make_weight(weight, form), bias) for form in forms]
+    monkeypatch.setattr(quantize, "compiled", lambda: None)
+    for form, one in zip(forms, want, strict=True):
+        torch.testing.assert_close(F.linear(x, make_weight(weight, form), bias), one, rtol=1e-5, atol=1e-5)
+
+
+def test_room_for_numbers_is_made_without_reading_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache takes its dtype from a weight: that must not make a plain matrix each time."""
+    weight = make_weight(random_matrix(4, 6), "int8")
+    monkeypatch.setattr(Int8Weight, "plain", None)  # it would fail
+    for made in (weight.new_zeros(2, 3), weight.new_empty((2, 3)), weight.new_full((2, 3), 1.0)):
+        assert made.shape == (2, 3) and made.dtype is torch.float32 and type(made) is Tensor
+
+
+def test_without_the_kernel_the_numbers_are_the_same(no_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Absent or wrong: one warning, and the plain way."""
     x, weight = random_matrix(4, 64, 1), make_weight(random_matrix(9, 64, 2), "int8")
     want = F.linear(x, weight)
@@ -161,18 +183,18 @@ def test_without_the_kernel_the_numbers_are_the_same(monkeypatch: pytest.MonkeyP
     quantize.int_kernel.cache_clear()
 
 
-def test_without_packing_the_products_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_packing_the_products_are_plain(no_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a dtype that oneDNN does not know, and where it is wrong: one warning, and the plain way."""
     x, weight = random_matrix(4, 64, 1), random_matrix(9, 64, 2)
     quantize.can_pack.cache_clear()
     with pytest.warns(UserWarning, match="packed weights are plain"):
-        double = make_weight(weight.double(), "packed")
-    assert torch.equal(F.linear(x.double(), double), F.linear(x.double(), weight.double()))
+        got = F.linear(x.double(), make_weight(weight.double(), "packed"))
+    assert torch.equal(got, F.linear(x.double(), weight.double()))
     quantize.can_pack.cache_clear()
     monkeypatch.setattr(quantize.torch, "allclose", lambda *args, **kwargs: False)
     with pytest.warns(UserWarning, match="it is wrong"):
-        packed = make_weight(weight, "packed")
-    assert torch.equal(F.linear(x, packed), F.linear(x, weight))
+        got = F.linear(x, make_weight(weight, "packed"))
+    assert torch.equal(got, F.linear(x, weight))
     quantize.can_pack.cache_clear()
 
 

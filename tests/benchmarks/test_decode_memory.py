@@ -1,0 +1,83 @@
+"""benchmarks/decode_memory.py runs and reports as promised, and judges as it says; no measuring here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    """The script as a module, with its neighbours on the path as when it is run."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        yield importlib.import_module("decode_memory")
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+@pytest.mark.timeout(120)
+def test_quick_run_prints_a_table_and_a_last_line_of_json(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without transformers, whose import alone takes seconds."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else found(name))
+    monkeypatch.setattr(sys, "argv", ["decode_memory.py", "--quick", "--out", str(tmp_path / "out.json")])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert script.main() == 0
+    *table, last = capsys.readouterr().out.splitlines()
+    report = json.loads(last)
+    assert report == json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert report.keys() >= {"date", "hardware", "versions", "command", "cells", "summary"}
+    assert report["command"].startswith("python benchmarks/decode_memory.py --quick") and str(ROOT) not in last
+    assert [(cell["who"], cell["lines"]) for cell in report["cells"]] == [("regard", n) for n in (0, 100, 300)]
+    peaks = [cell["peak_bytes"] for cell in report["cells"]]
+    assert 2**26 < peaks[0] < min(peaks[1:])
+    assert report["summary"]["below"] is None and sum(line.startswith("regard ") for line in table) == 3
+
+
+def test_transformers_writes_a_line_for_each(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = script.write_lines(tmp_path / "lines.txt", ["le chat dort", "", "Jane visite l'Afrique"], 5)
+    assert file.read_text(encoding="utf-8").splitlines()[3:] == ["le chat dort", ""]
+    monkeypatch.setattr(script, "TOGETHER", 2)
+    script.translate_by_transformers("fr-en", str(file))
+    assert capsys.readouterr().out.count("\n") == 5
+
+
+def test_a_process_that_fails_is_told(script: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="broken"):
+        script.measure(["-c", "raise SystemExit('broken')"], tmp_path / "out")
+    with pytest.raises(RuntimeError, match="0, 1 lines"):
+        script.measure(["-c", "print('one')"], tmp_path / "out", 2)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "flat", "below"),
+    [
+        ([100, 104], 105, True, True),
+        ([100, 106], 200, False, True),
+        ([100, 100], 99, True, False),
+        ([9, 9], None, True, None),
+    ],
+)
+def test_the_verdict(script: ModuleType, ours: list[int], theirs: int | None, flat: bool, below: bool | None) -> None:
+    cells = [{"who": who, "lines": 0, "peak_bytes": 1} for who in ("regard", "transformers")]
+    cells += [{"who": "regard", "lines": 10, "peak_bytes": peak} for peak in ours]
+    cells += [] if theirs is None else [{"who": "transformers", "lines": 10, "peak_bytes": theirs}]
+    found = script.judge(cells)
+    assert (found["flat"], found["below"]) == (flat, below)
+    assert found["growth"] == pytest.approx(ours[-1] / ours[0], abs=1e-3)

@@ -1,0 +1,76 @@
+"""`regard export`: a model stored in another way is the same model, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import Result
+
+from regard.api.loading import load
+from regard.decoding.quantize import Int8Weight
+from regard.models.folder import read_config, verify_folder
+
+Run = Callable[..., Result]
+LINES = ["le chat noir", "Jane dort dans la maison"]
+
+
+@pytest.mark.parametrize("storage", ["int8", "bfloat16", "float32"])
+def test_all_that_uses_a_model_goes_along(command: Run, models: dict[str, str], tmp_path: Path, storage: str) -> None:
+    out = tmp_path / "small"
+    result = command("export", models["translator"], out, "--storage", storage)
+    assert result.exit_code == 0 and f"wrote {out}" in result.stderr
+    before, after = read_config(models["translator"]), read_config(out)
+    assert after == {**before, "storage": storage}
+    assert verify_folder(out) == verify_folder(models["translator"]) and not (out / "training").exists()
+    assert f"Stored as {storage} by `regard export`" in (out / "README.md").read_text(encoding="utf-8")
+    matrices = [weight for weight in load_file(out / "model.safetensors").values() if weight.dim() == 2]
+    assert {weight.dtype for weight in matrices} == {getattr(torch, storage)}
+    if storage == "float32":
+        ours, theirs = (load(folder).model.state_dict() for folder in (models["translator"], out))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("name", ["translator", "writer", "other"])
+def test_what_is_stored_as_int8_is_rounded_once(
+    command: Run, models: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """Loaded as int8, or stored again, it has the whole numbers of the file, which are those of the model itself."""
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert command("export", models[name], first).exit_code == command("export", first, again).exit_code == 0
+    stored, twice = (load_file(folder / "model.safetensors") for folder in (first, again))
+    direct: dict[str, Any] = dict(load(models[name], dtype="int8").model.named_parameters())
+    loaded: dict[str, Any] = dict(load(first, dtype="int8").model.named_parameters())
+    matrices = {name: weight for name, weight in loaded.items() if isinstance(weight, Int8Weight)}
+    assert matrices
+    for weight, found in matrices.items():
+        assert torch.equal(found.numbers, stored[weight]) and torch.equal(found.numbers, direct[weight].numbers)
+        torch.testing.assert_close(found.scales, stored[f"{weight}.scale"], rtol=3e-7, atol=0.0)
+        torch.testing.assert_close(found.scales, direct[weight].scales, rtol=3e-7, atol=0.0)
+    for weight, numbers in twice.items():
+        if numbers.dtype is torch.int8:
+            assert torch.equal(numbers, stored[weight])
+
+
+def test_the_same_translations(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    command("export", models["translator"], tmp_path / "small")
+    told = [
+        [(one.ids, pytest.approx(one.score, abs=1e-3)) for one in load(model, dtype="int8").translate(LINES, beam=2)]
+        for model in (models["translator"], tmp_path / "small")
+    ]
+    assert told[0] == [(ids, score.expected) for ids, score in told[1]]
+
+
+def test_wrong_use(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    for arguments, code, message in (
+        ((models["translator"], tmp_path), 2, "is there already: choose another name"),
+        ((models["translator"], tmp_path / "new", "--storage", "int4"), 2, "unknown storage 'int4'"),
+        ((tmp_path / "nothing", tmp_path / "new"), 4, "there is no folder"),
+    ):
+        result = command("export", *arguments)
+        assert result.exit_code == code and message in result.stderr
+        assert not (tmp_path / "new").exists()

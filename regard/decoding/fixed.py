@@ -34,7 +34,7 @@ from regard.positions.absolute import Learned
 from regard.positions.rotary import Rotary
 from regard.text.special import END, PAD, START, UNKNOWN
 
-FEW = 8  # rows, up to which a kernel that reads the weights for each row is faster than a product of matrices
+FEW = kernels.ROWS  # up to so many rows a norm is part of the product that follows it
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 

@@ -17,7 +17,8 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-# Columns that a program computes, by the most columns of a matrix that they are for: enough programs for all cores.
+ROWS = 16  # at most, of a product whose norm is part of it: what the tensor cores take at once
+# Columns of one row that a program computes, by how many there are at most: enough programs for all cores.
 COLUMNS = {1024: 4, 2048: 8, 2**31: 16}
 ACTIVATIONS = ("", "relu", "gelu", "gelu-tanh", "swiglu")
 
@@ -114,45 +115,125 @@ def _linear(
     SHIFT: tl.constexpr,
     ACTIVATION: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    ROWS: tl.constexpr,  # not used: there is one
     WIDTH: tl.constexpr,  # of what is normed
     INNER: tl.constexpr,
     OUTER: tl.constexpr,
 ):
-    """Some columns of all rows: each row's part of the weights is read once by the cores, then from the cache."""
+    """Some columns of one row."""
     column = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
     wanted = column < outer
     kind = x.dtype.element_ty
-    for r in range(rows):
-        row = x + r * inner
-        mean, scale = 0.0, 1.0
+    mean, scale = 0.0, 1.0
+    if NORM == 1:
+        mean, scale = _statistics(x, inner, eps, RMS, WIDTH)
+    sums = tl.zeros((OUTER,), tl.float32)
+    gates = tl.zeros((OUTER,), tl.float32)
+    for start in range(0, inner, INNER):
+        at = start + tl.arange(0, INNER)
+        inside = at < inner
+        v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
         if NORM == 1:
-            mean, scale = _statistics(row, inner, eps, RMS, WIDTH)
-        sums = tl.zeros((OUTER,), tl.float32)
-        gates = tl.zeros((OUTER,), tl.float32)
-        for start in range(0, inner, INNER):
-            at = start + tl.arange(0, INNER)
-            inside = at < inner
-            v = tl.load(row + at, mask=inside, other=0.0).to(tl.float32)
-            if NORM == 1:
-                v = _normed(v, mean, scale, gain, shift, at, inside, SHIFT).to(kind).to(tl.float32)
-            both = wanted[:, None] & inside[None, :]
-            w = tl.load(weight + column[:, None] * inner + at[None, :], mask=both, other=0.0).to(tl.float32)
-            sums += tl.sum(w * v[None, :], 1)
-            if ACTIVATION == 4:
-                w = tl.load(weight + (outer + column)[:, None] * inner + at[None, :], mask=both, other=0.0)
-                gates += tl.sum(w.to(tl.float32) * v[None, :], 1)
-        if BIAS:
-            sums += tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)
-            if ACTIVATION == 4:
-                gates += tl.load(bias + outer + column, mask=wanted, other=0.0).to(tl.float32)
-        y = _activated(sums.to(kind).to(tl.float32), gates.to(kind).to(tl.float32), ACTIVATION)
-        if RESIDUAL:
-            before = tl.load(residual + r * outer + column, mask=wanted, other=0.0).to(tl.float32)
-            if NORM == 2:
-                mean, scale = _statistics(residual + r * outer, outer, eps, RMS, WIDTH)
-                before = _normed(before, mean, scale, gain, shift, column, wanted, SHIFT).to(kind).to(tl.float32)
-            y = y.to(kind).to(tl.float32) + before
-        tl.store(out + r * outer + column, y.to(kind), mask=wanted)
+            v = _normed(v, mean, scale, gain, shift, at, inside, SHIFT).to(kind).to(tl.float32)
+        both = wanted[:, None] & inside[None, :]
+        w = tl.load(weight + column[:, None] * inner + at[None, :], mask=both, other=0.0).to(tl.float32)
+        sums += tl.sum(w * v[None, :], 1)
+        if ACTIVATION == 4:
+            w = tl.load(weight + (outer + column)[:, None] * inner + at[None, :], mask=both, other=0.0)
+            gates += tl.sum(w.to(tl.float32) * v[None, :], 1)
+    if BIAS:
+        sums += tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)
+        if ACTIVATION == 4:
+            gates += tl.load(bias + outer + column, mask=wanted, other=0.0).to(tl.float32)
+    y = _activated(sums.to(kind).to(tl.float32), gates.to(kind).to(tl.float32), ACTIVATION)
+    if RESIDUAL:
+        before = tl.load(residual + column, mask=wanted, other=0.0).to(tl.float32)
+        if NORM == 2:
+            mean, scale = _statistics(residual, outer, eps, RMS, WIDTH)
+            before = _normed(before, mean, scale, gain, shift, column, wanted, SHIFT).to(kind).to(tl.float32)
+        y = y.to(kind).to(tl.float32) + before
+    tl.store(out + column, y.to(kind), mask=wanted)
+
+
+@triton.jit
+def _linear_rows(
+    x,
+    weight,
+    bias,
+    residual,
+    gain,
+    shift,
+    out,
+    rows,
+    inner,
+    outer,
+    eps,
+    BIAS: tl.constexpr,
+    NORM: tl.constexpr,  # as above
+    RMS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    RESIDUAL: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    INNER: tl.constexpr,
+    OUTER: tl.constexpr,
+):
+    """Some columns of all rows, which are few: the weights are read once, and the tensor cores multiply."""
+    column = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
+    wanted = column < outer
+    row = tl.arange(0, ROWS)
+    there = row < rows
+    cells = there[:, None] & wanted[None, :]
+    kind = x.dtype.element_ty
+    mean = tl.zeros((ROWS,), tl.float32)
+    scale = mean
+    if NORM != 0:
+        width = inner
+        normed = x
+        if NORM == 2:
+            width = outer
+            normed = residual
+        whole = tl.arange(0, WIDTH)
+        known = there[:, None] & (whole < width)[None, :]
+        s = tl.load(normed + row[:, None] * width + whole[None, :], mask=known, other=0.0).to(tl.float32)
+        if not RMS:
+            mean = tl.sum(s, 1) / width
+            s = tl.where(known, s - mean[:, None], 0.0)
+        scale = 1.0 / tl.sqrt(tl.sum(s * s, 1) / width + eps)
+    sums = tl.zeros((ROWS, OUTER), tl.float32)
+    gates = tl.zeros((ROWS, OUTER), tl.float32)
+    for start in range(0, inner, INNER):
+        at = start + tl.arange(0, INNER)
+        inside = at < inner
+        v = tl.load(x + row[:, None] * inner + at[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+        if NORM == 1:
+            v = (v.to(tl.float32) - mean[:, None]) * scale[:, None]
+            v *= tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)[None, :]
+            if SHIFT:
+                v += tl.load(shift + at, mask=inside, other=0.0).to(tl.float32)[None, :]
+            v = v.to(kind)
+        both = wanted[None, :] & inside[:, None]
+        w = tl.load(weight + column[None, :] * inner + at[:, None], mask=both, other=0.0)  # transposed
+        sums = tl.dot(v, w, sums, input_precision="ieee")
+        if ACTIVATION == 4:
+            w = tl.load(weight + (outer + column)[None, :] * inner + at[:, None], mask=both, other=0.0)
+            gates = tl.dot(v, w, gates, input_precision="ieee")
+    if BIAS:
+        sums += tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
+        if ACTIVATION == 4:
+            gates += tl.load(bias + outer + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
+    y = _activated(sums.to(kind).to(tl.float32), gates.to(kind).to(tl.float32), ACTIVATION)
+    if RESIDUAL:
+        before = tl.load(residual + row[:, None] * outer + column[None, :], mask=cells, other=0.0).to(tl.float32)
+        if NORM == 2:
+            before = (before - mean[:, None]) * scale[:, None]
+            before *= tl.load(gain + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
+            if SHIFT:
+                before += tl.load(shift + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
+            before = before.to(kind).to(tl.float32)
+        y = y.to(kind).to(tl.float32) + before
+    tl.store(out + row[:, None] * outer + column[None, :], y.to(kind), mask=cells)
 
 
 def linear(
@@ -164,12 +245,17 @@ def linear(
     activation: str = "",
     residual: Tensor | None = None,
 ) -> Tensor:
-    """activation(x W + b) + residual for few rows x (R, p). The norm is that of the residual where there is one."""
+    """activation(x W + b) + residual for up to ROWS rows x (R, p). The norm is that of the residual if there is one."""
     rows, inner = x.shape
     outer = len(weight) // (2 if activation == "swiglu" else 1)
     out = x.new_empty(rows, outer)
-    columns = next(columns for most, columns in COLUMNS.items() if outer <= most)
-    _linear[(triton.cdiv(outer, columns),)](
+    if rows == 1:
+        columns = next(columns for most, columns in COLUMNS.items() if outer <= most)
+        deep = 8192 // columns
+    else:
+        columns, deep = 16 if outer <= 4096 else 32, 256
+    kernel = _linear if rows == 1 else _linear_rows
+    kernel[(triton.cdiv(outer, columns),)](
         x,
         weight,
         weight if bias is None else bias,
@@ -187,8 +273,9 @@ def linear(
         SHIFT=norm is not None and norm.bias is not None,
         ACTIVATION=ACTIVATIONS.index(activation),
         RESIDUAL=residual is not None,
+        ROWS=ROWS,
         WIDTH=triton.next_power_of_2(inner if residual is None else outer),
-        INNER=min(8192 // columns, triton.next_power_of_2(inner)),
+        INNER=min(deep, max(16, triton.next_power_of_2(inner))),
         OUTER=columns,
         num_warps=4,
     )

@@ -33,6 +33,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary": {"order": "pre", "norm": "rms", "position": "rotary", "activation": "swiglu", "kv_heads": 1},
     "learned": {"order": "pre", "position": "learned", "max_length": 9, "activation": "gelu", "bias": False},
 }
+POINTERS = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32", torch.uint8: "*u8"}
+LAUNCHED = {"_embed", "_linear", "_linear_rows", "_add_norm", "_attend", "_take_best", "_best_of_chunk", "_go_on"}
 SOURCES = [[5, 6, 7], [8], [10, 11, 9, 4, 5]]
 
 
@@ -64,16 +66,24 @@ def assert_same(found: Sequence[Hypothesis], wanted: Sequence[Hypothesis]) -> No
         assert one.ranking == pytest.approx(other.ranking, abs=1e-4)
 
 
-def check(kind: str, search: Search, *, alternatives: int = 1, translates: bool = True, begun: bool = False) -> int:
+def check(
+    kind: str,
+    search: Search,
+    *,
+    alternatives: int = 1,
+    translates: bool = True,
+    begun: bool = False,
+    count: int = 3,
+) -> int:
     """As the modules write it, also where texts end early, a batch is not full, places are fewer; how many ended."""
     model = make_model(kind, translates=translates)
-    sources = SOURCES if translates else None
-    prefixes = [[5, 6]] * 3 if begun else [[]] * 3
+    sources = SOURCES[:count] if translates else None
+    prefixes = count * [[5, 6] if begun else []]
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": False}
-    wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5], **options)
-    jobs = make_jobs(model, sources, prefixes, [5, 4, 5])
+    wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5][:count], **options)
+    jobs = make_jobs(model, sources, prefixes, [5, 4, 5][:count])
     found = write_captured(model, jobs, **options)
-    assert found is not None and [*found] == [0, 1, 2]
+    assert found is not None and [*found] == [*range(count)]
     for number, texts in enumerate(wanted):
         assert_same(found[number], texts)
     return sum(text.finished for texts in wanted for text in texts)
@@ -84,7 +94,8 @@ def check_all() -> None:
 
     captured.ROUND = {"source": 4, "capacity": 6}
     step_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
-    ended = check("post-norm", Greedy())
+    ended = sum(check(kind, Greedy(), count=1) for kind in KINDS)  # one row has a kernel of its own
+    ended += check("post-norm", Greedy())
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
     ended += check("learned", Beam(2), alternatives=2, translates=False)
     fixed.FEW = 0  # the way of many rows
@@ -102,6 +113,57 @@ def test_the_kernels_write_what_the_modules_write() -> None:
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the same texts\n"
+
+
+class Compiled:
+    """Stands in for a kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel, self.count = kernel, 0
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self.compile
+
+    def compile(self, *arguments: Any, num_warps: int = 4, **constants: Any) -> None:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        names = self.kernel.arg_names
+        kinds = {
+            name: POINTERS[one.dtype] if isinstance(one, torch.Tensor) else "i32" if isinstance(one, int) else "fp32"
+            for name, one in zip(names, arguments, strict=False)
+        }
+        kinds |= dict.fromkeys(constants, "constexpr")
+        source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
+        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+        self.count += 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_the_kernels_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes much that the compiler does not."""
+    from triton import JITFunction
+
+    from regard.decoding import choose_triton, step_triton
+    from regard.decoding.captured import FixedWriter, Shape
+
+    made = {}
+    for module in (step_triton, choose_triton):
+        for name, one in vars(module).items():
+            if isinstance(one, JITFunction) and name in LAUNCHED:
+                made[name] = Compiled(one)
+                monkeypatch.setattr(module, name, made[name])
+    assert {*made} == LAUNCHED
+    for kind in KINDS:
+        model = make_model(kind, dim=64, vocabulary=5000).to(torch.bfloat16)
+        for search, inputs in ((Greedy(), 1), (Beam(3), 2), (Beam(2), 16)):
+            with torch.inference_mode():
+                FixedWriter(model, Shape(search, 1, inputs, capacity=64, source=16)).turn()
+    assert all(one.count for one in made.values())
 
 
 def test_a_cpu_records_nothing() -> None:

@@ -2,7 +2,8 @@
 
 E8. One turn of the loop, the decoder's step and the choice (fixed.py), is recorded once for each shape and then
 repeated; so is the encoder. Shapes are rounded up, so there are few of them. The host looks now and then whether all
-is done, and not at anything else.
+is done, and not at anything else. For a text that is written alone, by a search that chooses on the host or for someone
+who reads each token as it comes, the step alone is recorded.
 
     B inputs   n source tokens   V vocabulary
 """
@@ -16,19 +17,22 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention.cache import KVCache
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import Job
 from regard.decoding.search import Hypothesis, Search
+from regard.models.state import TransformerState
 from regard.text.special import END, pad_batch
 
 KEPT = 8  # shapes of a model whose graphs are kept
 LOOK = 4  # turns between two looks at what is done
+DEVICES = ("cuda",)  # that record
 WIDEST = 32  # beam whose candidates one program can hold
 ROUND = {"source": 16, "capacity": 64}
 
@@ -147,24 +151,69 @@ class FixedWriter:
         return int(self.looks[(look + 1) % 2]) == self.shape.inputs
 
 
+class FixedRow:
+    """Takes the steps of one text. Its state lives in the buffers here until another one's does."""
+
+    def __init__(self, model: Any, capacity: int, source: int) -> None:
+        from regard.decoding.fixed import FixedDecoder
+
+        self.decoder = FixedDecoder(model, inputs=1, sharing=1, capacity=capacity, source=source)
+        device = self.decoder.keys.device
+        self.token, self.length = (torch.zeros(1, dtype=torch.int32, device=device) for _ in range(2))
+        self.scores: Tensor | None = None
+        self.owner: Callable[[], TransformerState | None] = lambda: None
+        self.turning = Recorded(self.turn, device)
+
+    def turn(self) -> None:
+        self.scores = self.decoder.step(self.token, self.length, None)
+
+    def step(self, state: TransformerState, tokens: Tensor) -> Tensor:
+        """The scores (1, V) after the token (1, 1); the state moves on."""
+        if self.owner() is not state:
+            self.take(state)
+        self.token.copy_(tokens[0])
+        self.length.fill_(state.caches[0].length)  # type: ignore[union-attr]  # KVCaches, all of them
+        self.turning()
+        for cache in state.caches:
+            cache.length += 1  # type: ignore[union-attr]
+        assert self.scores is not None
+        return self.scores
+
+    def take(self, state: TransformerState) -> None:
+        """Let this state live here; the one before gets buffers of its own."""
+        if (before := self.owner()) is not None:
+            for cache in before.caches:
+                cache.k, cache.v = cache.k.clone(), cache.v.clone()
+        self.decoder.refresh()
+        self.decoder.take(state)
+        for layer, cache in enumerate(state.caches):
+            cache.k, cache.v = self.decoder.keys[layer], self.decoder.values[layer]
+        if state.memory is not None:
+            keep = state.memory_mask
+            n = state.memory[0].k.shape[2]
+            everything = torch.ones(1, n, dtype=torch.bool, device=self.token.device)
+            self.decoder.remember(state.memory, everything if keep is None else keep[:, 0, 0])
+        self.owner = ref(state)
+
+
 class Writers:
     """The recorded shapes of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         self.pointers = pointers(model)
         self.fails = False  # said once, then the modules do it
-        self.writers: OrderedDict[Shape, FixedWriter] = OrderedDict()
+        self.writers: OrderedDict[Any, Any] = OrderedDict()
         self.lock = threading.RLock()  # a shape has one set of buffers
 
-    def writer(self, model: nn.Module, shape: Shape) -> FixedWriter | None:
-        """The one for this shape; None where it cannot be made."""
+    def get(self, shape: tuple, make: Callable[[], Any]) -> Any:
+        """What was recorded for this shape, or is now; None where that cannot be done."""
         from triton import TritonError
 
         if shape not in self.writers and not self.fails:
             while len(self.writers) >= KEPT:
                 self.writers.popitem(last=False)
             try:
-                self.writers[shape] = FixedWriter(model, shape)
+                self.writers[shape] = make()
             except torch.cuda.OutOfMemoryError:  # a smaller batch may fit
                 self.writers.clear()
                 return None
@@ -179,6 +228,13 @@ class Writers:
 
 
 _writers: WeakKeyDictionary[nn.Module, Writers] = WeakKeyDictionary()
+
+
+def writers_of(model: nn.Module) -> Writers:
+    own = _writers.get(model)
+    if own is None or own.pointers != pointers(model):  # the first time, or its weights are others
+        own = _writers[model] = Writers(model)
+    return own
 
 
 @torch.inference_mode()
@@ -197,20 +253,37 @@ def write_captured(
         source=round_up(max(len(job.source or ()) for job in jobs), ROUND["source"]),
     )
     table, _ = model.output_table
-    own = _writers.get(model)
-    if own is None or own.pointers != pointers(model):  # the first time, or its weights are others
-        own = _writers[model] = Writers(model)
+    own = writers_of(model)
     with own.lock:
-        writer = own.writer(model, shape)
+        writer = own.get(shape, lambda: FixedWriter(model, shape))
         return None if writer is None else writer.write(jobs, bars(len(table), allow_unknown, table.device))
 
 
+@torch.inference_mode()
+def step_captured(model: Any, state: Any, tokens: Tensor) -> Tensor | None:
+    """The scores (1, V) after a token (1, 1), the only row of its state; None where the modules must take the step."""
+    if tokens.shape != (1, 1) or not isinstance(state, TransformerState) or type(state.caches[0]) is not KVCache:
+        return None
+    if state.caches[0].origins is not None or not can_record(model):
+        return None
+    capacity = round_up(state.caches[0].capacity, ROUND["capacity"])
+    source = 0 if state.memory is None else round_up(state.memory[0].k.shape[2], ROUND["source"])
+    own = writers_of(model)
+    with own.lock:
+        row = own.get((capacity, source), lambda: FixedRow(model, capacity, source))
+        return None if row is None else row.step(state, tokens).clone()  # the next step writes over it
+
+
 def can_capture(model: Any, search: Search) -> bool:
-    """Whether a search by this model can be written by `write_captured`: a known decoder on a GPU, a plain search."""
-    device = next(model.parameters()).device
-    if device.type != "cuda" or os.environ.get("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled("cuda"):
-        return False
-    if search.rules or type(search) not in (Greedy, Beam) or (isinstance(search, Beam) and search.width > WIDEST):
+    """Whether `write_captured` can write this search by this model."""
+    plain = not search.rules and type(search) in (Greedy, Beam)
+    return plain and (not isinstance(search, Beam) or search.width <= WIDEST) and can_record(model)
+
+
+def can_record(model: Any) -> bool:
+    """Whether a step of this model can be recorded: a known decoder on a GPU, which nobody watches."""
+    device = next(model.parameters()).device.type
+    if device not in DEVICES or os.environ.get("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled(device):
         return False
     try:
         from regard.decoding.fixed import is_known

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.captured import step_captured
 from regard.decoding.jobs import TextModel, Tokens
 from regard.models.state import Encoded
 from regard.text.special import PAD, START, UNKNOWN, pad_batch
@@ -48,6 +49,8 @@ def _advance(model: TextModel, state: Any, tokens: Tensor) -> Tensor:
     native = getattr(model, "native", None)  # of models with packed weights
     if native is not None and native.fits(state, tokens):
         return log_probabilities(native.step(state, tokens))
+    if tokens.is_cuda and (scores := step_captured(model, state, tokens)) is not None:
+        return log_probabilities(scores)
     hidden = state.decode(model, tokens) if isinstance(state, Recomputed) else model.decode(tokens, state=state)
     return log_probabilities(model.project(hidden[:, -1]))
 

@@ -17,10 +17,11 @@ import torch
 from torch import nn
 
 from regard.decoding.beam import Beam
-from regard.decoding.captured import can_capture, write_captured
-from regard.decoding.engine import generate_tokens
+from regard.decoding.captured import can_capture, step_captured, write_captured
+from regard.decoding.engine import generate_tokens, stream_tokens
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import make_jobs
+from regard.decoding.phases import encode, prefill
 from regard.decoding.rules import MinTokens
 from regard.decoding.sample import Sample
 from regard.decoding.search import Hypothesis, Search
@@ -89,11 +90,37 @@ def check(
     return sum(text.finished for texts in wanted for text in texts)
 
 
+@torch.inference_mode()
+def check_steps(kind: str, *, translates: bool) -> None:
+    """Two texts, each alone in its state, that take turns; then one goes on by the modules."""
+    model = make_model(kind, translates=translates)
+    prefixes = [torch.tensor([[5, 6, 7]]), torch.tensor([[2]])]
+    encoded = [encode(model, [source]) if translates else None for source in SOURCES[:2]]
+    twice = [
+        [prefill(model, prefix, one, capacity=8)[1] for prefix, one in zip(prefixes, encoded, strict=True)]
+        for _ in range(2)
+    ]
+    for number, token in ((0, 8), (1, 4), (1, 9), (0, 10), (1, 5)):
+        tokens = torch.tensor([[token]])
+        found = step_captured(model, twice[0][number], tokens)
+        wanted = model.project(model.decode(tokens, state=twice[1][number])[:, -1])
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for number in (0, 1):
+        found, wanted = (model.decode(torch.tensor([[7, 8]]), state=states[number]) for states in twice)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    two = torch.tensor([[4], [5]])
+    assert step_captured(model, twice[0][0].select(torch.tensor([0, 0])), two) is None  # rows that stand together
+
+
 def check_all() -> None:
     from regard.decoding import captured, fixed, step_triton
 
     captured.ROUND = {"source": 4, "capacity": 6}
     step_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
+    captured.DEVICES = ("cpu",)
+    check_steps("post-norm", translates=True)
+    check_steps("rotary", translates=False)
+    captured.DEVICES = ("cuda",)
     ended = sum(check(kind, Greedy(), count=1) for kind in KINDS)  # one row has a kernel of its own
     ended += check("post-norm", Greedy())
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
@@ -190,6 +217,19 @@ def test_graphs_write_what_the_modules_write(kind: str, translates: bool, monkey
                 wanted = generate_tokens(model, given, **options)
             for one, other in zip(found, wanted, strict=True):
                 assert_same(one, other)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+def test_graphs_stream_what_the_modules_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two streams that take turns, with a draw on the host."""
+    model = make_model("rotary", translates=False, dim=64, vocabulary=500, layers=2).to("cuda")
+    search = Sample(temperature=0.8, top_k=20, seed=3)
+    texts = []
+    for graphs in ("1", "0"):
+        monkeypatch.setenv("REGARD_GRAPHS", graphs)
+        streams = [stream_tokens(model, prefix, search=search, max_tokens=30) for prefix in ([5, 6], [7] * 9)]
+        texts.append([*zip(*streams, strict=False)])
+    assert texts[0] == texts[1] and len(texts[0]) > 5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

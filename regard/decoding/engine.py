@@ -15,7 +15,7 @@ from regard.decoding.constraints import needed_phrases
 from regard.decoding.continuous import Continuous
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.greedy import Greedy
-from regard.decoding.jobs import Job, Queue, TextModel, Tokens, make_batches, make_jobs
+from regard.decoding.jobs import FREE, Job, Queue, TextModel, Tokens, make_batches, make_jobs
 from regard.decoding.observer import Observer, StepRecord
 from regard.decoding.phases import evaluating
 from regard.decoding.search import Hypothesis, Search
@@ -72,7 +72,9 @@ def generate_tokens(
             for some in make_batches(jobs, rows=rows, batch_tokens=batch_tokens):
                 found |= write_captured(model, some, **options) or {}
         batch = Continuous(model, **options, allow_nonsense=allow_nonsense, observer=observer, cached=cached)
-        waiting = Queue([job for job in jobs if job.number not in found], rows=rows, batch_tokens=batch_tokens)
+        free = FREE.get(next(model.parameters()).device.type, FREE["elsewhere"])
+        left = [job for job in jobs if job.number not in found]
+        waiting = Queue(left, rows=rows, batch_tokens=batch_tokens, free=free)
         while waiting.jobs or batch.rows:
             if batch.open and (entering := waiting.take(batch.rows)):
                 batch.add(entering)

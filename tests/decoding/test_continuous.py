@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from regard.attention.cache import KVCache, RowCache
+from regard.decoding import jobs as engine_jobs
 from regard.decoding.beam import Beam
 from regard.decoding.continuous import Continuous
 from regard.decoding.engine import generate_tokens
@@ -119,6 +120,7 @@ def test_rows_computed_over_rows_needed(make_case: Callable[[str], Any], width: 
         return plain(self)
 
     monkeypatch.setattr(Continuous, "step", step)
+    monkeypatch.setitem(engine_jobs.FREE, "cpu", 0.5)  # as on a GPU
     source = [[4 + number % 6, 3] for number in range(200)]
     most = 16 * width  # rows
     generate_tokens(case.model, source, search=search, max_tokens=limits, batch_tokens=most * (33 + 2 + 1))

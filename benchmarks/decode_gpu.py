@@ -14,7 +14,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -60,14 +61,14 @@ def same_texts(setting: Setting, device: str, count: int) -> dict[str, object]:
     return found
 
 
-class uncaptured:  # noqa: N801  # read as a word
+@contextmanager
+def uncaptured() -> Iterator[None]:
     """Steps one operation after another inside the block."""
-
-    def __enter__(self) -> None:
-        os.environ["REGARD_GRAPHS"] = "0"
-
-    def __exit__(self, *_: object) -> None:
-        del os.environ["REGARD_GRAPHS"]
+    os.environ["REGARD_GRAPHS"] = "0"
+    try:
+        yield
+    finally:
+        os.environ["REGARD_GRAPHS"] = "1"
 
 
 def measure(contenders: dict[str, Contender], setting: Setting, cell: tuple[int, int], **options: object) -> dict:
@@ -132,6 +133,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     args = arguments()
+    os.environ["REGARD_GRAPHS"] = "1"
     device, setting = ("cpu", QUICK) if args.quick else ("cuda", BASE)
     report = {
         "benchmark": "decode_gpu",

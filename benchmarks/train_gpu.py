@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from timing import Samples, hardware, take_turns
 from train_contenders import PLACES, RECIPE, Setting
-from train_gpu_batches import PAIRS
+from train_gpu_batches import PAIRS, smooth_batches
 from train_gpu_contenders import (
     GPT_RECIPE,
     Contender,
@@ -38,7 +38,7 @@ from regard.training.recipe import TrainingRecipe
 GIB = 2**30
 NANOGPT = 41.0  # GiB that nanoGPT was measured to take for GPT-2 and these batches, compiled
 PROFILED = 10  # steps, at most
-CURVE = 60  # steps of which the losses are compared
+CURVE = 60  # steps of which the losses are compared, each on a batch of its own
 # Losses of the two GPT-2 at the same step may differ by rounding, which training makes larger.
 CURVE_TOLERANCE = {"fp32": 1e-3, "bf16": 0.05}
 LOSS_TOLERANCE = {"fp32": 1e-4, "bf16": 2e-2}  # of the first loss, relative
@@ -114,7 +114,8 @@ def measure(args: argparse.Namespace, name: str, device: str) -> dict[str, objec
     contenders = make_contenders(args, name, device, recipe)
     ours, peer = (contenders[one] for one in ("regard", "torch"))
     parameters = check_equal(ours, peer, LOSS_TOLERANCE[recipe.precision])
-    warm = {one: warm_up(contender, CURVE if name == "gpt2" else None) for one, contender in contenders.items()}
+    curve = smooth_batches(setting, device, count=CURVE, fixed=recipe.fixed_shapes) if name == "gpt2" else []
+    warm = {one: warm_up(contender, curve) for one, contender in contenders.items()}
     runs = {one: lambda contender=contender: one_pass(contender) for one, contender in contenders.items()}
     samples = take_turns(runs, device=device, rounds=args.rounds or (2 if args.quick else 5), budget=0.0)
     found = {one: numbers(contenders[one], warm[one], samples, one) for one in contenders}

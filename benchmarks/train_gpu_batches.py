@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from train_contenders import SPECIAL, Setting
 
 from regard.text.batching import Batch
@@ -19,7 +20,7 @@ from regard.text.tokenizer import Tokenizer
 
 PAIRS, LONGEST = 29_000, 48  # of Multi30k; tokens of its longest English sentence
 SPREAD, APART = 0.32, 0.18  # of the logarithms: of a sentence's length, and of the target's over the source's
-STATES, FOLLOWERS = 256, 4  # of the chain that GPT-2 learns from
+STATES, FOLLOWERS = 256, 4  # of the chain that GPT-2 is timed on
 
 
 class InMemory:
@@ -47,7 +48,34 @@ def chain_batches(setting: Setting, device: str, *, fixed: bool) -> list[Batch]:
     states = [torch.randint(STATES, (setting.batches * rows,), generator=draw)]
     for choice in choices:
         states.append(follow[states[-1], choice])
-    tokens = names[torch.stack(states, dim=1)].to(device).split(rows)  # (rows, T + 1) each
+    return windows(names[torch.stack(states, dim=1)].to(device), rows, fixed=fixed)
+
+
+def smooth_batches(setting: Setting, device: str, *, count: int, fixed: bool) -> list[Batch]:
+    """So many windows, none seen twice, from which a model learns a little at every step: for curves of losses.
+
+    Words are as frequent as in a language (Zipf 1935: the k-th a k-th as often as the first), and every second one is
+    the one that is known to follow the word before it. From windows that are seen again, or where all words are equally
+    frequent, a model learns much within few steps, and rounding decides in which.
+    """
+    draw = torch.Generator().manual_seed(1)
+    rows, words = setting.batch_tokens // setting.length, setting.vocabulary - SPECIAL
+    up_to = (1 / torch.arange(1, words + 1, dtype=torch.float64)).cumsum(0)
+
+    def drawn_words(*shape: int) -> Tensor:
+        where = torch.rand(shape, generator=draw, dtype=torch.float64) * up_to[-1]
+        return torch.searchsorted(up_to, where).clamp(max=words - 1)
+
+    follow = drawn_words(words)
+    states = list(drawn_words(setting.length + 1, count * rows))
+    for i, follows in enumerate(torch.rand(setting.length, count * rows, generator=draw) < 0.5, start=1):
+        states[i] = torch.where(follows, follow[states[i - 1]], states[i])
+    names = SPECIAL + torch.randperm(words, generator=draw)
+    return windows(names[torch.stack(states, dim=1)].to(device), rows, fixed=fixed)
+
+
+def windows(tokens: Tensor, rows: int, *, fixed: bool) -> list[Batch]:
+    """Tokens (N, T + 1), so many rows in a batch, in which each token is to be followed by the next."""
     return [
         Batch(
             list(range(rows)),
@@ -57,7 +85,7 @@ def chain_batches(setting: Setting, device: str, *, fixed: bool) -> list[Batch]:
             part[:, 1:].numel(),
             fixed=fixed,
         )
-        for part in tokens
+        for part in tokens.split(rows)
     ]
 
 

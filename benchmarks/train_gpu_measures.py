@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from statistics import median
 
@@ -12,6 +12,8 @@ import torch
 from timing import sample
 from torch.profiler import ProfilerActivity, profile
 from train_gpu_contenders import Contender
+
+from regard.text.batching import Batch
 
 SHOWN = 25  # kernels of a profile
 LOOK = 50  # steps between two looks at the loss
@@ -26,8 +28,8 @@ def one_pass(contender: Contender, most: int | None = None) -> None:
                 contender.look()
 
 
-def warm_up(contender: Contender, steps: int | None) -> dict:
-    """The first steps, in which kernels are chosen, compiled and recorded: an epoch, or `steps` with their losses.
+def warm_up(contender: Contender, curve: Sequence[Batch] = ()) -> dict:
+    """The first steps, in which kernels are chosen, compiled and recorded: an epoch, or a `curve` with its losses.
 
     Then one epoch more, for the memory that the contender takes.
     """
@@ -35,14 +37,11 @@ def warm_up(contender: Contender, steps: int | None) -> dict:
     before = memory_now(contender.device)  # its weights are there already
     began, done, losses = time.perf_counter(), 0, []
     with contender.kernels():
-        while done < (steps or 1):
-            for batch in contender.batches():
-                contender.step(batch)
-                done += 1
-                if steps:
-                    losses.append(contender.look())
-                if done == steps:
-                    break
+        for batch in curve or contender.batches():
+            contender.step(batch)
+            done += 1
+            if curve:
+                losses.append(contender.look())
     wait(contender.device)
     seconds = time.perf_counter() - began
     memory_now(contender.device)

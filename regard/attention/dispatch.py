@@ -18,6 +18,7 @@ from regard.attention.fused import KERNELS, attend_everyday, attend_kernel, atte
 from regard.attention.reference import attend_reference
 from regard.attention.rules import Mask, as_mask, split_causal
 from regard.attention.scores import Score
+from regard.attention.short import attend_shortly, short_fits
 from regard.errors import unknown_name
 
 BACKENDS = ("auto", "reference", "sdpa", *KERNELS, "flex")
@@ -118,6 +119,9 @@ def attend(
             backend = "reference"
         elif isinstance(mask, Mask) and flex_pays(q, k, mask, dropout):
             backend = "flex"
+        elif short_fits(q, k, v, mask, bias, dropout):
+            y = attend_shortly(q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout)
+            return without_heads(y, rank)
     elif backend != "reference" and (return_weights or own_score is not None):
         what = "give weights" if return_weights else "compute a score of your own"
         raise ValueError(f"backend {backend!r} cannot {what}: use backend='auto' or 'reference'")

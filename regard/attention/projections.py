@@ -50,7 +50,8 @@ class StackedProjection(nn.Module):
         H, G, d_k, d_v = self.sizes
         qkv = F.linear(query, self.weight, self.bias)  # (B, length, rows)
         if d_k == d_v:  # heads of one width are cut all at once
-            q, k, v = cut_heads(qkv, H + 2 * G, d_k).split_with_sizes((H, G, G), dim=1)
+            heads = qkv.view(*qkv.shape[:2], H + 2 * G, d_k).split_with_sizes((H, G, G), dim=2)
+            q, k, v = (part.transpose(1, 2) for part in heads)
             return q, k, v
         q, k, v = qkv.split_with_sizes(self.rows, dim=-1)
         return cut_heads(q, H, d_k), cut_heads(k, G, d_k), cut_heads(v, G, d_v)

@@ -16,6 +16,8 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -25,13 +27,14 @@ from torch import Tensor, nn
 from regard.attention.cache import KVCache
 from regard.decoding.beam import Beam
 from regard.decoding.greedy import Greedy
-from regard.decoding.jobs import Job
+from regard.decoding.jobs import Job, width
 from regard.decoding.search import Hypothesis, Search
 from regard.models.state import TransformerState
 from regard.text.special import END, pad_batch
 
 KEPT = 8  # shapes of a model whose graphs are kept
 LOOK = 4  # turns between two looks at what is done
+FREE = 0.25  # the part of the places that must be free before others enter
 DEVICES = ("cuda",)  # that record
 WIDEST = 32  # beam whose candidates one program can hold
 ROUND = {"source": 16, "capacity": 64}
@@ -76,7 +79,7 @@ class Recorded:
 
 
 class FixedWriter:
-    """Writes batches of one shape."""
+    """Writes texts at so many places; where one is done, another one takes its place."""
 
     def __init__(self, model: Any, shape: Shape) -> None:
         from regard.decoding.fixed import FixedBeam, FixedDecoder, FixedGreedy
@@ -89,17 +92,16 @@ class FixedWriter:
         self.search = kind(search, inputs, capacity, capacity, alternatives, self.device)
         self.decoder = FixedDecoder(model, inputs=inputs, sharing=self.search.rows, capacity=capacity, source=source)
         self.barred = torch.zeros(len(table), device=self.device)
-        self.finished = torch.zeros((), dtype=torch.int32, device=self.device)
         self.encoding: Recorded | None = None
         if source:
             self.source = torch.full((inputs, source), model.config.pad_id, device=self.device)
-            self.source[:, 0] = END
+            self.source[:, 0] = END  # places without an input: attention to nothing would be no number
             self.encoding = Recorded(self.encode, self.device)
-        nothing = Job(0, None, [END], 1)
-        self.search.begin([nothing] * inputs)
+        self.search.begin([Job(0, None, [END], 1)], torch.zeros(1, dtype=torch.long, device=self.device))
         self.turning = Recorded(self.turn, self.device)
+        self.turns = self.fresh = 0  # so far, and at the last entry
         if self.device.type == "cuda":
-            self.looks = torch.zeros(2, dtype=torch.int32).pin_memory()
+            self.looks = torch.zeros(2, inputs, dtype=torch.int32).pin_memory()
             self.events = [torch.cuda.Event() for _ in range(2)]
 
     def encode(self) -> None:
@@ -109,46 +111,73 @@ class FixedWriter:
     def turn(self) -> None:
         slots = self.search.slots
         self.search.choose(self.decoder.step(slots.tokens, slots.lengths, self.search.moved), self.barred)
-        torch.sum(slots.done, 0, dtype=torch.int32, out=self.finished)
 
     def write(self, jobs: Sequence[Job], barred: Tensor) -> dict[int, list[Hypothesis]]:
+        """The texts of all jobs, whose prefixes have one length."""
         self.barred.copy_(barred)
         self.decoder.refresh()
+        self.search.slots.done.fill_(1)
+        self.turns = 0
+        found: dict[int, list[Hypothesis]] = {}
+        waiting = [*reversed(jobs)]
+        running: dict[int, Job] = {}  # by their places
+        last: dict[int, int] = {}  # the turn after which each is done at the latest
+        while waiting or running:
+            entering = [place for place in range(self.shape.inputs) if place not in running][: len(waiting)]
+            running |= {place: waiting.pop() for place in entering}
+            last |= {place: self.turns + running[place].limit for place in entering}
+            self.enter([running[place] for place in entering], entering)
+            enough = max(1, int(FREE * self.shape.inputs)) if waiting else len(running)
+            leaving: list[int] = []
+            while len(leaving) < enough:
+                self.turning()
+                self.turns += 1
+                if self.turns >= max(last[place] for place in running):
+                    leaving = [*running]
+                elif self.turns % LOOK == 0:
+                    leaving = [place for place in self.look() if place in running]
+            found |= self.search.results([running.pop(place) for place in leaving], self.places(leaving))
+        return found
+
+    def enter(self, jobs: Sequence[Job], places: Sequence[int]) -> None:
+        """Let inputs take these places."""
+        at = self.places(places)
         if self.encoding is not None:
             sources = pad_batch([job.source or () for job in jobs], pad_id=self.model.config.pad_id)
-            self.source.fill_(self.model.config.pad_id)
-            self.source[:, 0] = END  # spare inputs: attention to nothing would be no number
-            self.source[: len(jobs), : sources.shape[1]] = sources.to(self.device, non_blocking=True)
-            self.encoding()
-        self.search.begin(jobs)
+            padded = torch.full((len(jobs), self.shape.source), self.model.config.pad_id)
+            padded[:, : sources.shape[1]] = sources
+            self.source[at] = padded.to(self.device)
+            self.encoding()  # those that are there, too, which is as quick
+        self.search.begin(jobs, at)
         if len(jobs[0].prefix) > 1:
-            self.prefill(jobs)
-        for turn in range(max(job.limit for job in jobs)):
-            self.turning()
-            if turn % LOOK == LOOK - 1 and self.all_done(turn // LOOK):
-                break
-        return self.search.results(jobs)
+            self.prefill(jobs, at)
+        self.fresh = self.turns
 
-    def prefill(self, jobs: Sequence[Job]) -> None:
+    def prefill(self, jobs: Sequence[Job], at: Tensor) -> None:
         """Read all but the last token of the prefixes at once."""
         prefix = torch.tensor([job.prefix[:-1] for job in jobs], device=self.device)
         if self.encoding is None:
             state = self.model.start(len(jobs), prefix.shape[1])
         else:
-            state = self.model.start(self.model.encode(self.source[: len(jobs)]), prefix.shape[1])
+            state = self.model.start(self.model.encode(self.source[at]), prefix.shape[1])
         self.model.decode(prefix, state=state)
-        self.decoder.take(state)
+        self.decoder.take(state, at)
 
-    def all_done(self, look: int) -> bool:
-        """Whether all was done at the look before this one: the device goes on while the host waits for that."""
+    def look(self) -> list[int]:
+        """The places that were done at the look before this one: the device goes on while the host waits for that."""
+        done = self.search.slots.done
         if self.device.type != "cuda":
-            return int(self.finished) == self.shape.inputs
-        self.looks[look % 2].copy_(self.finished, non_blocking=True)
-        self.events[look % 2].record()
-        if look == 0:
-            return False
-        self.events[(look + 1) % 2].synchronize()
-        return int(self.looks[(look + 1) % 2]) == self.shape.inputs
+            return done.nonzero()[:, 0].tolist()
+        now = self.turns // LOOK % 2
+        self.looks[now].copy_(done, non_blocking=True)
+        self.events[now].record()
+        if self.turns - self.fresh <= LOOK:  # the look before was one at others
+            return []
+        self.events[1 - now].synchronize()
+        return self.looks[1 - now].nonzero()[:, 0].tolist()
+
+    def places(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, device=self.device)
 
 
 class FixedRow:
@@ -185,7 +214,7 @@ class FixedRow:
             for cache in before.caches:
                 cache.k, cache.v = cache.k.clone(), cache.v.clone()
         self.decoder.refresh()
-        self.decoder.take(state)
+        self.decoder.take(state, torch.zeros(1, dtype=torch.long, device=self.token.device))
         for layer, cache in enumerate(state.caches):
             cache.k, cache.v = self.decoder.keys[layer], self.decoder.values[layer]
         if state.memory is not None:
@@ -239,24 +268,39 @@ def writers_of(model: nn.Module) -> Writers:
 
 @torch.inference_mode()
 def write_captured(
-    model: Any, jobs: Sequence[Job], *, search: Search, alternatives: int, allow_unknown: bool
-) -> dict[int, list[Hypothesis]] | None:
-    """What the modules would write for these jobs; None where they must do it."""
+    model: Any,
+    jobs: Sequence[Job],
+    *,
+    search: Search,
+    alternatives: int,
+    allow_unknown: bool,
+    batch_tokens: int = 8192,
+) -> dict[int, list[Hypothesis]]:
+    """What the modules would write for these jobs, or for some of them: the others they must write."""
     from regard.decoding.fixed import bars
 
-    shape = Shape(
-        search,
-        alternatives,
-        inputs=1 << (len(jobs) - 1).bit_length(),
-        # One place more than is needed: rows that are done stand there while others go on.
-        capacity=round_up(len(jobs[0].prefix) + max(job.limit for job in jobs), ROUND["capacity"]),
-        source=round_up(max(len(job.source or ()) for job in jobs), ROUND["source"]),
-    )
     table, _ = model.output_table
+    barred = bars(len(table), allow_unknown, table.device)
     own = writers_of(model)
-    with own.lock:
-        writer = own.get(shape, lambda: FixedWriter(model, shape))
-        return None if writer is None else writer.write(jobs, bars(len(table), allow_unknown, table.device))
+    found: dict[int, list[Hypothesis]] = {}
+    longest_first = sorted(jobs, key=lambda job: (_group(job), width(job)), reverse=True)
+    for _, group in groupby(longest_first, key=_group):
+        some = [*group]
+        prefix, source = len(some[0].prefix), round_up(max(len(job.source or ()) for job in some), ROUND["source"])
+        # One place more than is needed: rows that are done stand there while others go on.
+        capacity = round_up(prefix + max(job.limit for job in some), ROUND["capacity"])
+        room = max(1, batch_tokens // (search.rows(alternatives) * (capacity + source)))
+        inputs = min(1 << (len(some) - 1).bit_length(), 1 << (room.bit_length() - 1))
+        shape = Shape(search, alternatives, inputs, capacity, source)
+        with own.lock:
+            writer = own.get(shape, partial(FixedWriter, model, shape))
+            found |= {} if writer is None else writer.write(some, barred)
+    return found
+
+
+def _group(job: Job) -> tuple[int, int, int]:
+    """Inputs of one group are written together: prefixes of one length, sources and limits of about one."""
+    return len(job.prefix), len(job.source or ()).bit_length(), job.limit.bit_length()
 
 
 @torch.inference_mode()
@@ -270,7 +314,7 @@ def step_captured(model: Any, state: Any, tokens: Tensor) -> Tensor | None:
     source = 0 if state.memory is None else round_up(state.memory[0].k.shape[2], ROUND["source"])
     own = writers_of(model)
     with own.lock:
-        row = own.get((capacity, source), lambda: FixedRow(model, capacity, source))
+        row = own.get((capacity, source), partial(FixedRow, model, capacity, source))
         return None if row is None else row.step(state, tokens).clone()  # the next step writes over it
 
 
@@ -281,9 +325,12 @@ def can_capture(model: Any, search: Search) -> bool:
 
 
 def can_record(model: Any) -> bool:
-    """Whether a step of this model can be recorded: a known decoder on a GPU, which nobody watches."""
+    """Whether a step of this model can be recorded: a known decoder on a GPU, which nobody watches.
+
+    On trial: the environment variable REGARD_GRAPHS must be 1.
+    """
     device = next(model.parameters()).device.type
-    if device not in DEVICES or os.environ.get("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled(device):
+    if device not in DEVICES or os.environ.get("REGARD_GRAPHS") != "1" or torch.is_autocast_enabled(device):
         return False
     try:
         from regard.decoding.fixed import is_known

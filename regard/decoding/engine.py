@@ -15,7 +15,7 @@ from regard.decoding.constraints import needed_phrases
 from regard.decoding.continuous import Continuous
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.greedy import Greedy
-from regard.decoding.jobs import FREE, Job, Queue, TextModel, Tokens, make_batches, make_jobs
+from regard.decoding.jobs import FREE, Job, Queue, TextModel, Tokens, make_jobs
 from regard.decoding.observer import Observer, StepRecord
 from regard.decoding.phases import evaluating
 from regard.decoding.search import Hypothesis, Search
@@ -69,8 +69,7 @@ def generate_tokens(
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": allow_unknown}
     with evaluating(model):
         if allow_nonsense and cached and constraints is None and observer is None and can_capture(model, search):
-            for some in make_batches(jobs, rows=rows, batch_tokens=batch_tokens):
-                found |= write_captured(model, some, **options) or {}
+            found |= write_captured(model, jobs, **options, batch_tokens=batch_tokens)
         batch = Continuous(model, **options, allow_nonsense=allow_nonsense, observer=observer, cached=cached)
         free = FREE.get(next(model.parameters()).device.type, FREE["elsewhere"])
         left = [job for job in jobs if job.number not in found]

@@ -112,13 +112,13 @@ class FixedDecoder:
         self.keep.zero_()
         self.keep[:inputs, :n] = keep
 
-    def take(self, state: TransformerState) -> None:
-        """Take what the state (B' rows) has read, for each of the rows of its inputs."""
+    def take(self, state: TransformerState, at: Tensor) -> None:
+        """Take what the state has read, for each of the rows of the inputs at these places."""
+        rows = (self.sharing * at[:, None] + torch.arange(self.sharing, device=at.device)).flatten()
         for layer, cache in enumerate(state.caches):
-            length = cache.length  # type: ignore[union-attr]  # a KVCache
+            n = cache.length  # type: ignore[union-attr]  # a KVCache
             for own, other in ((self.keys, cache.k), (self.values, cache.v)):
-                read = other[:, :, :length].repeat_interleave(self.sharing, 0)
-                own[layer, : len(read), :, :length] = read
+                own[layer, rows, :, :n] = other[:, :, :n].repeat_interleave(self.sharing, 0)
 
     def step(self, tokens: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
         """The scores (R, V) of what follows the tokens (R,), each at its place."""
@@ -216,8 +216,8 @@ class FixedGreedy:
             tokens, lengths, written, limits, done, texts, torch.zeros_like(texts, dtype=torch.float32)
         )
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        begin(self.slots, jobs, 1)
+    def begin(self, jobs: Sequence[Job], at: Tensor) -> None:
+        begin(self.slots, jobs, at, 1)
 
     def choose(self, scores: Tensor, barred: Tensor) -> None:
         take_best(scores, barred, self.slots)
@@ -226,12 +226,12 @@ class FixedGreedy:
     def moved(self) -> None:
         """Rows are where they were."""
 
-    def results(self, jobs: Sequence[Job]) -> dict[int, list[Hypothesis]]:
-        counts, texts, logps = (one.cpu() for one in (self.slots.written, self.slots.texts, self.slots.logps))
-        columns = zip(jobs, counts.tolist(), texts.T.tolist(), logps.T.tolist(), strict=False)
+    def results(self, jobs: Sequence[Job], at: Tensor) -> dict[int, list[Hypothesis]]:
+        counts = self.slots.written[at].tolist()
+        texts, logps = (one[: max(counts), at].T.tolist() for one in (self.slots.texts, self.slots.logps))
         return {
-            job.number: [close(tokens[:count], logp[:count], tokens[count - 1] == END)]
-            for job, count, tokens, logp in columns
+            job.number: [close(tokens[:count], gains[:count], tokens[count - 1] == END)]
+            for job, count, tokens, gains in zip(jobs, counts, texts, logps, strict=True)
         }
 
 
@@ -246,7 +246,7 @@ class FixedBeam:
         self.slots = BeamSlots(
             tokens=torch.zeros(rows, **whole),
             lengths=torch.zeros(rows, **whole),
-            table=torch.zeros(rows, capacity, **whole),
+            table=torch.arange(rows, **whole)[:, None].repeat(1, capacity),  # an input's rows have the same prefix
             written=torch.zeros(inputs, **whole),
             limits=torch.zeros(inputs, **whole),
             done=torch.zeros(inputs, **whole),
@@ -259,14 +259,13 @@ class FixedBeam:
             totals=torch.zeros(steps, **real),
             last=torch.zeros(steps, **real),
         )
-        self.row_numbers = torch.arange(rows, **whole)[:, None]
+        self.first = torch.full((search.width,), -math.inf, device=device)
+        self.first[0] = 0.0  # the hypothesis without a token
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        begin(self.slots, jobs, self.rows)
-        self.slots.scores.fill_(-math.inf)
-        self.slots.scores[:, 0] = 0.0  # the hypothesis without a token
-        self.slots.rankings.fill_(-math.inf)
-        self.slots.table.copy_(self.row_numbers)
+    def begin(self, jobs: Sequence[Job], at: Tensor) -> None:
+        begin(self.slots, jobs, at, self.rows)
+        self.slots.scores[at] = self.first
+        self.slots.rankings[at] = -math.inf
 
     def choose(self, scores: Tensor, barred: Tensor) -> None:
         go_on(scores, barred, self.slots, self.penalty)
@@ -275,15 +274,29 @@ class FixedBeam:
     def moved(self) -> Tensor:
         return self.slots.table
 
-    def results(self, jobs: Sequence[Job]) -> dict[int, list[Hypothesis]]:
-        s = BeamSlots(*(one.cpu() for one in self.slots))
-        return {job.number: self._texts(s, b) for b, job in enumerate(jobs)}
+    def results(self, jobs: Sequence[Job], at: Tensor) -> dict[int, list[Hypothesis]]:
+        s = self.slots
+        steps, scores = s.written[at].tolist(), s.scores[at].tolist()
+        kept = (s.parents, s.texts, s.logps, s.endings, s.totals, s.last)
+        chains = [one[: max(steps), at].transpose(0, 1).tolist() for one in kept]  # of each input, step and slot
+        return {
+            job.number: self._texts(count, own, *chain)
+            for job, count, own, *chain in zip(jobs, steps, scores, *chains, strict=True)
+        }
 
-    def _texts(self, s: BeamSlots, b: int) -> list[Hypothesis]:
+    def _texts(
+        self,
+        steps: int,
+        scores: list[float],
+        parents: list[list[int]],
+        tokens: list[list[int]],
+        logps: list[list[float]],
+        endings: list[list[int]],
+        totals: list[list[float]],
+        last: list[list[float]],
+    ) -> list[Hypothesis]:
         """The hypotheses of an input: those that ended, best first, and live ones where that is not enough."""
-        steps, wanted = int(s.written[b]), s.rankings.shape[1]
-        parents, tokens, logps = (one[:steps, b].tolist() for one in (s.parents, s.texts, s.logps))
-        endings, totals, last = (one[:steps, b].tolist() for one in (s.endings, s.totals, s.last))
+        wanted = self.slots.rankings.shape[1]
 
         def chain(step: int, slot: int) -> tuple[list[int], list[float]]:
             """What stands in this slot after `step` steps."""
@@ -305,7 +318,7 @@ class FixedBeam:
         for ranking, t, i in sorted(ended, key=lambda one: -one[0])[:wanted]:
             text, gains = chain(t, endings[t][i])
             found.append(close([*text, END], [*gains, last[t][i]], True, ranking))
-        for slot, score in enumerate(s.scores[b].tolist()):
+        for slot, score in enumerate(scores):
             if len(found) == wanted:
                 break
             if score != -math.inf:
@@ -313,17 +326,16 @@ class FixedBeam:
         return found
 
 
-def begin(slots: GreedySlots | BeamSlots, jobs: Sequence[Job], rows: int) -> None:
-    """Nothing is written, and the last token of each prefix is to be read next. Spare inputs are done."""
-    spare = len(slots.limits) - len(jobs)
-    limits = [job.limit for job in jobs] + spare * [1]
-    last = [token for job in jobs for token in rows * [job.prefix[-1]]] + spare * rows * [PAD]
-    slots.limits.copy_(torch.tensor(limits, dtype=torch.int32), non_blocking=True)
-    slots.tokens.copy_(torch.tensor(last, dtype=torch.int32), non_blocking=True)
-    slots.lengths.fill_(len(jobs[0].prefix) - 1)
-    slots.written.zero_()
-    slots.done.zero_()
-    slots.done[len(jobs) :] = 1
+def begin(slots: GreedySlots | BeamSlots, jobs: Sequence[Job], at: Tensor, width: int) -> None:
+    """At these places nothing is written, and the last token of each prefix is to be read next."""
+    rows = (width * at[:, None] + torch.arange(width, device=at.device)).flatten()
+    limits, last = ([job.limit for job in jobs], [job.prefix[-1] for job in jobs])
+    given = torch.tensor([limits, last], dtype=torch.int32).to(at.device)
+    slots.limits[at] = given[0]
+    slots.tokens[rows] = given[1].repeat_interleave(width)
+    slots.lengths[rows] = len(jobs[0].prefix) - 1
+    slots.written[at] = 0
+    slots.done[at] = 0
 
 
 def bars(vocabulary: int, allow_unknown: bool, device: Any) -> Tensor:

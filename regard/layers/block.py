@@ -13,11 +13,14 @@ from typing import Literal
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.drawn import draw_seed, draws
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.rules import Mask
 from regard.errors import unknown_name
+from regard.layers.normalization import LayerNorm, RMSNorm
 
 ORDERS = ("post", "pre")
+WIDEST = 4096  # p that the kernel of residual, dropout and norm takes
 
 
 class Block(nn.Module):
@@ -69,16 +72,37 @@ class Block(nn.Module):
                 if memory is None
                 else "this block has no cross-attention, so memory= would be ignored"
             )
-        x = self._residual(x, self.self_norm, lambda x: self.self_attention(x, mask=mask, causal=causal, cache=cache))
+        sublayers: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = [
+            (self.self_norm, lambda x: self.self_attention(x, mask=mask, causal=causal, cache=cache))
+        ]
         if self.cross_attention is not None and self.cross_norm is not None:
             look = self.cross_attention
             if isinstance(memory, Memory):
-                x = self._residual(x, self.cross_norm, lambda x: look(x, mask=memory_mask, cache=memory))
+                sublayers.append((self.cross_norm, lambda x: look(x, mask=memory_mask, cache=memory)))
             else:
-                x = self._residual(x, self.cross_norm, lambda x: look(x, memory, mask=memory_mask))
-        return self._residual(x, self.feed_norm, self.feed_forward)
-
-    def _residual(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+                sublayers.append((self.cross_norm, lambda x: look(x, memory, mask=memory_mask)))
+        sublayers.append((self.feed_norm, self.feed_forward))
         if self.order == "post":
-            return norm(x + self.dropout(sublayer(x)))
-        return x + self.dropout(sublayer(norm(x)))
+            for norm, sublayer in sublayers:
+                x, _ = self._add(x, sublayer(x), norm)
+            return x
+        normed = self.self_norm(x)
+        following = [*(norm for norm, _ in sublayers[1:]), None]
+        for (_, sublayer), next_norm in zip(sublayers, following, strict=True):
+            normed, x = self._add(x, sublayer(normed), next_norm)
+        return x
+
+    def _add(self, x: Tensor, h: Tensor, norm: nn.Module | None) -> tuple[Tensor, Tensor]:
+        """The sum s = x + dropout(h), behind norm(s)."""
+        p = self.dropout.p if self.dropout.training else 0.0
+        if draws("residual", h, p) and x.dtype == h.dtype and x.shape[-1] <= WIDEST:
+            from regard.layers.residual_triton import add_dropped, add_norm
+
+            if norm is None:
+                s = add_dropped(x, h, draw_seed(h), p)
+                return s, s
+            if isinstance(norm, LayerNorm | RMSNorm):
+                bias = norm.bias if isinstance(norm, LayerNorm) else None
+                return add_norm(x, h, norm.weight, bias, draw_seed(h), p, norm.eps, isinstance(norm, LayerNorm))
+        s = x + self.dropout(h)
+        return s if norm is None else norm(s), s

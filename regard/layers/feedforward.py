@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.drawn import draw_seed, draws
 from regard.errors import unknown_name
 from regard.layers.checks import check_like, check_width
 
@@ -55,6 +56,11 @@ class FeedForward(nn.Module):
         """x (…, p) -> (…, p), each position alone."""
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
+        if self.activation == "relu" and self.training and draws("hidden", x, self.dropout):
+            from regard.layers.hidden_triton import relu_dropped
+
+            h = F.linear(x, self.up.weight)  # (…, d_ff)
+            return self.down(relu_dropped(h, self.up.bias, draw_seed(h), self.dropout))
         h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
         if self.activation == "relu":
             h = F.relu(h)

@@ -28,6 +28,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
     out = tmp_path / "results" / "gpu.json"
+    monkeypatch.setenv("REGARD_GRAPHS", "1")  # so that it is put back
     monkeypatch.setattr(sys, "argv", ["decode_gpu.py", "--quick", "--out", str(out)])
     assert script.main() == 0
     *table, last = capsys.readouterr().out.splitlines()

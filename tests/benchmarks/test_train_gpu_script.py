@@ -93,6 +93,17 @@ def test_the_two_gpts_learn_alike(script: ModuleType) -> None:
     assert found["contenders"].keys() == {"regard", "torch"} and found["memory"] is None
 
 
+def test_the_curve_is_of_new_windows_with_something_to_learn(script: ModuleType) -> None:
+    batches = script.smooth_batches(script.CELLS["gpt2"].quick, "cpu", count=script.CURVE, fixed=True)
+    assert len(batches) == script.CURVE and all(batch.fixed for batch in batches)
+    inputs, labels = (torch.cat([getattr(batch, side) for batch in batches]) for side in ("inputs", "labels"))
+    assert torch.equal(inputs[:, 1:], labels[:, :-1]) and len(inputs.unique(dim=0)) == len(inputs)
+    counts = labels.flatten().bincount(minlength=300)
+    assert counts[:4].sum() == 0 and counts.max() > 20 * counts[4:].median()  # few words are frequent
+    after = labels[inputs == counts.argmax()].bincount()
+    assert 0.45 < after.max() / after.sum() < 0.75  # the known follower, and some that are drawn
+
+
 @pytest.mark.parametrize("name", ["gpt2", "base", "tiny"])
 def test_contenders_do_equal_work(script: ModuleType, name: str) -> None:
     found = contenders(script, name)

@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 POINTERS = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32", torch.uint8: "*u8"}
 LAUNCHED = {"_embed", "_linear", "_linear_rows", "_add_norm", "_attend", "_take_best", "_best_of_chunk", "_go_on"}
-SOURCES = [[5, 6, 7], [8], [10, 11, 9, 4, 5]]
+SOURCES = [[5, 6, 7, 4], [8, 9, 12, 4], [10, 11, 9, 4, 5]]  # similar enough to be written together
 
 
 def make_model(kind: str, *, translates: bool = True, dim: int = 8, vocabulary: int = 13, layers: int = 1) -> nn.Module:
@@ -75,6 +75,7 @@ def check(
     translates: bool = True,
     begun: bool = False,
     count: int = 3,
+    places: int = 4,
 ) -> int:
     """As the modules write it, also where texts end early, a batch is not full, places are fewer; how many ended."""
     model = make_model(kind, translates=translates)
@@ -83,8 +84,8 @@ def check(
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": False}
     wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5][:count], **options)
     jobs = make_jobs(model, sources, prefixes, [5, 4, 5][:count])
-    found = write_captured(model, jobs, **options)
-    assert found is not None and [*found] == [*range(count)]
+    found = write_captured(model, jobs, **options, batch_tokens=places * search.rows(alternatives) * 20)
+    assert {*found} == {*range(count)}
     for number, texts in enumerate(wanted):
         assert_same(found[number], texts)
     return sum(text.finished for texts in wanted for text in texts)
@@ -117,7 +118,7 @@ def check_all() -> None:
 
     captured.ROUND = {"source": 4, "capacity": 6}
     step_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
-    captured.DEVICES = ("cpu",)
+    captured.DEVICES, os.environ["REGARD_GRAPHS"] = ("cpu",), "1"
     check_steps("post-norm", translates=True)
     check_steps("rotary", translates=False)
     captured.DEVICES = ("cuda",)
@@ -129,6 +130,8 @@ def check_all() -> None:
     ended += check("rotary", Greedy(), translates=False, begun=True)
     ended += check("learned", Greedy())
     ended += check("post-norm", Beam(2), alternatives=2)
+    check("post-norm", Greedy(), places=2)  # others enter
+    check("learned", Beam(2), places=2, begun=True)
     assert ended > 3
 
 
@@ -140,6 +143,11 @@ def test_the_kernels_write_what_the_modules_write() -> None:
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the same texts\n"
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_GRAPHS", "1")
 
 
 class Compiled:

@@ -1,0 +1,40 @@
+"""Dropout that kernels draw themselves, in training on NVIDIA GPUs: when, and from which seed.
+
+Srivastava et al. 2014. A mask that is stored is written once and read twice. The kernels of `drawn_triton` draw it in
+the forward pass and once more in the backward pass, from the same seed. The seed is a number on the device that
+torch's generator gives at each call: so a recorded step draws anew when it is repeated, `torch.manual_seed` fixes all
+masks, and a training that goes on from a checkpoint goes on with the masks that it would have had.
+
+They are on trial: the environment variable REGARD_DRAWN names where they are used, "residual", "hidden" and
+"attention", some of them with commas between. Without it all is left to torch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+PLACES = os.environ.get("REGARD_DRAWN", "").split(",")
+HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
+MOST = 0.99  # of what is dropped: shares are counted in 1/65536
+
+
+def draws(what: str, x: Tensor, dropout: float) -> bool:
+    """Whether a kernel drops such a share of x, in the place that is called `what`."""
+    return (
+        0.0 < dropout <= MOST
+        and x.is_cuda
+        and HAVE_TRITON
+        and x.dtype in DTYPES
+        and torch.is_grad_enabled()
+        and what in PLACES
+    )
+
+
+def draw_seed(like: Tensor) -> Tensor:
+    """A number that a call's mask comes from, (1,), on the device."""
+    return torch.randint(2**63 - 1, (1,), device=like.device)

@@ -1,0 +1,266 @@
+"""Attention of short texts in training, as one Triton kernel forward and one backward, for NVIDIA GPUs.
+
+Vaswani et al. 2017, eq. 1; D4, D9, D10. A program holds all scores of one head of one sentence, so nothing is done in
+parts and nothing but q, k and v is kept for the backward pass, which makes the weights and draws the dropout
+once more. Tests hold it against the reference with Triton's interpreter.
+
+    B batch   H heads   m queries   n keys   d width of a head
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from torch.library import custom_op
+from triton import language as tl
+
+from regard.attention.drawn_triton import kept, share
+
+# Triton knows those from Ampere on; before, the products would be slow, and take minutes to compile.
+MATRIX_UNITS = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 0)
+
+
+@triton.jit
+def _tile(start, row, stride, count, d, ROWS: tl.constexpr, D: tl.constexpr):
+    """Rows of a head as (ROWS, D), zeros where there are none."""
+    at = tl.arange(0, D)
+    inside = (row < count)[:, None] & (at < d)[None, :]
+    return tl.load(start + row[:, None] * stride + at[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _put(start, row, stride, count, d, values, D: tl.constexpr):
+    at = tl.arange(0, D)
+    inside = (row < count)[:, None] & (at < d)[None, :]
+    tl.store(start + row[:, None] * stride + at[None, :], values.to(start.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _weights(q, k, i, j, keep, m, n, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr):
+    """softmax(q k^T scale) over the keys that may be seen, (M, N) in float32; a row without keys is zero."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    seen = (j < n)[None, :] & (i < m)[:, None]
+    if MASKED:
+        seen = seen & (tl.load(keep + j, mask=j < n, other=0) != 0)[None, :]
+    if CAUSAL:
+        seen = seen & (j[None, :] <= i[:, None] + (n - m))
+    scores = tl.where(seen, scores, -float("inf"))
+    top = tl.max(scores, 1)
+    exponentials = tl.exp(scores - tl.where(top == -float("inf"), 0.0, top)[:, None])
+    mass = tl.sum(exponentials, 1)
+    return exponentials * (1.0 / tl.where(mass == 0.0, 1.0, mass))[:, None]  # one division a row
+
+
+@triton.jit
+def _forward(
+    q,
+    k,
+    v,
+    keep,
+    seed,
+    out,
+    q_batch,  # strides: from sentence to sentence, from head to head, from token to token
+    q_head,
+    q_row,
+    k_batch,
+    k_head,
+    k_row,
+    v_batch,
+    v_head,
+    v_row,
+    keep_batch,
+    heads,
+    m,
+    n,
+    d,
+    scale,
+    dropped,
+    grown,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+):
+    """One head of one sentence."""
+    program = tl.program_id(0)
+    b, h = (program // heads).to(tl.int64), program % heads
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
+    keys = _tile(k + b * k_batch + h * k_head, j, k_row, n, d, N, D)
+    values = _tile(v + b * v_batch + h * v_head, j, v_row, n, d, N, D)
+    weights = _weights(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
+    if DROPOUT:
+        weights = tl.where(kept(tl.load(seed), program * M + i, dropped, M, N), weights * grown, 0.0)
+    mixed = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+    _put(out + (b * m * heads + h) * d, i, heads * d, m, d, mixed, D)
+
+
+@triton.jit
+def _backward(
+    given,  # d loss / d out
+    q,
+    k,
+    v,
+    keep,
+    seed,
+    found,  # of q, k and v, the heads of each side by side
+    g_batch,
+    g_head,
+    g_row,
+    q_batch,
+    q_head,
+    q_row,
+    k_batch,
+    k_head,
+    k_row,
+    v_batch,
+    v_head,
+    v_row,
+    keep_batch,
+    heads,
+    m,
+    n,
+    d,
+    scale,
+    dropped,
+    grown,
+    CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
+    DROPOUT: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+):
+    """One head of one sentence: with A the weights, Z those that stay grown, and 0 for the others,
+
+    dV = (A Z)^T dY,   dA = (dY V^T) Z,   dS = A (dA - sum_j A dA),   dQ = dS K scale,   dK = dS^T Q scale.
+    """
+    program = tl.program_id(0)
+    b, h = (program // heads).to(tl.int64), program % heads
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
+    keys = _tile(k + b * k_batch + h * k_head, j, k_row, n, d, N, D)
+    values = _tile(v + b * v_batch + h * v_head, j, v_row, n, d, N, D)
+    given_rows = _tile(given + b * g_batch + h * g_head, i, g_row, m, d, M, D)
+    weights = _weights(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
+    towards = tl.dot(given_rows, tl.trans(values), input_precision="ieee")  # dA
+    used = weights
+    if DROPOUT:
+        stay = kept(tl.load(seed), program * M + i, dropped, M, N)
+        used = tl.where(stay, weights * grown, 0.0)
+        towards = tl.where(stay, towards * grown, 0.0)
+    row = 3 * heads * d
+    dq = found + b * tl.maximum(m, n) * row + h * d
+    dk, dv = dq + heads * d, dq + 2 * heads * d
+    _put(dv, j, row, n, d, tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee"), D)
+    steps = weights * (towards - tl.sum(weights * towards, 1)[:, None]) * scale  # dS
+    steps = steps.to(keys.dtype)
+    _put(dk, j, row, n, d, tl.dot(tl.trans(steps), queries, input_precision="ieee"), D)
+    _put(dq, i, row, m, d, tl.dot(steps, keys, input_precision="ieee"), D)
+
+
+@custom_op("regard::attend_short", mutates_args=())
+def attend_short(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keep: Tensor | None,
+    seed: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """q (B, H, m, d), k and v (B, H, n, d) -> (B, H, m, d), where `keep` (B or 1, n) says which keys may be seen.
+
+    Without a seed nothing is dropped.
+    """
+    q, k, v = _in_rows(q), _in_rows(k), _in_rows(v)
+    out = _like(q)
+    marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
+    _forward[(q.shape[0] * q.shape[1],)](
+        q, k, v, *marks, out, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *sizes, **options
+    )
+    return out
+
+
+@custom_op("regard::attend_short_back", mutates_args=())
+def attend_short_back(
+    given: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keep: Tensor | None,
+    seed: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """The gradients of q, k and v, (B, m or n, 3 H, d), whichever is more: what is over is empty."""
+    read = tuple(_in_rows(x) for x in (given, q, k, v))
+    found = _three(q, k)
+    marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
+    strides = [step for x in read for step in x.stride()[:3]]
+    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, *strides, *sizes, **options)
+    return found
+
+
+def _settings(
+    q: Tensor, k: Tensor, keep: Tensor | None, seed: Tensor | None, causal: bool, scale: float, dropout: float
+) -> tuple[tuple[Tensor, Tensor], tuple[float, ...], dict[str, int]]:
+    """What both kernels are told besides q, k and v: mask and seed, sizes, and what they are compiled for."""
+    _, heads, m, d = q.shape
+    n = k.shape[2]
+    options: dict[str, int] = {"CAUSAL": causal, "MASKED": keep is not None, "DROPOUT": seed is not None}
+    keep = q if keep is None else _in_rows(keep)  # some tensor: it will not be read
+    to_next = keep.stride(0) if keep.shape[0] > 1 else 0  # one mask for all sentences, or one for each
+    M, N, D = (max(16, triton.next_power_of_2(size)) for size in (m, n, d))  # tiles of a matrix unit
+    options |= {"M": M, "N": N, "D": D, "num_warps": 8 if M * N > 64 * 64 else 4}
+    return (keep, q if seed is None else seed), (to_next, heads, m, n, d, scale, *share(dropout)), options
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """x with the numbers of a token side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _like(q: Tensor) -> Tensor:
+    """An empty (B, H, m, d) in which the heads of a token lie side by side, as the next product reads them."""
+    return q.new_empty(q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
+
+
+def _three(q: Tensor, k: Tensor) -> Tensor:
+    return q.new_empty(q.shape[0], max(q.shape[2], k.shape[2]), 3 * q.shape[1], q.shape[3])
+
+
+@attend_short.register_fake
+def _(q: Tensor, *_: object) -> Tensor:
+    return _like(q)
+
+
+@attend_short_back.register_fake
+def _(given: Tensor, q: Tensor, k: Tensor, *_: object) -> Tensor:
+    return _three(q, k)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.causal, ctx.scale, ctx.dropout = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    q, k = ctx.saved_tensors[:2]
+    found = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout)
+    # Compiled code leaves out the cut where q, k and v were cut likewise from one tensor.
+    parts = found.split_with_sizes((q.shape[1],) * 3, dim=2)
+    if q.shape[2] != k.shape[2]:
+        parts = [part[:, :length] for part, length in zip(parts, (q.shape[2], k.shape[2], k.shape[2]), strict=True)]
+    dq, dk, dv = (part.transpose(1, 2) for part in parts)
+    return dq, dk, dv, None, None, None, None, None
+
+
+attend_short.register_autograd(_gradients, setup_context=_remember)

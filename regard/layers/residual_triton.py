@@ -1,0 +1,280 @@
+"""A block's residual, its dropout and a norm, as one Triton kernel forward and one backward, for NVIDIA GPUs.
+
+Vaswani et al. 2017, sections 3.1 and 5.4; E1, E3. Forward, x and h are read and s = x + dropout(h) and norm(s) are
+written; backward, each of these is read or written once more. Nothing else of their size goes through the memory: the
+dropout mask is drawn anew, and the mean and the variance are found again. Tests hold it against the
+modules with Triton's interpreter.
+
+    R rows: all tokens   p width
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from torch.library import custom_op
+from triton import language as tl
+
+from regard.attention.drawn_triton import kept, share
+
+NUMBERS = 512  # that a warp holds of each tensor: 16 a thread
+FORWARD, BACKWARD = 24, 16  # warps on a processor of the GPU, as many as its registers hold
+
+
+@triton.jit
+def _normed(s, inside, width, eps, CENTRED: tl.constexpr):
+    """s (ROWS, P) over its size, without its mean if CENTRED, and 1 over its size (ROWS,)."""
+    if CENTRED:
+        s = tl.where(inside, s - (tl.sum(s, 1) / width)[:, None], 0.0)
+    inverse = tl.rsqrt(tl.sum(s * s, 1) / width + eps)
+    return s * inverse[:, None], inverse
+
+
+@triton.jit
+def _forward(
+    x,
+    h,
+    weight,
+    bias,
+    seed,
+    y,
+    s,
+    rows,
+    width,
+    eps,
+    dropped,
+    grown,
+    CENTRED: tl.constexpr,
+    BIAS: tl.constexpr,
+    ROWS: tl.constexpr,
+    P: tl.constexpr,
+):
+    """s = x + dropout(h) and y = norm(s): some rows now and some further on, with one look at the weights."""
+    at = tl.arange(0, P)
+    gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
+    if BIAS:
+        shift = tl.load(bias + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
+    key = tl.load(seed)
+    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        r = first + tl.arange(0, ROWS)
+        inside = (r < rows)[:, None] & (at < width)[None, :]
+        where = r.to(tl.int64)[:, None] * width + at[None, :]
+        added = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
+        total += tl.where(kept(key, r, dropped, ROWS, P), added * grown, 0.0)
+        rounded = total.to(s.dtype.element_ty)
+        tl.store(s + where, rounded, mask=inside)
+        # The norm is of what is stored, so that the backward pass finds the same.
+        normed, _ = _normed(rounded.to(tl.float32), inside, width, eps, CENTRED)
+        normed *= gain
+        if BIAS:
+            normed += shift
+        tl.store(y + where, normed.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _backward(
+    dy,
+    ds,
+    s,
+    weight,
+    seed,
+    dx,
+    dh,
+    sums,  # (programs, 2, p) of the weight's and the bias' gradients
+    rows,
+    width,
+    eps,
+    dropped,
+    grown,
+    CENTRED: tl.constexpr,
+    MORE: tl.constexpr,  # whether s has a gradient besides that through the norm
+    ROWS: tl.constexpr,
+    P: tl.constexpr,
+):
+    """As many rows, so that each program has one sum over them to write for the weight and one for the bias.
+
+    With n = (s - mean) / size and g = weight dy:   dx = (g - mean(g) - n mean(g n)) / size + ds.
+    """
+    at = tl.arange(0, P)
+    gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
+    to_weight, to_bias = tl.zeros((ROWS, P), tl.float32), tl.zeros((ROWS, P), tl.float32)
+    key = tl.load(seed)
+    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        r = first + tl.arange(0, ROWS)
+        inside = (r < rows)[:, None] & (at < width)[None, :]
+        where = r.to(tl.int64)[:, None] * width + at[None, :]
+        given = tl.load(dy + where, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(s + where, mask=inside, other=0.0).to(tl.float32)
+        normed, inverse = _normed(total, inside, width, eps, CENTRED)
+        to_weight += given * normed
+        to_bias += given
+        given *= gain
+        step = given - normed * (tl.sum(given * normed, 1) / width)[:, None]
+        if CENTRED:
+            step -= (tl.sum(given, 1) / width)[:, None]
+        step *= inverse[:, None]
+        if MORE:
+            step += tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx + where, step.to(dx.dtype.element_ty), mask=inside)
+        step = tl.where(kept(key, r, dropped, ROWS, P), step * grown, 0.0)
+        tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
+    own = sums + tl.program_id(0) * 2 * width + at
+    tl.store(own, tl.sum(to_weight, 0), mask=at < width)
+    tl.store(own + width, tl.sum(to_bias, 0), mask=at < width)
+
+
+@triton.jit
+def _add(x, h, seed, out, rows, width, dropped, grown, TO: tl.constexpr, ROWS: tl.constexpr, P: tl.constexpr):
+    """Some rows of x + dropout(h), or of dropout(h) alone."""
+    r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
+    inside = (r < rows)[:, None] & (at < width)[None, :]
+    where = r.to(tl.int64)[:, None] * width + at[None, :]
+    total = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
+    total = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), total * grown, 0.0)
+    if TO:
+        total += tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + where, total.to(out.dtype.element_ty), mask=inside)
+
+
+@custom_op("regard::add_norm", mutates_args=())
+def add_norm(
+    x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, seed: Tensor, dropout: float, eps: float, centred: bool
+) -> tuple[Tensor, Tensor]:
+    """x and h (…, p) -> norm(s) and s = x + dropout(h); the norm is LayerNorm if `centred`, else RMSNorm."""
+    x, h = x.contiguous(), h.contiguous()
+    y, s = torch.empty_like(x), torch.empty_like(x)
+    rows, options = _tiling(x)
+    _forward[(_programs(x, rows, options, FORWARD),)](
+        x,
+        h,
+        weight,
+        weight if bias is None else bias,
+        seed,
+        y,
+        s,
+        rows,
+        x.shape[-1],
+        eps,
+        *share(dropout),
+        CENTRED=centred,
+        BIAS=bias is not None,
+        **options,
+    )
+    return y, s
+
+
+@custom_op("regard::add_norm_back", mutates_args=())
+def add_norm_back(
+    dy: Tensor, ds: Tensor | None, s: Tensor, weight: Tensor, seed: Tensor, dropout: float, eps: float, centred: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, of h, and of weight and bias as (2, p); `ds` is what s gets besides that of the norm."""
+    dy = dy.contiguous()
+    dx, dh = torch.empty_like(s), torch.empty_like(s)
+    rows, options = _tiling(s)
+    programs = _programs(s, rows, options, BACKWARD)
+    sums = torch.empty(programs, 2, s.shape[-1], device=s.device)
+    _backward[(programs,)](
+        dy,
+        dy if ds is None else ds.contiguous(),
+        s,
+        weight,
+        seed,
+        dx,
+        dh,
+        sums,
+        rows,
+        s.shape[-1],
+        eps,
+        *share(dropout),
+        CENTRED=centred,
+        MORE=ds is not None,
+        **options,
+    )
+    return dx, dh, sums.sum(0).to(weight.dtype)
+
+
+@custom_op("regard::add_dropped", mutates_args=())
+def add_dropped(x: Tensor | None, h: Tensor, seed: Tensor, dropout: float) -> Tensor:
+    """x and h (…, p) -> x + dropout(h); without x, dropout(h)."""
+    h = h.contiguous()
+    out = torch.empty_like(h)
+    rows, options = _tiling(h)
+    _add[(triton.cdiv(rows, options["ROWS"]),)](
+        h if x is None else x.contiguous(),
+        h,
+        seed,
+        out,
+        rows,
+        h.shape[-1],
+        *share(dropout),
+        TO=x is not None,
+        **options,
+    )
+    return out
+
+
+def _tiling(x: Tensor) -> tuple[int, dict[str, int]]:
+    """How many rows there are, and how they are cut: each warp has its NUMBERS at a time."""
+    width = max(16, triton.next_power_of_2(x.shape[-1]))
+    rows = max(1, NUMBERS // width)
+    return x.numel() // x.shape[-1], {"ROWS": rows, "P": width, "num_warps": max(1, width // NUMBERS)}
+
+
+def _programs(x: Tensor, rows: int, options: dict[str, int], warps: int) -> int:
+    """As many as the GPU runs at once with so many warps on a processor."""
+    processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1
+    return min(triton.cdiv(rows, options["ROWS"]), processors * max(1, warps // options["num_warps"]))
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@add_norm.register_fake
+def _(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    return _contiguous(x), _contiguous(x)
+
+
+@add_norm_back.register_fake
+def _(dy: Tensor, ds: Tensor | None, s: Tensor, weight: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+    return _contiguous(s), _contiguous(s), weight.new_empty(2, weight.shape[0])
+
+
+@add_dropped.register_fake
+def _(x: Tensor | None, h: Tensor, *_: object) -> Tensor:
+    return _contiguous(h)
+
+
+def _remember_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    _, _, weight, ctx.bias, seed, *ctx.settings = inputs
+    ctx.save_for_backward(output[1], weight, seed)
+    ctx.bias = ctx.bias is not None
+    ctx.set_materialize_grads(False)  # of the two results one may be used alone: zeros would have to be read
+
+
+def _norm_gradients(ctx: Any, dy: Tensor | None, ds: Tensor | None) -> tuple[Tensor | None, ...]:
+    s, weight, seed = ctx.saved_tensors
+    if dy is None:
+        if ds is None:
+            return (None,) * 8
+        dx, dh, both = ds, add_dropped(None, ds, seed, ctx.settings[0]), torch.zeros_like(weight).expand(2, -1)
+    else:
+        dx, dh, both = add_norm_back(dy, ds, s, weight, seed, *ctx.settings)
+    return dx, dh, both[0], both[1] if ctx.bias else None, None, None, None, None
+
+
+def _remember_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, _, seed, ctx.dropout = inputs
+    ctx.save_for_backward(seed)
+
+
+def _sum_gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    return given, add_dropped(None, given, *ctx.saved_tensors, ctx.dropout), None, None
+
+
+add_norm.register_autograd(_norm_gradients, setup_context=_remember_norm)
+add_dropped.register_autograd(_sum_gradients, setup_context=_remember_sum)

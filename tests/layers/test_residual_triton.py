@@ -1,0 +1,319 @@
+"""The kernels of a block's residual and inner layer, run by Triton's interpreter, against the modules in float64.
+
+The interpreter is chosen when a kernel is defined, so a process of its own runs this file as a script; on a GPU it is
+the kernels themselves.
+
+    B batch   m tokens   p width
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard import Block, FeedForward, LayerNorm, MultiHeadAttention, RMSNorm
+from regard.attention import drawn, short
+from regard.layers import block as block_module, feedforward
+
+ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
+SHARE = 0.3
+POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64", torch.bool: "*i1"}
+
+
+def mask_of(seed: Tensor, *shape: int) -> Tensor:
+    """What the kernels multiply by: ones, through the kernel."""
+    from regard.layers.residual_triton import add_dropped
+
+    ones = torch.ones(shape, device=seed.device)
+    return add_dropped(torch.zeros_like(ones), ones, seed, SHARE)
+
+
+def close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
+    torch.testing.assert_close(found.double(), wanted, rtol=ROUNDING[dtype], atol=4 * ROUNDING[dtype])
+
+
+def check_norm(device: str, *, norm: type, rows: int, width: int, dtype: torch.dtype, both: bool) -> None:
+    """norm(x + dropout(h)), the sum if `both`, and all gradients, with the mask laid on by hand."""
+    from regard.layers import residual_triton
+    from regard.layers.residual_triton import add_norm
+
+    draw = torch.Generator().manual_seed(width)
+    x, h, dy, ds = (torch.randn(rows, width, generator=draw).to(device, dtype) for _ in range(4))
+    module = norm(width).to(device)
+    nn.init.normal_(module.weight)
+    bias = getattr(module, "bias", None)
+    if bias is not None:
+        nn.init.normal_(bias)
+    given = [x, h, *module.parameters()]
+    for one in given:
+        one.requires_grad_()
+    seed = torch.tensor([width], device=device)
+    y, s = add_norm(x, h, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm)
+    assert y.dtype == s.dtype == dtype
+    with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
+        found = torch.autograd.grad([y, s] if both else y, given, [dy, ds] if both else dy)
+    assert (back.call_args.args[1] is None) is not both  # no zeros are read for a sum that goes nowhere
+
+    exact = norm(width).to(device).double()
+    exact.load_state_dict(module.state_dict())
+    wide = [x.detach().double().requires_grad_(), h.detach().double().requires_grad_(), *exact.parameters()]
+    total = wide[0] + wide[1] * mask_of(seed, rows, width).double()
+    close(s, total, dtype)
+    total = total + (s.double() - total).detach()  # the norm is of what was rounded
+    wanted_y = exact(total)
+    close(y, wanted_y, dtype)
+    loss = (wanted_y * dy.double()).sum() + ((total * ds.double()).sum() if both else 0.0)
+    for one, other in zip(found, torch.autograd.grad(loss, wide), strict=True):
+        close(one / rows**0.5, other / rows**0.5, dtype)
+
+
+def check_mask(device: str) -> None:
+    """The share, and what it hangs on."""
+    seeds = [drawn.draw_seed(torch.empty(0, device=device)) for _ in range(2)]
+    one, other = (mask_of(seed, 48, 64) for seed in seeds)
+    torch.testing.assert_close(one.unique(), torch.tensor([0.0, 1 / (1 - SHARE)], device=device), rtol=1e-4, atol=0.0)
+    differ = 2 * SHARE * (1 - SHARE)  # as two masks do that know nothing of each other
+    for dropped, share in ((one == 0, SHARE), (other == 0, SHARE), (one != other, differ)):
+        assert abs(dropped.double().mean() - share) < 4 * (share * (1 - share) / dropped.numel()) ** 0.5
+    for pairs in ((one[:, 1:], one[:, :-1]), (one[1:], one[:-1])):  # nor do neighbours
+        assert abs(torch.corrcoef(torch.stack([pair.flatten() for pair in pairs]))[0, 1]) < 4 / one.numel() ** 0.5
+    assert torch.equal(one, mask_of(seeds[0], 48, 64))
+    drawn_again = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        drawn_again.append([int(drawn.draw_seed(one)) for _ in range(3)])
+    assert drawn_again[0] == drawn_again[1] and len(set(drawn_again[0])) == 3
+
+
+def check_hidden(device: str, *, bias: bool, dtype: torch.dtype) -> None:
+    """dropout(relu(h + b)): what stays is grown, and the gradients follow what stayed."""
+    from regard.layers.hidden_triton import relu_dropped
+
+    h = torch.randn(37, 24, device=device).to(dtype).requires_grad_()
+    b = torch.randn(24, device=device, requires_grad=True) if bias else None
+    seed = torch.tensor([3], device=device)
+    y = relu_dropped(h, b, seed, SHARE)
+    whole = torch.relu(h.double() + (0 if b is None else b.double()))
+    mask = (relu_dropped(torch.ones_like(h), None, seed, SHARE) > 0).double() * 65536 / (65536 - round(65536 * SHARE))
+    close(y, whole * mask, dtype)
+    assert abs((mask == 0).double().mean() - SHARE) < 0.07 and not torch.equal(mask[:, :8], mask[:, 16:])
+    dy = torch.randn_like(y)
+    given = [one for one in (h, b) if one is not None]
+    found, wanted = (torch.autograd.grad(one, given, g) for one, g in ((y, dy), (whole * mask, dy.double())))
+    for one, other in zip(found, wanted, strict=True):
+        close(one, other.double(), dtype)
+    h = torch.full((1, 24), torch.nan, device=device)
+    assert relu_dropped(h, None, seed, SHARE).isnan().any()  # a fault is not hidden
+
+
+class Drop(nn.Module):
+    """Dropout with the kernel's mask of one seed."""
+
+    p = SHARE
+
+    def __init__(self, seed: Tensor) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * mask_of(self.seed, *x.shape).to(x.dtype)
+
+
+def block_of(order: str, norm: Callable[[], nn.Module], dim: int = 16) -> Block:
+    return Block(
+        self_attention=MultiHeadAttention(dim=dim, heads=2),
+        cross_attention=MultiHeadAttention(dim=dim, heads=2),
+        feed_forward=FeedForward(dim=dim, hidden=24),
+        norm=norm,
+        order=order,  # type: ignore[arg-type]
+        dropout=SHARE,
+    )
+
+
+def always(what: str, x: Tensor, dropout: float) -> bool:
+    return dropout > 0
+
+
+def check_blocks(device: str) -> None:
+    """A block that uses the kernels is the same block with their mask laid on by hand: results and all gradients."""
+    seed = torch.tensor([11], device=device)
+    for order, norm in (("post", LayerNorm), ("pre", LayerNorm), ("pre", RMSNorm)):
+        block = block_of(order, lambda norm=norm: norm(16)).to(device)
+        x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
+        given = [*block.parameters()]
+        with patch.object(block_module, "draws", always), patch.object(block_module, "draw_seed", lambda _: seed):
+            found = block(x, memory=memory, causal=True)
+        block.dropout = Drop(seed)
+        with patch.object(block_module, "draws", lambda *_: False):
+            wanted = block(x, memory=memory, causal=True)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        upstream = torch.randn_like(wanted)
+        gradients = [torch.autograd.grad(one, given, upstream) for one in (found, wanted)]
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def check_feed_forward(device: str) -> None:
+    """The module takes the kernel in training only, and then it is ReLU with dropout."""
+    from regard.layers.hidden_triton import relu_dropped
+
+    layer = FeedForward(dim=16, hidden=24, dropout=SHARE).to(device)
+    x, seed = torch.randn(5, 16, device=device), torch.tensor([7], device=device)
+    plain = layer.eval()(x)
+    with patch.object(feedforward, "draws", always), patch.object(feedforward, "draw_seed", lambda _: seed):
+        torch.testing.assert_close(layer(x), plain)
+        found = layer.train()(x)
+    mask = relu_dropped(torch.ones(5, 24, device=device), None, seed, SHARE)
+    torch.testing.assert_close(found, layer.down(torch.relu(layer.up(x)) * mask), rtol=1e-5, atol=1e-5)
+
+
+def check_compiled(device: str) -> None:
+    """A block with all kernels, attention's too, is one graph, forward and backward, that draws what it draws eager."""
+    block = block_of("post", lambda: LayerNorm(16)).to(device).half()
+    block.feed_forward.dropout = block.self_attention.dropout = block.cross_attention.dropout = SHARE
+    x = torch.randn(2, 3, 16, device=device, dtype=torch.float16, requires_grad=True)
+    keep = torch.tensor([[True, True, True], [True, False, False]], device=device)[:, None, None]
+    with ExitStack() as all_of_them:
+        for module in (block_module, feedforward, short):
+            all_of_them.enter_context(patch.object(module, "draws", always))
+        results = []
+        for run in (block, torch.compile(block, fullgraph=True, backend="aot_eager")):
+            torch.manual_seed(3)
+            y = run(x, causal=True, memory=x.detach(), memory_mask=keep)
+            results.append((y, *torch.autograd.grad(y.square().sum(), [x, *block.parameters()])))
+    torch.testing.assert_close(*results)
+
+
+def check_all(device: str) -> None:
+    from regard.layers.hidden_triton import relu_dropped
+    from regard.layers.residual_triton import add_dropped, add_norm
+
+    float32, bfloat16 = torch.float32, torch.bfloat16
+    check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=False)
+    check_norm(device, norm=LayerNorm, rows=3, width=600, dtype=float32, both=True)
+    check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=float32, both=True)
+    check_norm(device, norm=LayerNorm, rows=9, width=64, dtype=bfloat16, both=True)
+    check_mask(device)
+    for bias, dtype in ((True, float32), (False, float32), (True, bfloat16)):
+        check_hidden(device, bias=bias, dtype=dtype)
+    check_feed_forward(device)
+    check_blocks(device)
+    check_compiled(device)
+    x, h = torch.randn(2, 3, 16, device=device, requires_grad=True).unbind()
+    w, seed = torch.randn(16, device=device, requires_grad=True), torch.tensor([3], device=device)
+    torch.library.opcheck(add_norm, (x, h, w, w, seed, SHARE, 1e-5, True))
+    torch.library.opcheck(add_dropped, (x, h, seed, SHARE))
+    torch.library.opcheck(relu_dropped, (h, w, seed, SHARE))
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_the_kernels_are_the_modules() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "REGARD_DRAWN": "residual,hidden,attention"}
+    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the kernels are the modules\n"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+def test_the_kernels_are_the_modules_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn, "PLACES", ["residual", "hidden", "attention"])
+    check_all("cuda")
+    for width in (512, 1024, 4096):
+        check_norm("cuda", norm=LayerNorm, rows=5000, width=width, dtype=torch.bfloat16, both=True)
+
+
+class Compiled:
+    """Stands in for a kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel, self.count = kernel, 0
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self.compile
+
+    def compile(self, *arguments: Any, num_warps: int, **constants: Any) -> None:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        names = self.kernel.arg_names
+        kinds = {
+            name: POINTERS[one.dtype] if isinstance(one, Tensor) else "i32" if isinstance(one, int) else "fp32"
+            for name, one in zip(names, arguments, strict=False)
+        }
+        kinds |= dict.fromkeys(constants, "constexpr")
+        source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
+        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+        self.count += 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_the_kernels_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes much that the compiler does not."""
+    from regard.attention import short_triton
+    from regard.layers import hidden_triton, residual_triton
+
+    made = []
+    for module in (residual_triton, hidden_triton, short_triton):
+        for name in {"_forward", "_backward", "_add"} & {*vars(module)}:
+            made.append(Compiled(getattr(module, name)))
+            monkeypatch.setattr(module, name, made[-1])
+    seed = torch.tensor([3])
+    for width in (20, 512, 4096):
+        x, w = torch.zeros(3, width, dtype=torch.bfloat16), torch.zeros(width)
+        residual_triton.add_norm(x, x, w, w, seed, SHARE, 1e-5, True)
+        residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True)
+        residual_triton.add_dropped(x, x, seed, SHARE)
+        hidden_triton.relu_dropped(x, w, seed, SHARE)
+        hidden_triton.relu_dropped_back(x, x, SHARE)
+    for length in (5, 64, 128):
+        q, keep = torch.zeros(2, 2, length, 64, dtype=torch.bfloat16), torch.ones(2, length, dtype=torch.bool)
+        for mask, causal in ((keep, False), (None, True)):
+            short_triton.attend_short(q, q, q, mask, seed, causal, 0.1, SHARE)
+            short_triton.attend_short_back(q, q, q, q, mask, seed, causal, 0.1, SHARE)
+    assert len(made) == 7 and all(one.count >= 3 for one in made)
+
+
+def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnGPU:
+        is_cuda, dtype = True, torch.bfloat16
+
+    x: Any = OnGPU()
+    monkeypatch.setattr(drawn, "HAVE_TRITON", True)
+    monkeypatch.setattr(drawn, "PLACES", ["residual"])
+    assert drawn.draws("residual", x, 0.1)
+    assert not drawn.draws("attention", x, 0.1)  # it was not named
+    for dropout in (0.0, 1.0):
+        assert not drawn.draws("residual", x, dropout)
+    with torch.no_grad():
+        assert not drawn.draws("residual", x, 0.1)
+    assert not drawn.draws("residual", torch.zeros(1), 0.1)
+    monkeypatch.setattr(x, "dtype", torch.float64, raising=False)
+    assert not drawn.draws("residual", x, 0.1)
+    monkeypatch.setattr(x, "dtype", torch.float16)
+    assert drawn.draws("residual", x, 0.1)
+    monkeypatch.setattr(drawn, "HAVE_TRITON", False)
+    assert not drawn.draws("residual", x, 0.1)
+
+
+if __name__ == "__main__":
+    from regard.layers import hidden_triton, residual_triton
+
+    residual_triton.NUMBERS, residual_triton.FORWARD, residual_triton.BACKWARD = 64, 2, 2  # more rows than programs
+    hidden_triton.ROWS, hidden_triton.COLUMNS, hidden_triton.PROGRAMS = 4, 16, 4
+    check_all("cpu")
+    print("the kernels are the modules")

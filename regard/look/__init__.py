@@ -1,24 +1,48 @@
-"""See it: pictures of weights, masks and positions, the diagrams of the lectures, and the colours that all share."""
+"""See it: traces of what models do, pictures of weights, masks and positions, and the colours that all share.
 
-from regard.look.curves import position_products_plot, position_variance_plot
-from regard.look.diagrams import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
-from regard.look.figures import save
-from regard.look.flow import qkv_flow_diagram
-from regard.look.gradients import gradient_norms, gradient_plot
-from regard.look.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
+Only a table of the public names; each is imported when it is first used, so that a trace can be read without PyTorch.
+"""
 
-__all__ = [
-    "alignment_plot",
-    "architecture_diagram",
-    "gradient_norms",
-    "gradient_plot",
-    "mask_plot",
-    "multi_head_diagram",
-    "one_hot_plot",
-    "position_products_plot",
-    "position_variance_plot",
-    "positions_plot",
-    "qkv_flow_diagram",
-    "save",
-    "scaled_dot_product_diagram",
-]
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    # traces
+    "Trace": "regard.look.trace",
+    "trace_text": "regard.look.tracing",
+    "trace_maps": "regard.look.recorded",
+    "merge_words": "regard.look.words",
+    "head_statistics": "regard.look.statistics",
+    "rollout": "regard.look.statistics",
+    "best_alignment_head": "regard.look.statistics",
+    # pictures
+    "alignment_plot": "regard.look.matrices",
+    "architecture_diagram": "regard.look.diagrams",
+    "gradient_norms": "regard.look.gradients",
+    "gradient_plot": "regard.look.gradients",
+    "mask_plot": "regard.look.matrices",
+    "multi_head_diagram": "regard.look.diagrams",
+    "one_hot_plot": "regard.look.matrices",
+    "position_products_plot": "regard.look.curves",
+    "position_variance_plot": "regard.look.curves",
+    "positions_plot": "regard.look.matrices",
+    "qkv_flow_diagram": "regard.look.flow",
+    "save": "regard.look.figures",
+    "scaled_dot_product_diagram": "regard.look.diagrams",
+}
+
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'regard.look' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

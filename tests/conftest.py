@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -51,6 +52,40 @@ def built_docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert done.returncode == 0, done.stderr
             fresh.rename(out)
     return out
+
+
+class Compiled:
+    """Stands in for a Triton kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel, self.count = kernel, 0
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self.compile
+
+    def compile(self, *arguments: Any, num_warps: int = 4, **constants: Any) -> None:
+        import torch
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        pointers = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32", torch.int64: "*i64"}
+        pointers |= {torch.uint8: "*u8", torch.bool: "*i1"}
+        names = self.kernel.arg_names
+        kinds = {
+            name: pointers[one.dtype] if isinstance(one, torch.Tensor) else "i32" if isinstance(one, int) else "fp32"
+            for name, one in zip(names, arguments, strict=False)
+        }
+        kinds |= dict.fromkeys(constants, "constexpr")
+        source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
+        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+        self.count += 1
+
+
+@pytest.fixture
+def compiled_kernel() -> type[Compiled]:
+    """For tests that Triton's compiler takes what its interpreter takes."""
+    return Compiled
 
 
 # In CI a skipped test is a failed test, for a test that never runs proves nothing. The one exception is

@@ -89,7 +89,7 @@ class FixedWriter:
         table, _ = model.output_table
         self.device = table.device
         kind: Any = FixedBeam if isinstance(search, Beam) else FixedGreedy
-        self.search = kind(search, inputs, capacity, capacity, alternatives, self.device)
+        self.search = kind(search, inputs, capacity, alternatives, self.device)
         self.decoder = FixedDecoder(model, inputs=inputs, sharing=self.search.rows, capacity=capacity, source=source)
         self.barred = torch.zeros(len(table), device=self.device)
         self.encoding: Recorded | None = None

@@ -1,7 +1,7 @@
 """Decoding with fixed shapes: a step and a search that never ask the host, so that a GPU can repeat them by itself.
 
 E8. The rows of a batch stay where they are until all are done; each has its own place in its text. The step is that of
-a Transformer's decoder, by the kernels of step_triton.py and, for many rows, torch's products of matrices.
+a Transformer's decoder, by the kernels of step_triton.py and linear_triton.py; many rows are torch's to multiply.
 
     B inputs   w rows of an input   R = B·w rows   p model width   C capacity   n source tokens   V vocabulary
 """
@@ -17,13 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.projections import StackedProjection
-from regard.decoding import step_triton as kernels
+from regard.decoding import linear_triton, step_triton
 from regard.decoding.beam import Beam
 from regard.decoding.choose_triton import BeamSlots, GreedySlots, go_on, take_best
 from regard.decoding.greedy import Greedy
 from regard.decoding.jobs import Job
+from regard.decoding.linear_triton import Norm, add_norm, linear
 from regard.decoding.search import Hypothesis, close
-from regard.decoding.step_triton import Norm
 from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -34,7 +34,7 @@ from regard.positions.absolute import Learned
 from regard.positions.rotary import Rotary
 from regard.text.special import END, PAD, START, UNKNOWN
 
-FEW = kernels.ROWS  # up to so many rows a norm is part of the product that follows it
+FEW = linear_triton.ROWS  # up to so many rows a norm is part of the product that follows it
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -122,7 +122,7 @@ class FixedDecoder:
 
     def step(self, tokens: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
         """The scores (R, V) of what follows the tokens (R,), each at its place."""
-        x = kernels.embed(tokens, lengths, self.table, self.input.embedding.factor, self.places)
+        x = step_triton.embed(tokens, lengths, self.table, self.input.embedding.factor, self.places)
         return (self._few if len(tokens) <= FEW else self._many)(x, lengths, table)
 
     def _few(self, x: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
@@ -132,26 +132,24 @@ class FixedDecoder:
             pre = block.order == "pre"
             own: Any = block.self_attention
             before = norm_of(block.self_norm) if pre else norm
-            qkv = kernels.linear(x, own.input.weight, own.input.bias, norm=before)
+            qkv = linear(x, own.input.weight, own.input.bias, norm=before)
             mixed = self._look_back(layer, qkv, lengths, table)
-            x = kernels.linear(mixed, own.output.weight, own.output.bias, residual=x, norm=None if pre else norm)
+            x = linear(mixed, own.output.weight, own.output.bias, residual=x, norm=None if pre else norm)
             norm = norm_of(block.self_norm)
             cross: Any = block.cross_attention
             if cross is not None:
                 before = norm_of(block.cross_norm) if pre else norm
-                q = kernels.linear(x, *query_part(cross), norm=before)
+                q = linear(x, *query_part(cross), norm=before)
                 mixed = self._look_at_source(layer, q, lengths)
-                x = kernels.linear(
-                    mixed, cross.output.weight, cross.output.bias, residual=x, norm=None if pre else norm
-                )
+                x = linear(mixed, cross.output.weight, cross.output.bias, residual=x, norm=None if pre else norm)
                 norm = norm_of(block.cross_norm)
             feed: Any = block.feed_forward
             before = norm_of(block.feed_norm) if pre else norm
-            h = kernels.linear(x, feed.up.weight, feed.up.bias, norm=before, activation=feed.activation)
-            x = kernels.linear(h, feed.down.weight, feed.down.bias, residual=x, norm=None if pre else norm)
+            h = linear(x, feed.up.weight, feed.up.bias, norm=before, activation=feed.activation)
+            x = linear(h, feed.down.weight, feed.down.bias, residual=x, norm=None if pre else norm)
             norm = norm_of(block.feed_norm)
         last = self.model.decoder.norm
-        return kernels.linear(x, self.output, None, norm=norm if last is None else norm_of(last))
+        return linear(x, self.output, None, norm=norm if last is None else norm_of(last))
 
     def _many(self, x: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
         """The same with torch's products; a sum and its norm are one kernel."""
@@ -164,7 +162,7 @@ class FixedDecoder:
         ]
         if pre:  # each is in front of its sublayer, and one more behind the last
             norms.append(norm_of(self.model.decoder.norm))
-            x, y = kernels.add_norm(x, None, norms.pop(0))
+            x, y = add_norm(x, None, norms.pop(0))
         else:
             y = x
         for layer, block in enumerate(self.blocks):
@@ -179,16 +177,16 @@ class FixedDecoder:
         return F.linear(y, self.output)
 
     def _add(self, x: Tensor, y: Tensor, more: Tensor, norm: Norm, pre: bool) -> tuple[Tensor, Tensor]:
-        return kernels.add_norm(x if pre else y, more, norm)
+        return add_norm(x if pre else y, more, norm)
 
     def _look_back(self, layer: int, qkv: Tensor, lengths: Tensor, table: Tensor | None) -> Tensor:
-        return kernels.attend_own(
+        return step_triton.attend_own(
             qkv, self.keys[layer], self.values[layer], lengths, table, heads=self.heads, turns=self.turns
         )
 
     def _look_at_source(self, layer: int, q: Tensor, lengths: Tensor) -> Tensor:
         k, v = self.source_keys[layer], self.source_values[layer]
-        return kernels.attend_source(q, k, v, self.keep, lengths, heads=self.heads)
+        return step_triton.attend_source(q, k, v, self.keep, lengths, heads=self.heads)
 
 
 def norm_of(norm: Any) -> Norm:
@@ -206,12 +204,10 @@ class FixedGreedy:
 
     rows = 1
 
-    def __init__(
-        self, search: Greedy, inputs: int, longest: int, capacity: int, alternatives: int, device: Any
-    ) -> None:
+    def __init__(self, search: Greedy, inputs: int, capacity: int, alternatives: int, device: Any) -> None:
         whole: dict[str, Any] = {"dtype": torch.int32, "device": device}
         tokens, lengths, written, limits, done = (torch.zeros(inputs, **whole) for _ in range(5))
-        texts = torch.zeros(longest, inputs, **whole)
+        texts = torch.zeros(capacity, inputs, **whole)
         self.slots = GreedySlots(
             tokens, lengths, written, limits, done, texts, torch.zeros_like(texts, dtype=torch.float32)
         )
@@ -238,11 +234,11 @@ class FixedGreedy:
 class FixedBeam:
     """Beam search over rows that stay; keys stay too, and a table says where a hypothesis finds its own."""
 
-    def __init__(self, search: Beam, inputs: int, longest: int, capacity: int, alternatives: int, device: Any) -> None:
+    def __init__(self, search: Beam, inputs: int, capacity: int, alternatives: int, device: Any) -> None:
         self.rows, self.penalty = search.width, search.length_penalty
         whole: dict[str, Any] = {"dtype": torch.int32, "device": device}
         real: dict[str, Any] = {"dtype": torch.float32, "device": device}
-        rows, steps = inputs * search.width, (longest, inputs, search.width)
+        rows, steps = inputs * search.width, (capacity, inputs, search.width)
         self.slots = BeamSlots(
             tokens=torch.zeros(rows, **whole),
             lengths=torch.zeros(rows, **whole),

@@ -34,7 +34,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary": {"order": "pre", "norm": "rms", "position": "rotary", "activation": "swiglu", "kv_heads": 1},
     "learned": {"order": "pre", "position": "learned", "max_length": 9, "activation": "gelu", "bias": False},
 }
-POINTERS = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32", torch.uint8: "*u8"}
 LAUNCHED = {"_embed", "_linear", "_linear_rows", "_add_norm", "_attend", "_take_best", "_best_of_chunk", "_go_on"}
 SOURCES = [[5, 6, 7, 4], [8, 9, 12, 4], [10, 11, 9, 4, 5]]  # similar enough to be written together
 
@@ -114,10 +113,10 @@ def check_steps(kind: str, *, translates: bool) -> None:
 
 
 def check_all() -> None:
-    from regard.decoding import captured, fixed, step_triton
+    from regard.decoding import captured, fixed, linear_triton
 
     captured.ROUND = {"source": 4, "capacity": 6}
-    step_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
+    linear_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
     captured.DEVICES, os.environ["REGARD_GRAPHS"] = ("cpu",), "1"
     check_steps("post-norm", translates=True)
     check_steps("rotary", translates=False)
@@ -150,47 +149,22 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_GRAPHS", "1")
 
 
-class Compiled:
-    """Stands in for a kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel, self.count = kernel, 0
-
-    def __getitem__(self, grid: Any) -> Any:
-        return self.compile
-
-    def compile(self, *arguments: Any, num_warps: int = 4, **constants: Any) -> None:
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-
-        names = self.kernel.arg_names
-        kinds = {
-            name: POINTERS[one.dtype] if isinstance(one, torch.Tensor) else "i32" if isinstance(one, int) else "fp32"
-            for name, one in zip(names, arguments, strict=False)
-        }
-        kinds |= dict.fromkeys(constants, "constexpr")
-        source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
-        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
-        self.count += 1
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
-def test_the_kernels_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes much that the compiler does not."""
     from triton import JITFunction
 
-    from regard.decoding import choose_triton, step_triton
+    from regard.decoding import choose_triton, linear_triton, step_triton
     from regard.decoding.captured import FixedWriter, Shape
 
     made = {}
-    for module in (step_triton, choose_triton):
+    for module in (linear_triton, step_triton, choose_triton):
         for name, one in vars(module).items():
             if isinstance(one, JITFunction) and name in LAUNCHED:
-                made[name] = Compiled(one)
+                made[name] = compiled_kernel(one)
                 monkeypatch.setattr(module, name, made[name])
     assert {*made} == LAUNCHED
     for kind in KINDS:

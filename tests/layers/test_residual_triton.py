@@ -27,7 +27,6 @@ from regard.layers import block as block_module, feedforward
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
 SHARE = 0.3
-POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64", torch.bool: "*i1"}
 
 
 def mask_of(seed: Tensor, *shape: int) -> Tensor:
@@ -233,36 +232,11 @@ def test_the_kernels_are_the_modules_cuda(monkeypatch: pytest.MonkeyPatch) -> No
         check_norm("cuda", norm=LayerNorm, rows=5000, width=width, dtype=torch.bfloat16, both=True)
 
 
-class Compiled:
-    """Stands in for a kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel, self.count = kernel, 0
-
-    def __getitem__(self, grid: Any) -> Any:
-        return self.compile
-
-    def compile(self, *arguments: Any, num_warps: int, **constants: Any) -> None:
-        import triton
-        from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
-
-        names = self.kernel.arg_names
-        kinds = {
-            name: POINTERS[one.dtype] if isinstance(one, Tensor) else "i32" if isinstance(one, int) else "fp32"
-            for name, one in zip(names, arguments, strict=False)
-        }
-        kinds |= dict.fromkeys(constants, "constexpr")
-        source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
-        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
-        self.count += 1
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
-def test_the_kernels_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes much that the compiler does not."""
     from regard.attention import short_triton
     from regard.layers import hidden_triton, residual_triton
@@ -270,7 +244,7 @@ def test_the_kernels_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for module in (residual_triton, hidden_triton, short_triton):
         for name in {"_forward", "_backward", "_add"} & {*vars(module)}:
-            made.append(Compiled(getattr(module, name)))
+            made.append(compiled_kernel(getattr(module, name)))
             monkeypatch.setattr(module, name, made[-1])
     seed = torch.tensor([3])
     for width in (20, 512, 4096):

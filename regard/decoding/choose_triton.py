@@ -15,10 +15,14 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+from regard.decoding.linear_triton import early, wait
 from regard.text.special import END
 
-CHUNK = 4096  # scores of which one program finds the best
+WHOLE = 16384  # scores that one program of greedy search reads at once
+CHUNK = 4096  # scores of which one program of a beam finds the best
+PLACE = tl.constexpr(CHUNK - 1)  # the bits of a place in a chunk
 NOTHING = tl.constexpr(-(2**63))  # below all keys
+NOTHING_SHORT = tl.constexpr(-(2**31))
 
 
 class GreedySlots(NamedTuple):
@@ -72,6 +76,18 @@ def _place_of(key):
 
 
 @triton.jit
+def _short_keys(x, place):
+    """The same for scores of 16 bits: as fp32 they end in 13 zeros or more, and there the place in a chunk has room."""
+    bits = x.to(tl.int32, bitcast=True)
+    return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)) & ~PLACE) | (PLACE - place)
+
+
+@triton.jit
+def _value_of_short(key):
+    return ((key ^ ((key >> 31) & 0x7FFFFFFF)) & ~PLACE).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def _take_best(
     scores,  # (R, V)
     barred,  # (V,) 0 or -inf
@@ -86,8 +102,10 @@ def _take_best(
     vocabulary,
     END: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Greedy search: a row's best token, its log-probability, and whether that was the last."""
+    wait(EARLY)
     r = tl.program_id(0)
     row = scores + r.to(tl.int64) * vocabulary
     top = -float("inf")
@@ -129,14 +147,27 @@ def take_best(scores: Tensor, barred: Tensor, slots: GreedySlots) -> None:
         rows,
         vocabulary,
         END=END,
-        BLOCK=min(CHUNK, triton.next_power_of_2(vocabulary)),
-        num_warps=8,
+        BLOCK=min(WHOLE, triton.next_power_of_2(vocabulary)),
+        num_warps=16 if vocabulary > CHUNK else 8,
+        **early(scores),
     )
 
 
 @triton.jit
-def _best_of_chunk(scores, barred, values, tokens, tops, masses, vocabulary, K: tl.constexpr, CHUNK: tl.constexpr):
+def _best_of_chunk(
+    scores,
+    barred,
+    values,
+    tokens,
+    tops,
+    masses,
+    vocabulary,
+    K: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """The K best of a part of a row, best first, and the part's highest score and sum of exponentials."""
+    wait(EARLY)
     r, c = tl.program_id(0), tl.program_id(1)
     part = r * tl.num_programs(1) + c
     at = c * CHUNK + tl.arange(0, CHUNK)
@@ -146,12 +177,22 @@ def _best_of_chunk(scores, barred, values, tokens, tops, masses, vocabulary, K: 
     tl.store(tops + part, top)
     tl.store(masses + part, tl.sum(tl.exp(x - top), 0))
     x += tl.load(barred + at, mask=inside, other=-float("inf"))
-    keys = _keys(x, at)
+    # K times a maximum of the whole part: numbers of 32 bits take a third of the time.
+    short: tl.constexpr = scores.dtype.element_ty.primitive_bitwidth == 16
+    if short:
+        keys = _short_keys(x, at - c * CHUNK)
+    else:
+        keys = _keys(x, at)
     for i in range(K):
         best = tl.max(keys, 0)
-        tl.store(values + part * K + i, _value_of(best))
-        tl.store(tokens + part * K + i, tl.minimum(_place_of(best), vocabulary - 1))
-        keys = tl.where(keys == best, NOTHING, keys)
+        if short:
+            value, place = _value_of_short(best), c * CHUNK + PLACE - (best & PLACE)
+            keys = tl.where(keys == best, NOTHING_SHORT, keys)
+        else:
+            value, place = _value_of(best), _place_of(best)
+            keys = tl.where(keys == best, NOTHING, keys)
+        tl.store(values + part * K + i, value)
+        tl.store(tokens + part * K + i, tl.minimum(place, vocabulary - 1))
 
 
 @triton.jit
@@ -187,8 +228,10 @@ def _go_on(
     PARTS: tl.constexpr,  # chunks,
     MANY: tl.constexpr,  # chunks · K
     PLACES: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Beam.choose for one input: of all candidates the best 2w, of which those that end are finished."""
+    wait(EARLY)
     b = tl.program_id(0)
     if tl.load(done + b) != 0:
         return
@@ -278,7 +321,7 @@ def go_on(scores: Tensor, barred: Tensor, slots: BeamSlots, penalty: float) -> N
     values, tops, masses = (scores.new_empty(rows, chunks, *more, dtype=torch.float32) for more in ((K,), (), ()))
     candidates = scores.new_empty(rows, chunks, K, dtype=torch.int32)
     _best_of_chunk[(rows, chunks)](
-        scores, barred, values, candidates, tops, masses, vocabulary, K=K, CHUNK=size, num_warps=8
+        scores, barred, values, candidates, tops, masses, vocabulary, K=K, CHUNK=size, num_warps=4, **early(scores)
     )
     many = triton.next_power_of_2(chunks * K)
     _go_on[(inputs,)](
@@ -301,4 +344,5 @@ def go_on(scores: Tensor, barred: Tensor, slots: BeamSlots, penalty: float) -> N
         MANY=many,
         PLACES=64,
         num_warps=4,
+        **early(scores),
     )

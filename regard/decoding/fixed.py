@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -238,7 +238,12 @@ class FixedBeam:
         self.rows, self.penalty = search.width, search.length_penalty
         whole: dict[str, Any] = {"dtype": torch.int32, "device": device}
         real: dict[str, Any] = {"dtype": torch.float32, "device": device}
-        rows, steps = inputs * search.width, (capacity, inputs, search.width)
+        rows = inputs * search.width
+        # What results are made of lies side by side, so that it comes to the host at once.
+        self.numbers = torch.zeros(3, capacity, inputs, search.width, **whole)
+        self.sums = torch.zeros(3, capacity, inputs, search.width, **real)
+        parents, texts, endings = self.numbers
+        logps, totals, last = self.sums
         self.slots = BeamSlots(
             tokens=torch.zeros(rows, **whole),
             lengths=torch.zeros(rows, **whole),
@@ -248,12 +253,12 @@ class FixedBeam:
             done=torch.zeros(inputs, **whole),
             scores=torch.zeros(inputs, search.width, **real),
             rankings=torch.zeros(inputs, alternatives, **real),
-            parents=torch.zeros(steps, **whole),
-            texts=torch.zeros(steps, **whole),
-            logps=torch.zeros(steps, **real),
-            endings=torch.zeros(steps, **whole),
-            totals=torch.zeros(steps, **real),
-            last=torch.zeros(steps, **real),
+            parents=parents,
+            texts=texts,
+            logps=logps,
+            endings=endings,
+            totals=totals,
+            last=last,
         )
         self.first = torch.full((search.width,), -math.inf, device=device)
         self.first[0] = 0.0  # the hypothesis without a token
@@ -271,62 +276,61 @@ class FixedBeam:
         return self.slots.table
 
     def results(self, jobs: Sequence[Job], at: Tensor) -> dict[int, list[Hypothesis]]:
-        s = self.slots
-        steps, scores = s.written[at].tolist(), s.scores[at].tolist()
-        kept = (s.parents, s.texts, s.logps, s.endings, s.totals, s.last)
-        chains = [one[: max(steps), at].transpose(0, 1).tolist() for one in kept]  # of each input, step and slot
-        return {
-            job.number: self._texts(count, own, *chain)
-            for job, count, own, *chain in zip(jobs, steps, scores, *chains, strict=True)
-        }
-
-    def _texts(
-        self,
-        steps: int,
-        scores: list[float],
-        parents: list[list[int]],
-        tokens: list[list[int]],
-        logps: list[list[float]],
-        endings: list[list[int]],
-        totals: list[list[float]],
-        last: list[list[float]],
-    ) -> list[Hypothesis]:
-        """The hypotheses of an input: those that ended, best first, and live ones where that is not enough."""
-        wanted = self.slots.rankings.shape[1]
-
-        def chain(step: int, slot: int) -> tuple[list[int], list[float]]:
-            """What stands in this slot after `step` steps."""
-            text: list[int] = []
-            gains: list[float] = []
-            for t in range(step - 1, -1, -1):
-                text.append(tokens[t][slot])
-                gains.append(logps[t][slot])
-                slot = parents[t][slot]
-            return text[::-1], gains[::-1]
-
-        ended = [
-            (total / (t + 1) ** self.penalty, t, i)
-            for t in range(steps)
-            for i, total in enumerate(totals[t])
-            if total != -math.inf
-        ]
-        found = []
-        for ranking, t, i in sorted(ended, key=lambda one: -one[0])[:wanted]:
-            text, gains = chain(t, endings[t][i])
-            found.append(close([*text, END], [*gains, last[t][i]], True, ranking))
-        for slot, score in enumerate(scores):
-            if len(found) == wanted:
-                break
-            if score != -math.inf:
-                found.append(close(*chain(steps, slot), False, score / steps**self.penalty))
+        """The hypotheses of each input: those that ended, best first, and live ones where that is not enough."""
+        s, wanted = self.slots, self.slots.rankings.shape[1]
+        written, scores = s.written[at].tolist(), s.scores[at].tolist()
+        parents, texts, endings = self.numbers[:, : max(written), at].cpu()  # (T, B, w)
+        logps, totals, last = self.sums[:, : max(written), at].cpu()
+        chains: list[list[Chain]] = [[] for _ in jobs]
+        ended = totals > -math.inf
+        ends = zip(ended.nonzero().tolist(), *(one[ended].tolist() for one in (totals, endings, last)), strict=True)
+        for (t, b, _), total, slot, gain in ends:
+            if t < written[b]:  # not what another input has left there
+                chains[b].append(Chain(total / (t + 1) ** self.penalty, b, t, slot, gain))
+        for b, (own, count) in enumerate(zip(chains, written, strict=True)):
+            own.sort(key=lambda chain: -chain.ranking)
+            del own[wanted:]
+            live = [(slot, score) for slot, score in enumerate(scores[b]) if score != -math.inf]
+            own += [Chain(score / count**self.penalty, b, count, slot) for slot, score in live[: wanted - len(own)]]
+        every = [chain for own in chains for chain in own]
+        before = parents.flatten().tolist()  # and no others: as lists all of it would take as long as some of the steps
+        places = torch.tensor([chain.trace(before, *parents.shape) for chain in every], dtype=torch.long)  # (N, T)
+        tokens, gains = (one.flatten()[places].tolist() for one in (texts, logps))
+        found: dict[int, list[Hypothesis]] = {job.number: [] for job in jobs}
+        for chain, text, gain in zip(every, tokens, gains, strict=True):
+            found[jobs[chain.input].number].append(chain.close(text, gain))
         return found
+
+
+class Chain(NamedTuple):
+    """A hypothesis as the slots know it."""
+
+    ranking: float
+    input: int
+    steps: int  # before its END
+    slot: int  # after them
+    end: float | None = None  # the log-probability of its END
+
+    def trace(self, parents: list[int], longest: int, inputs: int, width: int) -> list[int]:
+        """Where its tokens stand among those of all steps, inputs and slots; any place after the last of them."""
+        places, slot = [0] * longest, self.slot
+        for t in range(self.steps - 1, -1, -1):
+            places[t] = (t * inputs + self.input) * width + slot
+            slot = parents[places[t]]
+        return places
+
+    def close(self, tokens: list[int], gains: list[float]) -> Hypothesis:
+        tokens, gains = tokens[: self.steps], gains[: self.steps]
+        if self.end is None:
+            return close(tokens, gains, False, self.ranking)
+        return close([*tokens, END], [*gains, self.end], True, self.ranking)
 
 
 def begin(slots: GreedySlots | BeamSlots, jobs: Sequence[Job], at: Tensor, width: int) -> None:
     """At these places nothing is written, and the last token of each prefix is to be read next."""
     rows = (width * at[:, None] + torch.arange(width, device=at.device)).flatten()
     limits, last = ([job.limit for job in jobs], [job.prefix[-1] for job in jobs])
-    given = torch.tensor([limits, last], dtype=torch.int32).to(at.device)
+    given = torch.tensor([limits, last], dtype=torch.int32).to(at.device, non_blocking=True)
     slots.limits[at] = given[0]
     slots.tokens[rows] = given[1].repeat_interleave(width)
     slots.lengths[rows] = len(jobs[0].prefix) - 1
@@ -336,6 +340,6 @@ def begin(slots: GreedySlots | BeamSlots, jobs: Sequence[Job], at: Tensor, width
 
 def bars(vocabulary: int, allow_unknown: bool, device: Any) -> Tensor:
     """What is added to the scores (V,): -inf for what must not be chosen."""
-    barred = torch.zeros(vocabulary, device=device)
+    barred = torch.zeros(vocabulary)
     barred[[PAD, START] if allow_unknown else [PAD, START, UNKNOWN]] = -math.inf
-    return barred
+    return barred.to(device, non_blocking=True)

@@ -13,10 +13,14 @@ import torch
 import triton
 from torch import Tensor
 from triton import language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 ROWS = 16  # at most, of a product whose norm is part of it: what the tensor cores take at once
 # Columns of one row that a program computes, by how many there are at most: enough programs for all cores.
 COLUMNS = {1024: 4, 2048: 8, 2**31: 16}
+HURRY = 8  # rows up to which a kernel comes early; more lose by it
+ALONE = 16384  # numbers that come out, up to which each row reads the weights for itself: the cache has them
+TILE = 8192  # weights that a program holds at most, where a column does not have more
 ACTIVATIONS = ("", "relu", "gelu", "gelu-tanh", "swiglu")
 
 
@@ -29,24 +33,42 @@ class Norm(NamedTuple):
     rms: bool
 
 
+def early(x: Tensor) -> dict[str, bool]:
+    """Settings of a kernel for these rows. Few of them leave much of a GPU idle, so the next kernel may be there early.
+
+    It reads weights, which nobody changes, and waits with all else for the end of the one before: Hopper's programmatic
+    dependent launch.
+    """
+    able = x.is_cuda and torch.version.cuda is not None and torch.cuda.get_device_capability(x.device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if able and len(x) <= HURRY else {"EARLY": False}
+
+
 @triton.jit
-def _statistics(row, width, eps, RMS: tl.constexpr, WIDTH: tl.constexpr):
+def wait(EARLY: tl.constexpr):
+    """Let the next kernel come, and wait for what the ones before have written."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+
+
+@triton.jit
+def _statistics(x, inside, width, eps, RMS: tl.constexpr):
     """The mean (0 for RMSNorm) and one over the deviation of a row."""
-    at = tl.arange(0, WIDTH)
-    x = tl.load(row + at, mask=at < width, other=0.0).to(tl.float32)
     mean = 0.0
     if not RMS:
         mean = tl.sum(x, 0) / width
-        x = tl.where(at < width, x - mean, 0.0)
+        x = tl.where(inside, x - mean, 0.0)
     return mean, 1.0 / tl.sqrt(tl.sum(x * x, 0) / width + eps)
 
 
 @triton.jit
-def _normed(x, mean, scale, gain, shift, at, inside, SHIFT: tl.constexpr):
-    x = (x - mean) * scale * tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+def _gains(gain, shift, at, inside, SHIFT: tl.constexpr):
+    """What a norm multiplies these columns by, and what it adds."""
+    g = tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)
+    s = tl.zeros_like(g)
     if SHIFT:
-        x += tl.load(shift + at, mask=inside, other=0.0).to(tl.float32)
-    return x
+        s = tl.load(shift + at, mask=inside, other=0.0).to(tl.float32)
+    return g, s
 
 
 @triton.jit
@@ -81,41 +103,53 @@ def _linear(
     SHIFT: tl.constexpr,
     ACTIVATION: tl.constexpr,
     RESIDUAL: tl.constexpr,
-    WIDTH: tl.constexpr,  # of what is normed
+    WIDTH: tl.constexpr,  # of the residual
     INNER: tl.constexpr,
     OUTER: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """Some columns of one row."""
-    column = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
+    """Some columns of one row. What the kernel before does not write is read while that one still runs."""
+    r = tl.program_id(0)
+    x += r * inner
+    residual += r * outer
+    out += r * outer
+    column = tl.program_id(1) * OUTER + tl.arange(0, OUTER)
     wanted = column < outer
+    at = tl.arange(0, INNER)
+    inside = at < inner
     kind = x.dtype.element_ty
-    mean, scale = 0.0, 1.0
-    if NORM == 1:
-        mean, scale = _statistics(x, inner, eps, RMS, WIDTH)
+    tile = weight + column[:, None] * inner + at[None, :]
+    both = wanted[:, None] & inside[None, :]
+    w = tl.load(tile, mask=both, other=0.0)
+    if ACTIVATION == 4:
+        gate = tl.load(tile + outer * inner, mask=both, other=0.0)
     sums = tl.zeros((OUTER,), tl.float32)
-    gates = tl.zeros((OUTER,), tl.float32)
-    for start in range(0, inner, INNER):
-        at = start + tl.arange(0, INNER)
-        inside = at < inner
-        v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        if NORM == 1:
-            v = _normed(v, mean, scale, gain, shift, at, inside, SHIFT).to(kind).to(tl.float32)
-        both = wanted[:, None] & inside[None, :]
-        w = tl.load(weight + column[:, None] * inner + at[None, :], mask=both, other=0.0).to(tl.float32)
-        sums += tl.sum(w * v[None, :], 1)
-        if ACTIVATION == 4:
-            w = tl.load(weight + (outer + column)[:, None] * inner + at[None, :], mask=both, other=0.0)
-            gates += tl.sum(w.to(tl.float32) * v[None, :], 1)
+    gates = sums
     if BIAS:
-        sums += tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)
+        sums = tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)
         if ACTIVATION == 4:
-            gates += tl.load(bias + outer + column, mask=wanted, other=0.0).to(tl.float32)
-    y = _activated(sums.to(kind).to(tl.float32), gates.to(kind).to(tl.float32), ACTIVATION)
+            gates = tl.load(bias + outer + column, mask=wanted, other=0.0).to(tl.float32)
+    if NORM == 1:
+        g, s = _gains(gain, shift, at, inside, SHIFT)
+    if NORM == 2:
+        g, s = _gains(gain, shift, column, wanted, SHIFT)
+    wait(EARLY)
+    v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     if RESIDUAL:
         before = tl.load(residual + column, mask=wanted, other=0.0).to(tl.float32)
-        if NORM == 2:
-            mean, scale = _statistics(residual, outer, eps, RMS, WIDTH)
-            before = _normed(before, mean, scale, gain, shift, column, wanted, SHIFT).to(kind).to(tl.float32)
+    if NORM == 2:
+        whole = tl.arange(0, WIDTH)
+        row = tl.load(residual + whole, mask=whole < outer, other=0.0).to(tl.float32)
+        mean, scale = _statistics(row, whole < outer, outer, eps, RMS)
+        before = ((before - mean) * scale * g + s).to(kind).to(tl.float32)
+    if NORM == 1:
+        mean, scale = _statistics(v, inside, inner, eps, RMS)
+        v = ((v - mean) * scale * g + s).to(kind).to(tl.float32)
+    sums += tl.sum(w.to(tl.float32) * v[None, :], 1)
+    if ACTIVATION == 4:
+        gates += tl.sum(gate.to(tl.float32) * v[None, :], 1)
+    y = _activated(sums.to(kind).to(tl.float32), gates.to(kind).to(tl.float32), ACTIVATION)
+    if RESIDUAL:
         y = y.to(kind).to(tl.float32) + before
     tl.store(out + column, y.to(kind), mask=wanted)
 
@@ -143,14 +177,16 @@ def _linear_rows(
     WIDTH: tl.constexpr,
     INNER: tl.constexpr,
     OUTER: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Some columns of all rows, which are few: the weights are read once, and the tensor cores multiply."""
-    column = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
+    column = tl.program_id(1) * OUTER + tl.arange(0, OUTER)
     wanted = column < outer
     row = tl.arange(0, ROWS)
     there = row < rows
     cells = there[:, None] & wanted[None, :]
     kind = x.dtype.element_ty
+    wait(EARLY)
     mean = tl.zeros((ROWS,), tl.float32)
     scale = mean
     if NORM != 0:
@@ -214,13 +250,14 @@ def linear(
     rows, inner = x.shape
     outer = len(weight) // (2 if activation == "swiglu" else 1)
     out = x.new_empty(rows, outer)
-    if rows == 1:
-        columns = next(columns for most, columns in COLUMNS.items() if outer <= most)
-        deep = 8192 // columns
+    alone = rows == 1 or rows * outer <= ALONE
+    if alone:
+        deep = triton.next_power_of_2(inner)
+        columns = min(next(columns for most, columns in COLUMNS.items() if outer <= most), max(1, TILE // deep))
     else:
-        columns, deep = 16 if outer <= 4096 else 32, 256
-    kernel = _linear if rows == 1 else _linear_rows
-    kernel[(triton.cdiv(outer, columns),)](
+        columns, deep = 16 if outer <= 4096 else 32, min(256, max(16, triton.next_power_of_2(inner)))
+    kernel = _linear if alone else _linear_rows
+    kernel[(rows if alone else 1, triton.cdiv(outer, columns))](
         x,
         weight,
         weight if bias is None else bias,
@@ -239,10 +276,11 @@ def linear(
         ACTIVATION=ACTIVATIONS.index(activation),
         RESIDUAL=residual is not None,
         WIDTH=triton.next_power_of_2(inner if residual is None else outer),
-        INNER=min(deep, max(16, triton.next_power_of_2(inner))),
+        INNER=deep,
         OUTER=columns,
         num_warps=4,
-        **({} if rows == 1 else {"ROWS": ROWS}),
+        **({} if alone else {"ROWS": ROWS}),
+        **early(x),
     )
     return out
 
@@ -271,12 +309,9 @@ def _add_norm(
         s = s + tl.load(more + r * width + at, mask=inside, other=0.0)
         tl.store(total + r * width + at, s, mask=inside)
     s = s.to(tl.float32)
-    mean = 0.0
-    if not RMS:
-        mean = tl.sum(s, 0) / width
-    c = tl.where(inside, s - mean, 0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(c * c, 0) / width + eps)
-    tl.store(out + r * width + at, _normed(s, mean, scale, gain, shift, at, inside, SHIFT).to(kind), mask=inside)
+    mean, scale = _statistics(s, inside, width, eps, RMS)
+    g, b = _gains(gain, shift, at, inside, SHIFT)
+    tl.store(out + r * width + at, ((s - mean) * scale * g + b).to(kind), mask=inside)
 
 
 def add_norm(x: Tensor, more: Tensor | None, norm: Norm) -> tuple[Tensor, Tensor]:

@@ -14,10 +14,26 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+from regard.decoding.linear_triton import early, wait
+
+CROWD = 1024  # programs of attention that keep a GPU busy with one warp each
+
 
 @triton.jit
-def _embed(tokens, lengths, table, places, out, width, factor, ADD: tl.constexpr, WIDTH: tl.constexpr):
+def _embed(
+    tokens,
+    lengths,
+    table,
+    places,
+    out,
+    width,
+    factor,
+    ADD: tl.constexpr,
+    WIDTH: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """A row's token vector, and the vector of its place."""
+    wait(EARLY)
     r = tl.program_id(0)
     at = tl.arange(0, WIDTH)
     inside = at < width
@@ -42,6 +58,7 @@ def embed(tokens: Tensor, lengths: Tensor, table: Tensor, factor: float, places:
         factor,
         ADD=places is not None,
         WIDTH=triton.next_power_of_2(width),
+        **early(tokens),
     )
     return out
 
@@ -90,7 +107,9 @@ def _attend(
     INTERLEAVED: tl.constexpr,
     D: tl.constexpr,
     KEYS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    wait(EARLY)
     r, h = tl.program_id(0), tl.program_id(1)
     g = h // (heads // kv_heads)
     at = tl.arange(0, D)
@@ -146,6 +165,16 @@ def _attend(
     tl.store(out + (r * heads + h) * d + at, (mixed / mass).to(out.dtype.element_ty), mask=inside)
 
 
+def _tile(programs: int, keys: int) -> dict[str, int]:
+    """How many keys a program takes at once, by how many warps. Many programs fill the GPU with one warp each.
+
+    Sums over one warp need no shared memory, and nobody waits for others.
+    """
+    if programs >= CROWD:
+        return {"KEYS": 16, "num_warps": 1}
+    return {"KEYS": min(64, max(16, triton.next_power_of_2(keys))), "num_warps": 4}
+
+
 def attend_own(
     qkv: Tensor,
     k: Tensor,
@@ -184,8 +213,8 @@ def attend_own(
         TURNS=turns is not None,
         INTERLEAVED=turns is not None and turns[1],
         D=triton.next_power_of_2(d),
-        KEYS=64,
-        num_warps=4,
+        **_tile(rows * heads, capacity),
+        **early(qkv),
     )
     return out
 
@@ -217,7 +246,7 @@ def attend_source(q: Tensor, k: Tensor, v: Tensor, keep: Tensor, lengths: Tensor
         TURNS=False,
         INTERLEAVED=False,
         D=triton.next_power_of_2(d),
-        KEYS=64,
-        num_warps=4,
+        **_tile(rows * heads, n),
+        **early(q),
     )
     return out

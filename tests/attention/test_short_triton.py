@@ -12,9 +12,11 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -47,13 +49,57 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: floa
     return (weights * mask.double()) @ v.double()
 
 
-def mask_of(seed: Tensor, B: int, H: int, m: int, n: int) -> Tensor:
-    """What the kernel multiplies the weights by: with equal weights and a different unit vector for each value."""
+def philox(seed: int, calls: np.ndarray) -> list[np.ndarray]:
+    """Salmon et al. 2011: the four words of 32 bits of each call, with 7 rounds."""
+    low, a, b = np.uint64(2**32 - 1), np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+    c0, c1, c2, c3 = calls.astype(np.uint64), *np.zeros((3, *calls.shape), np.uint64)
+    for turn in range(7):
+        k0, k1 = np.uint64((seed + turn * 0x9E3779B9) % 2**32), np.uint64(((seed >> 32) + turn * 0xBB67AE85) % 2**32)
+        one, other = a * c0, b * c2  # of 64 bits
+        c0, c1, c2, c3 = (other >> 32) ^ c1 ^ k0, other & low, (one >> 32) ^ c3 ^ k1, one & low
+    return [c0, c1, c2, c3]
+
+
+def mask_by_hand(seed: Tensor, B: int, H: int, m: int, n: int) -> Tensor:
+    """What the kernel shall multiply the weights by, in float64: each head's tile draws its rows by eights."""
+    M, N = (max(16, 1 << (length - 1).bit_length()) for length in (m, n))
+    a, b, c, d = philox(int(seed), np.arange(B * H * M * N // 8))
+    halves = np.stack([half for word in (a, c, b, d) for half in (word & np.uint64(0xFFFF), word >> np.uint64(16))], 1)
+    dropped = round(SHARE * 65536)
+    stays = torch.from_numpy(halves.astype(np.int64) >= dropped).view(B, H, M, N)[:, :, :m, :n]
+    return (stays.double() * 65536 / (65536 - dropped)).to(seed.device)
+
+
+def masks_of(seed: Tensor, B: int, H: int, m: int, n: int, dtype: torch.dtype) -> list[Tensor]:
+    """What the kernels do multiply by, forward and backward: equal weights, unit vectors for values and gradients."""
     from regard.attention.short_triton import attend_short
 
-    q, k = (torch.zeros(B, H, length, n, device=seed.device) for length in (m, n))
-    v = n * torch.eye(n, device=seed.device).expand(B, H, n, n)
-    return attend_short(q, k, v, None, seed, False, 1.0, SHARE)
+    q, k, v, upstream = torch.zeros(4, B, H, max(m, n), max(m, n), device=seed.device, dtype=dtype)
+    for units in (v, upstream):
+        units.diagonal(dim1=-2, dim2=-1).fill_(n)
+    v = v[:, :, :n].requires_grad_()
+    y = attend_short(q[:, :, :m], k[:, :, :n], v, None, seed, False, 1.0, SHARE)
+    return [y[..., :n], torch.autograd.grad(y, v, upstream[:, :, :m])[0][..., :m].mT]
+
+
+def check_masks(seed: Tensor, B: int, H: int, m: int, n: int, dtype: torch.dtype) -> Tensor:
+    """The mask; that a kernel draws another, or loses its way in it, is told before any product is looked at."""
+    wanted = mask_by_hand(seed, B, H, m, n)
+    for way, found in zip(("forward", "backward"), masks_of(seed, B, H, m, n, dtype), strict=True):
+        wrong = int(((found > 0) != (wanted > 0)).sum())
+        assert not wrong, f"{way}, {m} x {n}, {dtype}: {wrong} of {wanted.numel()} numbers of the mask are others"
+        torch.testing.assert_close(found.double(), wanted, rtol=ROUNDING[dtype], atol=0.0)
+    return wanted
+
+
+def close(what: str, found: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
+    torch.testing.assert_close(
+        found.double(),
+        wanted.double(),
+        rtol=ROUNDING[dtype],
+        atol=4 * ROUNDING[dtype],
+        msg=lambda text: f"{what}: {text}",
+    )
 
 
 def check(
@@ -83,11 +129,13 @@ def check(
     assert y.shape == q.shape and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
     allowed = None if keep is None else keep[:, None, None]
     allowed = mask_matrix(allowed, causal, q, k)
-    wanted = by_hand(q, k, v, allowed, 0.3, None if seed is None else mask_of(seed, B, H, m, n))
+    mask = None if seed is None else check_masks(seed, B, H, m, n, dtype)
+    wanted = by_hand(q, k, v, allowed, 0.3, mask)
     upstream = torch.randn(y.shape, device=device).to(dtype)
     found = torch.autograd.grad(y, given, upstream)
-    for one, other in zip((y, *found), (wanted, *torch.autograd.grad(wanted, given, upstream.double())), strict=True):
-        torch.testing.assert_close(one.double(), other.double(), rtol=ROUNDING[dtype], atol=4 * ROUNDING[dtype])
+    exact = (wanted, *torch.autograd.grad(wanted, given, upstream.double()))
+    for name, one, other in zip(("y", "dq", "dk", "dv"), (y, *found), exact, strict=True):
+        close(f"{name}, {m} x {n} x {d}, {dtype}", one, other, dtype)
     if keep is not None and not one_mask:
         assert not any(one[0].any() for one in (y, *found))  # exactly zero
 
@@ -95,13 +143,15 @@ def check(
 def check_mask(device: str) -> None:
     """The share of weights that are dropped, and what it hangs on."""
     seeds = [torch.tensor([number], device=device) for number in (1, 2)]
-    one, other = (mask_of(seed, 4, 4, 16, 32) for seed in seeds)
-    torch.testing.assert_close(one.unique(), torch.tensor([0.0, 1 / (1 - SHARE)], device=device), rtol=1e-4, atol=0.0)
+    one, other = (check_masks(seed, 4, 4, 16, 32, torch.float32) for seed in seeds)
+    shares = torch.tensor([0.0, 1 / (1 - SHARE)], device=device, dtype=torch.float64)
+    torch.testing.assert_close(one.unique(), shares, rtol=1e-4, atol=0.0)
     differ = 2 * SHARE * (1 - SHARE)  # as two masks do that know nothing of each other
     heads = one[:, 0] != one[:, 1]
     for dropped, share in ((one == 0, SHARE), (one != other, differ), (heads, differ), (one[0] != one[1], differ)):
         assert abs(dropped.double().mean() - share) < 4 * (share * (1 - share) / dropped.numel()) ** 0.5
-    assert torch.equal(one, mask_of(seeds[0], 4, 4, 16, 32))
+    for m, n in ((5, 5), (6, 20), (20, 6)):
+        check_masks(torch.tensor([2**40 + m], device=device), 2, 3, m, n, torch.float16)
 
 
 def always(what: str, x: Tensor, dropout: float) -> bool:
@@ -114,14 +164,14 @@ def check_attend(device: str) -> None:
     q, k, v = tensors(device, B, H, n, n, 8, torch.float16)
     seed, lengths = torch.tensor([4], device=device), torch.tensor([5, 3], device=device)
     keep = torch.arange(n, device=device) < lengths[:, None]
-    mask = mask_of(seed, B, H, n, n)
+    mask = check_masks(seed, B, H, n, n, torch.float16)
     with patch.object(short, "draws", always), patch.object(short, "draw_seed", lambda like: seed):
         for given in (masks.padding(keep), masks.padding(lengths), keep[:, None, None], None):
             for causal in (False, True):
                 found = attend(q, k, v, mask=given, causal=causal, dropout=SHARE)
                 allowed = mask_matrix(None if given is None else keep[:, None, None], causal, q, k)
                 wanted = by_hand(q, k, v, allowed, 8**-0.5, mask)
-                torch.testing.assert_close(found.double(), wanted, rtol=2**-9, atol=2**-7)
+                close(f"{given}, causal {causal}", found, wanted, torch.float16)
         both = attend(q, k, v, mask=masks.causal() & masks.padding(keep), dropout=SHARE)
         torch.testing.assert_close(both, attend(q, k, v, mask=keep[:, None, None], causal=True, dropout=SHARE))
 
@@ -184,14 +234,9 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def check_all(device: str) -> None:
+def check_operator(device: str) -> None:
     from regard.attention.short_triton import attend_short
 
-    for case in CASES:
-        check(device, **case)
-    check_mask(device)
-    check_fits()
-    check_attend(device)
     q, k, v = tensors(device, 1, 2, 3, 4, 8, torch.float32)
     keep, seed = torch.ones(1, 4, dtype=torch.bool, device=device), torch.tensor([3], device=device)
     torch.library.opcheck(attend_short, (q, k, v, keep, seed, True, 0.3, SHARE))
@@ -207,15 +252,29 @@ def test_the_kernel_is_the_reference() -> None:
     assert done.stdout == "the kernel is the reference\n"
 
 
+LARGE: list[dict[str, Any]] = [
+    {"m": size, "n": size, "d": 64, "B": 8, "H": 8, "dropout": True, "dtype": torch.bfloat16, kind: True}
+    for size in (16, 32, 64, 128)
+    for kind in ("causal", "masked")
+]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
-def test_the_kernel_is_the_reference_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn, "PLACES", ["residual", "hidden", "attention"])
-    check_all("cuda")
-    for size in (64, 128):
-        for kind in ({"causal": True}, {"masked": True}):
-            check("cuda", m=size, n=size, d=64, B=8, H=8, dropout=True, dtype=torch.bfloat16, **kind)
+@pytest.mark.parametrize("case", [*CASES, *LARGE], ids=str)
+def test_the_kernel_is_the_reference_cuda(case: dict[str, Any]) -> None:
+    check("cuda", **case)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+@pytest.mark.parametrize("part", [check_mask, check_attend, check_operator])
+def test_the_kernel_in_its_place_cuda(part: Callable[[str], None]) -> None:
+    part("cuda")
 
 
 if __name__ == "__main__":
-    check_all("cpu")
+    for case in CASES:
+        check("cpu", **case)
+    for part in (check_mask, check_attend, check_operator):
+        part("cpu")
+    check_fits()
     print("the kernel is the reference")

@@ -112,8 +112,28 @@ def check_steps(kind: str, *, translates: bool) -> None:
     assert step_captured(model, twice[0][0].select(torch.tensor([0, 0])), two) is None  # rows that stand together
 
 
+def check_short_scores(dtype: torch.dtype) -> None:
+    """Scores of 16 bits have keys of their own; a beam chooses as by the same numbers in fp32, also among equals."""
+    from regard.decoding.fixed import FixedBeam, bars
+
+    torch.manual_seed(0)
+    scores = torch.randn(6, 5000).to(dtype)
+    scores[:, 4990] = scores[:, 7] = scores.amax(1)
+    scores[:, 8], scores[:, 9] = 0.0, -0.0
+    found = []
+    for given in (scores, scores.float()):
+        beam = FixedBeam(Beam(3), inputs=2, capacity=4, alternatives=1, device="cpu")
+        beam.slots.scores[:, 1:] = -1.0
+        beam.slots.limits.fill_(4)
+        for _ in range(2):
+            beam.choose(given, bars(5000, False, "cpu"))
+        found.append(beam.slots)
+    assert {7, 4990} < {*found[0].texts.flatten().tolist()}
+    assert all(map(torch.equal, *found))
+
+
 def check_all() -> None:
-    from regard.decoding import captured, fixed, linear_triton
+    from regard.decoding import captured, fixed, linear_triton, step_triton
 
     captured.ROUND = {"source": 4, "capacity": 6}
     linear_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
@@ -123,9 +143,12 @@ def check_all() -> None:
     captured.DEVICES = ("cuda",)
     ended = sum(check(kind, Greedy(), count=1) for kind in KINDS)  # one row has a kernel of its own
     ended += check("post-norm", Greedy())
+    linear_triton.ALONE = 0  # rows together, by tensor cores
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
     ended += check("learned", Beam(2), alternatives=2, translates=False)
-    fixed.FEW = 0  # the way of many rows
+    check_short_scores(torch.bfloat16)
+    check_short_scores(torch.float16)
+    fixed.FEW = step_triton.CROWD = 0  # the way of many rows
     ended += check("rotary", Greedy(), translates=False, begun=True)
     ended += check("learned", Greedy())
     ended += check("post-norm", Beam(2), alternatives=2)
@@ -166,6 +189,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
             if isinstance(one, JITFunction) and name in LAUNCHED:
                 made[name] = compiled_kernel(one)
                 monkeypatch.setattr(module, name, made[name])
+        monkeypatch.setattr(module, "early", lambda x: {"EARLY": len(x) <= linear_triton.HURRY})
     assert {*made} == LAUNCHED
     for kind in KINDS:
         model = make_model(kind, dim=64, vocabulary=5000).to(torch.bfloat16)

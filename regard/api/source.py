@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from regard.api.unknown import hide_unseen
+from regard.api.unknown import hide_names, hide_unseen
 from regard.errors import DataError
 from regard.text.characters import CharacterTokenizer
 from regard.text.special import END, SPECIAL_TOKENS
@@ -40,11 +40,15 @@ class SourceReader:
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
         self._met = met_characters(tokenizer, self.unseen) if self.unseen else frozenset()
+        known = info.get("known_names")
+        self.known_names = None if known is None else frozenset(known)
 
     def read(self, text: str) -> Source:
-        """The sentence as tokens. A word with a piece that training never met is one UNKNOWN."""
+        """The sentence as tokens. A name, or a word with a piece that training never met, is one UNKNOWN."""
         tokens = self.tokenizer.encode(self._readable(text) if self.unseen else text)
         words = words_of(self.tokenizer, text, tokens)
+        if self.known_names is not None:
+            tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
         if self.unseen:
             tokens, words = hide_unseen(tokens, words, self.unseen)
         units = words
@@ -61,6 +65,8 @@ class SourceReader:
     def _readable(self, text: str) -> str:
         """The text with more words that the model can read: without capitals that training never met (in "TRÈS", say,
         which is then "très"), and with symbols that it never met, smileys mostly, as words of their own."""
+        if self.known_names is not None and text.isupper() and len(text.split()) > 1:
+            text = text.capitalize()  # who shouts has no names
         if text.isascii():
             return text
         words = re.sub(r"\S+", lambda found: self._lowered(found[0]), unicodedata.normalize("NFC", text))

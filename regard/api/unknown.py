@@ -11,8 +11,12 @@ from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
+from regard.text.names import Spelled, core, find_names
 from regard.text.special import UNKNOWN
 from regard.text.tokenizer import Tokenizer, Word
+
+
+SENTENCE_ENDS = ".!?…"
 
 
 def hide_unseen(tokens: Sequence[int], words: Sequence[Word], unseen: Collection[int]) -> tuple[list[int], list[Word]]:
@@ -30,31 +34,73 @@ def hide_unseen(tokens: Sequence[int], words: Sequence[Word], unseen: Collection
     return [*hidden, *tokens[done:]], kept
 
 
+def hide_names(
+    tokenizer: Tokenizer, tokens: Sequence[int], words: Sequence[Word], known: Collection[str]
+) -> tuple[list[int], list[Word]]:
+    """Each name that training hardly met becomes one UNKNOWN, of however many words it is; it keeps its text."""
+    parts = [part for word in words for part in _without_elision(tokenizer, tokens, word)]
+    spelled = [
+        Spelled(part.text, part.end - part.start, len(tokenizer.encode(core(part.text).lower())) == 1) for part in parts
+    ]
+    names = dict(find_names(spelled, known))
+    hidden: list[int] = []
+    kept: list[Word] = []
+    done = i = 0
+    while i < len(parts):
+        last = names.get(i, i + 1)
+        hidden += tokens[done : parts[i].start]
+        done = parts[last - 1].end
+        start = len(hidden)
+        hidden += [UNKNOWN] if i in names else tokens[parts[i].start : done]
+        kept.append(Word(" ".join(part.text for part in parts[i:last]), start, len(hidden)))
+        i = last
+    return [*hidden, *tokens[done:]], kept
+
+
+def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) -> list[Word]:
+    """The word; or in two, as "d'" and "Émilie", where a name follows what is elided and the pieces part there."""
+    before = word.text.find(core(word.text)) if word.text[:1].islower() else 0
+    if before <= 0 or not core(word.text)[:1].isupper():
+        return [word]
+    length = 0
+    for i, piece in enumerate(tokenizer.pieces(tokens[word.start : word.end]), start=word.start):
+        if length == before:
+            return [Word(word.text[:before], word.start, i), Word(word.text[before:], i, word.end)]
+        length += len(piece.lstrip("▁ "))
+    return [word]
+
+
 def most_attended_words(
     weights: Tensor, source: Sequence[int], words: Sequence[Word], target: Sequence[int]
 ) -> list[str]:
     """For each UNKNOWN of the target the text of the source word with the largest weight (m, n).
 
-    Words that are unknown themselves come first: what the model could not read is what it could not write.
+    Words that are unknown themselves come first, each once: what the model could not read is what it could not write.
     """
     unknown = [word for word in words if UNKNOWN in source[word.start : word.end]]
-    candidates = unknown or words
-    if not candidates:
+    if not words:
         return ["" for token in target if token == UNKNOWN]
     found = []
+    left = list(unknown)
     for row, token in zip(weights.tolist(), target, strict=True):
         if token == UNKNOWN:
-            found.append(max(candidates, key=lambda word: sum(row[word.start : word.end])).text)
+            word = max(left or unknown or words, key=lambda word: sum(row[word.start : word.end]))
+            found.append(word.text)
+            left = [one for one in left if one != word]
     return found
 
 
 def fit_copies(copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[str]) -> list[str]:
-    """The copied words without the punctuation at their ends that the model wrote after them itself."""
+    """The copied words without the punctuation at their ends that the model wrote after them itself, and without the
+    end of a sentence where the sentence goes on."""
     after = [pieces[i + 1] if i + 1 < len(pieces) else "" for i, token in enumerate(tokens) if token == UNKNOWN]
-    return [
-        copy.removesuffix(piece) if piece and not piece[0].isalnum() else copy
-        for copy, piece in zip(copies, after, strict=True)
-    ]
+    fitting = []
+    for copy, piece in zip(copies, after, strict=True):
+        if piece and not piece[0].isalnum():
+            copy = copy.removesuffix(piece)
+        goes_on = piece.strip("▁ ")[:1]
+        fitting.append(copy.rstrip(SENTENCE_ENDS) if goes_on and not goes_on.isupper() and goes_on != "<" else copy)
+    return fitting
 
 
 def name_copies(

@@ -33,7 +33,7 @@ from regard.cli.model_options import (
 )
 from regard.errors import DataError, UsageError
 
-DEFAULT_WRITER = "stories"
+DEFAULT_WRITER = "shakespeare"
 
 
 def generate_text(

@@ -117,5 +117,9 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(_is_whole(piece, 0) for piece in value),
         "a list of whole numbers from 0",
     ),
+    "known_names": (
+        lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+        "a list of words",
+    ),
     "alignment": (_is_alignment, "the name of a layer and the number of a head"),
 }

@@ -63,6 +63,7 @@ class DataRecipe:
     typed: float = number(0.0, rule=SHARE)
     join: float = number(0.0, rule=SHARE)
     bare: float = number(0.0, rule=SHARE)
+    names: int | None = number(None, rule=COUNT)  # with a capital, met less often than that: copied, not spelled out
     faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
 
     def __post_init__(self) -> None:

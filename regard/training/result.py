@@ -14,6 +14,7 @@ from regard.errors import StoppedError
 from regard.files import replace_file
 from regard.models.folder import save_model
 from regard.text.data import PairData
+from regard.text.names import met_names
 from regard.text.tokenizer import tokenizer_files, unseen
 from regard.training import checkpoint
 from regard.training.card import model_card
@@ -100,4 +101,6 @@ def model_info(ready: Prepared) -> dict[str, Any]:
     elif isinstance(ready.train, PairData) and recipe.kind != "encoder":
         met = np.unique(ready.train.rows[0].flat).tolist()
         info["unseen_pieces"] = unseen(ready.tokenizers[0], [met])
+        if data.names is not None:
+            info["known_names"] = met_names(map(ready.tokenizers[0].decode, ready.train.rows[0]), data.names)
     return info

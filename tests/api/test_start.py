@@ -11,7 +11,7 @@ CODE = """
 import sys, regard
 translator = regard.load("fr-en", device="cpu", dtype=sys.argv[1])
 translator.translate(["Le chat dort.", "Bonjour Zqx."], beam=2)  # with a word that is copied, by where the model looks
-regard.load("stories", device="cpu", dtype=sys.argv[1])
+regard.load("shakespeare", device="cpu", dtype=sys.argv[1])
 print("torch._dynamo" in sys.modules)
 """
 

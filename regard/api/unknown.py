@@ -15,7 +15,6 @@ from regard.text.names import Spelled, core, find_names
 from regard.text.special import UNKNOWN
 from regard.text.tokenizer import Tokenizer, Word
 
-
 SENTENCE_ENDS = ".!?…"
 
 

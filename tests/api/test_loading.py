@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.api import loading
+from regard.api import finding
 from regard.api.embedder import Embedder
-from regard.api.loading import find_device, load, shipped_models, wrap_model
+from regard.api.finding import shipped_models
+from regard.api.loading import find_device, load, wrap_model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.errors import ModelError, UsageError
@@ -65,7 +66,7 @@ def test_shipped_names(
     shipped = tmp_path / "shipped"
     shutil.copytree(folder_of(writer_of()), shipped / "plays")
     (shipped / "unfinished").mkdir()
-    monkeypatch.setattr(loading, "SHIPPED", shipped)
+    monkeypatch.setattr(finding, "SHIPPED", shipped)
     monkeypatch.chdir(tmp_path)
     assert shipped_models() == ["plays"]
     assert isinstance(load("plays"), Writer)
@@ -79,7 +80,7 @@ def test_shipped_names(
 
 
 def test_a_name_cannot_climb_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(finding, "SHIPPED", tmp_path / "shipped")
     with pytest.raises(ModelError, match="shipped: none"):
         load("../elsewhere")
 

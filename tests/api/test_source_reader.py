@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.api.source import SourceReader
+from regard.api.unknown import fit_copies
 from regard.text.demo_corpus import demo_pairs
+from regard.text.special import UNKNOWN
 
 MODEL = Path(__file__).parents[1] / "data" / "demo-fr-en"
 
@@ -31,3 +34,40 @@ def test_capitals_and_symbols_that_it_never_met(translator: regard.Translator) -
 
 def test_accents_elsewhere_do_not_change_a_translation(translator: regard.Translator) -> None:
     assert translator.translate("Il y aura un taxi américain dans la forêt.").text.startswith("There will be")
+
+
+@pytest.fixture(scope="module")
+def naming(translator: regard.Translator) -> SourceReader:
+    """A reader that knows one name."""
+    info = {"known_names": ["Afrique"], "unseen_pieces": sorted(translator.reader.unseen)}
+    return SourceReader(translator.source_tokenizer, info=info, longest=None)
+
+
+def test_a_name_of_several_words_is_one_unknown(naming: SourceReader) -> None:
+    read = naming.read("Elle visite Clermont Ferrand en septembre.")
+    assert read.ids.count(UNKNOWN) == 1
+    (name,) = [word for word in read.words if UNKNOWN in read.ids[word.start : word.end]]
+    assert name.text == "Clermont Ferrand" and name.end - name.start == 1
+    assert [word.text for word in read.words] == ["Elle", "visite", "Clermont Ferrand", "en", "septembre."]
+    ends = [0, *(word.end for word in read.words)]
+    assert [word.start for word in read.words] == ends[:-1] and ends[-1] == len(read.ids) - 1  # nothing is lost
+
+
+def test_what_is_elided_before_a_name_is_read(naming: SourceReader) -> None:
+    read = naming.read("Le chat d'Antoine dort.")
+    assert [word.text for word in read.words] == ["Le", "chat", "d'", "Antoine", "dort."]
+    assert read.ids.count(UNKNOWN) == 1
+    assert UNKNOWN not in naming.read("Elle visite l'Afrique.").ids  # met often enough
+
+
+def test_who_shouts_has_no_names(naming: SourceReader, translator: regard.Translator) -> None:
+    assert naming.read("LE CHAT DORT").ids == translator.reader.read("Le chat dort").ids
+    assert UNKNOWN in naming.read("Elle visite Tantin.").ids
+    assert UNKNOWN not in translator.reader.read("Elle visite Tantin.").ids  # only where the model says so
+
+
+def test_a_sentence_that_goes_on_keeps_no_full_stop() -> None:
+    tokens, pieces = [UNKNOWN, 9, 9], ["<unk>", "▁is", "</s>"]
+    assert fit_copies(["Émilie."], tokens, pieces) == ["Émilie"]
+    assert fit_copies(["Émilie."], [UNKNOWN, 9, 9], ["<unk>", "▁It", "▁is"]) == ["Émilie."]
+    assert fit_copies(["Émilie."], [UNKNOWN, 9], ["<unk>", "</s>"]) == ["Émilie."]

@@ -57,6 +57,7 @@ def make_folders(out: Path) -> None:
             "scores": {"loss": 1.25, "bleu": {"name": "BLEU", "value": 30.1, "signature": "nrefs:1"}},
             "context": 20,
             "unseen_pieces": list(range(4, 60)),
+            "known_names": ["Afrique"],
             "alignment": {"layer": layer, "head": 0},
         }
         storage: Any = {"rnn-lm": "int8", "encoder": "bfloat16"}.get(kind, "float32")
@@ -80,6 +81,7 @@ CONFIG_CHOICES: dict[str, list[Any]] = {
 INFO: dict[str, list[Any]] = {
     "alignment": [{"layer": "decoder.0.cross", "head": 2}, {"layer": "decoder.7.cross"}, {"layer": 1}, {"head": -1},
                   {"layer": "decoder.0.cross", "head": True}, {"layer": "decoder.cross", "head": 1.5}, []],
+    "known_names": [[3], [None], [["a"]], {"a": 1}, "abc", 5, ["x" * 10_000]],
     "unseen_pieces": [[2**70], [-5], [[]], ["a"], [1.5], [None], {"4": 1}, list(range(10_000)), [True], "abc", 5],
     "context": [0, 1, 2, 3, -5, 2**70, 1.5, True, "20", [], None],
     "recipe": [[], "x", {"data": []}, {"data": {"max_length": -1}}, {"data": {"max_length": "x"}}, {"data": "x"}],

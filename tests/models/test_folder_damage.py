@@ -326,6 +326,7 @@ INFOS: dict[str, list[Any]] = {
     "recipe": ["x", {"data": []}, {"data": {"max_length": 0}}, {"data": {"max_length": True}}],
     "context": [1, True, 20.0, "20", []],
     "unseen_pieces": ["abc", 3, [-1], [1.0], [[4]], [True], {"4": 4}],
+    "known_names": ["abc", 3, [4], [["Zoé"]], {"Zoé": 1}],
     "alignment": ["best", {}, {"layer": 1}, {"layer": "x", "head": -1}, {"layer": "x", "head": True}],
 }
 DAMAGES |= {
@@ -389,6 +390,7 @@ def test_what_training_knows_may_be_missing(tmp_path: Path) -> None:
         "recipe": [None, {}, {"data": {}}, {"data": {"max_length": None}}, {"data": {"max_length": 1}}],
         "context": [None, 2],
         "unseen_pieces": [None, [], [0, 10**9]],
+        "known_names": [None, [], ["Zoé"]],
         "alignment": [None, {"layer": "decoder.0.cross"}, {"layer": "x", "head": 0}],
         "more": [None, 3],
     }

@@ -182,6 +182,15 @@ def test_fine_tuning_to_something_else(table: str, message: str, make_recipe, tm
         train(recipe, out=tmp_path / "second", init=first.folder, quiet=True)
 
 
+def test_names_that_training_met_are_told(make_recipe, tmp_path: Path) -> None:
+    recipe = make_recipe()
+    for file in ("a.fr", "a.en"):
+        with open(tmp_path / file, "a", encoding="utf-8") as lines:
+            lines.writelines(f"{word} {name} .\n" for name, words in (("Zoé", "bcdefg"), ("Ali", "h")) for word in words)
+    run = train(recipe, out=tmp_path / "run", overrides={"training.steps": 3, "data.names": 2}, quiet=True)
+    assert run.load().reader.known_names == {"Zoé"}
+
+
 def test_the_mean_of_checkpoints_is_taken_when_it_is_better(make_recipe, tmp_path: Path) -> None:
     settings = {"training.average": 3, "training.keep": 3, "decoding.sentences": 0}
     said: list[str] = []

@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs bench clean
+.PHONY: help demo test test-all lint format docs page bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -44,6 +44,9 @@ format: $(VENV)/.extra-test  ## put the code into the project's format
 
 docs: $(VENV)/.extra-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+page:  ## build the page of `regard explore` into regard/look/static (needs Node; users do not)
+	cd web && npm ci && npm run build
 
 bench: $(VENV)/.extra-bench  ## run the benchmarks
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

@@ -24,7 +24,7 @@ from pathlib import Path
 from timing import hardware
 
 import regard
-from regard.api.loading import find_model
+from regard.api.finding import find_model
 from regard.models.folder import read_config
 from regard.text.demo_corpus import demo_pairs
 from regard.text.lines import read_lines

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from regard.api.embedder import Embedder
+from regard.api.finding import find_model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.decoding.quantize import pack_weights
@@ -17,7 +18,6 @@ from regard.models.folder import load_with_config
 from regard.text.special import PAD
 from regard.text.tokenizer import Tokenizer, read_tokenizers
 
-SHIPPED = Path(__file__).parents[1] / "shipped"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
@@ -59,26 +59,6 @@ def wrap_model(
     if config.kind == "encoder":
         return Embedder(model, source, info=info)
     return Writer(model, source, info=info)
-
-
-def find_model(name_or_folder: str | Path) -> Path:
-    """The folder of a model: one that exists, else a shipped one of that name."""
-    folder = Path(name_or_folder)
-    if folder.is_dir():
-        return folder
-    names = shipped_models()
-    if str(name_or_folder) in names:
-        return SHIPPED / str(name_or_folder)
-    there = f"{folder} is a file, not a folder" if folder.exists() else f"there is no folder {folder.absolute()}"
-    raise ModelError(
-        f"no model {str(name_or_folder)!r}: {there}, and no model of that name comes with regard "
-        f"(shipped: {', '.join(names) or 'none'})"
-    )
-
-
-def shipped_models() -> list[str]:
-    """The names of the models that regard brings along."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
 
 
 def find_device(device: str | torch.device) -> torch.device:

@@ -129,6 +129,18 @@ class Translation:
         made = f"Attention weights of {layer}, {'mean of its heads' if head is None else f'head {head}'}."
         return save(alignment_plot(shown.weights, shown.source, shown.target, made=made), path)
 
+    def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:
+        """Write the explorer's page with this translation as one .html file, and open it; no server is needed.
+
+        Without a path it is a temporary file; `state` as in `regard.look.write_page`. A long text has a trace a part.
+        """
+        from regard.look.page import open_page
+        from regard.look.tracing import trace_text
+
+        parts = [part for part in self.parts or [self] if part.ids]
+        traces = [trace_text(self.translator, part.source, target=part.ids) for part in parts]
+        return open_page(traces, path, state, show)
+
     def __repr__(self) -> str:
         return f"Translation({self.text!r}, score={self.score:.2f})"
 

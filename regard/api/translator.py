@@ -335,6 +335,11 @@ class Translator:
             one.alternatives = results
         return results[0]
 
+    def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
+        """The text of tokens that were written for a source, and its words, with names in the place of each UNKNOWN."""
+        made = self._translation(source, list(ids), score=0.0, finished=True)
+        return made.text, made.words
+
     def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
         """The text of the tokens; each UNKNOWN among them becomes the source word that it looked at most."""
         written = [token for token in ids if token != END]

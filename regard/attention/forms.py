@@ -37,16 +37,19 @@ class KeyValueAttention(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         prepared: bool = False,
+        score: Score | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, query_dim), (B, n, key_dim), (B, n, dim) -> (B, m, dim), with `return_weights` also (B, m, n).
 
-        `prepared` says that `key` is what `keys` made of the keys, once for a whole sentence.
+        `prepared` says that `key` is what `keys` made of the keys, once for a whole sentence. A `score` given here
+        replaces the layer's own.
         """
         if prepared and value is None:
             raise ValueError("prepared keys cannot stand in for the values: give value=")
         value = key if value is None else value
-        score = self.score.compare if prepared else self.score
+        if score is None:
+            score = self.score.compare if prepared else self.score
         dropout = self.dropout if self.training else 0.0
         if return_weights:
             return attend(query, key, value, mask=mask, score=score, dropout=dropout, return_weights=True)

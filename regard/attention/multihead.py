@@ -16,6 +16,7 @@ from regard.attention.cache import KVCache, Memory, StaticCache
 from regard.attention.dispatch import BACKENDS, Backend, attend
 from regard.attention.projections import HeadSizes, SeparateProjection, SlicedProjection, StackedProjection
 from regard.attention.rules import Mask
+from regard.attention.scores import Score
 from regard.errors import unknown_name
 from regard.positions import Position, make_position
 
@@ -101,12 +102,14 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
+        score: Score | None = None,
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n) before dropout.
 
         Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
-        the new tokens to those before; a Memory stands in for `key` and `value`.
+        the new tokens to those before; a Memory stands in for `key` and `value`. A `score` replaces the scaled product
+        of queries and keys, and what positions add to it.
         """
         rows = query.shape[0]
         if isinstance(cache, Memory) and cache.k.shape[0] != rows:  # rows side by side that look at one text
@@ -121,13 +124,16 @@ class MultiHeadAttention(nn.Module):
             mask, causal = cache.restrict(mask, causal, m)
         if position is not None:
             j = torch.arange(k.shape[2], device=k.device)
-            near = position.bias(q, i, j)
+            near = position.bias(q, i, j) if score is None else None
             if near is not None:
                 bias = near if bias is None else bias + near
 
         dropout = self.dropout if self.training else 0.0
-        if return_weights or (position is not None and position.needs_weights):
-            y, weights = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, return_weights=True)
+        if return_weights or score is not None or (position is not None and position.needs_weights):
+            y, weights = attend(
+                q, k, v, mask=mask, bias=bias, causal=causal, score=score or "scaled", dropout=dropout,
+                return_weights=True,
+            )  # fmt: skip
             if position is not None and (extra := position.mix(weights, i, j)) is not None:
                 y = y + extra
         else:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from regard.attention.foreign import foreign_layers, plain_torch_layers, watch_layer
 
 
 class Recording(Mapping[str, Tensor]):
@@ -67,11 +69,13 @@ def record(model: nn.Module) -> Iterator[Recording]:
         r["decoder.2.cross"]  # (B, H, m, n)
 
     The names are those of the layers: encoder, decoder, the block's number, self or cross. Compiled models run eagerly
-    meanwhile.
+    meanwhile. Layers that are torch's own, or of `transformers` models with eager attention, are recorded as well
+    (foreign.py).
     """
     # Weights are looked at, not trained on: they are kept without their graph.
     layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}
-    recording = Recording(list(layers))
+    others = foreign_layers(model)
+    recording = Recording([*layers, *others])
     asked: set[str] = set()
     handles = []
     try:
@@ -79,13 +83,19 @@ def record(model: nn.Module) -> Iterator[Recording]:
             ask, take = _hooks(name, recording, asked)
             handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
             handles.append(module.register_forward_hook(take, prepend=True))
-        # Where torch's compiler is not loaded, which takes a second, nothing can be compiled.
-        loaded = "torch._dynamo" in sys.modules
-        with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
+        for name, module in others.items():
+            handles += watch_layer(module, recording.steps(name).append)
+        with running_eagerly(), plain_torch_layers() if others else nullcontext():
             yield recording
     finally:
         for handle in handles:
             handle.remove()
+
+
+def running_eagerly() -> AbstractContextManager[Any]:
+    """Compiled models run their Python code inside the block, and so their hooks."""
+    # Where torch's compiler is not loaded, which takes a second, nothing can be compiled.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def layer_name(path: str) -> str:

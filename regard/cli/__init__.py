@@ -21,6 +21,7 @@ from regard.cli.compare import compare_models
 from regard.cli.demo import show_demo
 from regard.cli.embed import embed_lines
 from regard.cli.evaluate import evaluate_model
+from regard.cli.explore import explore_models
 from regard.cli.export import export_model
 from regard.cli.generate import generate_text
 from regard.cli.info import show_info
@@ -98,6 +99,7 @@ app.command("embed")(embed_lines)
 app.command("score")(score_text)
 app.command("evaluate")(evaluate_model)
 app.command("compare")(compare_models)
+app.command("explore")(explore_models)
 app.command("export")(export_model)
 app.command("bench")(bench_model)
 app.command("info")(show_info)

@@ -116,7 +116,7 @@ def rules_of(recipe: Recipe, model: str | None) -> Rules:
     characters = recipe.tokenizer.kind == "characters"
     if model is None:
         return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)
-    from regard.api.loading import find_model
+    from regard.api.finding import find_model
     from regard.text.tokenizer import read_tokenizers
 
     return Rules(limit=limit, tokenizers=read_tokenizers(find_model(model)), faults=recipe.data.faults)

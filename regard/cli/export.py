@@ -24,7 +24,7 @@ def export_model(
 
     Example: regard export runs/mine mine-int8
     """
-    from regard.api.loading import find_model
+    from regard.api.finding import find_model
     from regard.models.folder import RESERVED, load_with_config, save_model
     from regard.text.tokenizer import read_tokenizers, tokenizer_files
 

@@ -1,4 +1,7 @@
-"""`regard plot NAME`: the pictures of the lectures as PNG, SVG or PDF. The path that was written goes to stdout."""
+"""`regard plot NAME`: the pictures of the lectures as PNG, SVG or PDF. The path that was written goes to stdout.
+
+`regard plot TRACE.json` and `regard plot --model MODEL TEXT` draw what a model did; they are short for `plot trace`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from regard.errors import DataError, RegardError, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from regard.look.examples import Alignment
+    from regard.look.trace import Trace
 
-plots = typer.Typer(no_args_is_help=True, help="Draw a picture of the lectures as PNG, SVG or PDF.")
+
+class Pictures(TyperGroup):
+    """The pictures by name; a trace file or a model in place of a name means the picture of a trace."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        option = first.startswith("-") and first not in ctx.help_option_names
+        if option or first.endswith((".json", ".json.gz")):
+            args = ["trace", *args]
+        return super().parse_args(ctx, args)
+
+
+plots = typer.Typer(
+    cls=Pictures,
+    no_args_is_help=True,
+    help="Draw a picture of the lectures, or of what a model did with a text, as PNG, SVG or PDF.",
+)
 
 Output = Annotated[
     Path | None,
@@ -32,6 +54,18 @@ class MaskKind(StrEnum):
     document = "document"
 
 
+class Kind(StrEnum):
+    alignment = "alignment"
+    heads = "heads"
+    steps = "steps"
+    tree = "tree"
+
+
+class Level(StrEnum):
+    word = "word"
+    piece = "piece"
+
+
 def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
     """Draw, save and print the path; a value that the picture refuses is the user's mistake."""
     from regard.look.figures import save
@@ -43,6 +77,47 @@ def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from error
     typer.echo(save(figure, output or Path(f"{name}.png")))
+
+
+@plots.command()
+def trace(
+    what: Annotated[
+        str, typer.Argument(help="A trace file (.json, .json.gz), or with --model a text.", metavar="WHAT")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model that reads the text: folder or name.")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="Which picture.")] = Kind.alignment,
+    which: Annotated[str | None, typer.Option("--map", help="enc_self, dec_self, cross or rnn.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer of an alignment, from 0.  [default: the best one]")] = None,
+    head: Annotated[int | None, typer.Option(help="Head of an alignment, from 0.  [default: the best, or all]")] = None,
+    level: Annotated[Level, typer.Option(help="Words or pieces on the axes.")] = Level.word,
+    target: Annotated[str | None, typer.Option(help="Lead the model along this text.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Width of the beam search.")] = None,
+    output: Output = None,
+) -> None:
+    """What a model did with a text: alignment, all heads, steps, or the tree of a beam search (D16, E8)."""
+    from regard.look.trace_plots import plot_trace
+
+    found = read_or_make(what, model, target, beam)
+    options: dict[str, Any] = {"which": which, "layer": layer, "head": head, "level": level.value}
+    write(lambda: plot_trace(found, kind.value, **options), output, kind.value)
+
+
+def read_or_make(what: str, model: str | None, target: str | None, beam: int | None) -> Trace:
+    """The trace of a file, or of a model that reads a text."""
+    from regard.look.trace import Trace
+
+    if model is None:
+        if target is not None or beam is not None:
+            raise UsageError("a trace file holds what was done: --target and --beam need --model")
+        return Trace.load(what)
+    from regard.api.loading import load
+    from regard.decoding.beam import Beam
+    from regard.look.tracing import trace_text
+
+    search = None if beam is None else Beam(beam)
+    return trace_text(load(model), what, search=search, target=target, name=Path(model).name)
 
 
 @plots.command()
@@ -98,13 +173,31 @@ def read_alignment(path: Path) -> Alignment:
 def positions(
     length: Annotated[int, typer.Option(min=1, help="Words in the sentence.")] = 100,
     dim: Annotated[int, typer.Option(min=1, help="Width of the encoding.")] = 500,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model with learned positions: draw its own.")
+    ] = None,
     output: Output = None,
 ) -> None:
-    """The heat map of sinusoidal positions (B4)."""
+    """The heat map of sinusoidal positions (B4), or of those that a model has learned (B6)."""
     from regard.look.matrices import positions_plot
     from regard.positions.absolute import sinusoidal
 
-    write(lambda: positions_plot(sinusoidal(length, dim)), output, "positions")
+    if model is None:
+        write(lambda: positions_plot(sinusoidal(length, dim)), output, "positions")
+    else:
+        table = learned_table(model)[:length]
+        write(lambda: positions_plot(table, title=f"Learned positions of {Path(model).name}"), output, "positions")
+
+
+def learned_table(model: str) -> Tensor:
+    """The position vectors of a model that has learned them."""
+    from regard.api.loading import load
+    from regard.positions.absolute import Learned
+
+    for module in load(model).model.modules():
+        if isinstance(module, Learned):
+            return module.table.detach()
+    raise UsageError(f"{model} has no learned positions; without --model the sinusoidal ones are drawn")
 
 
 @plots.command()

@@ -15,12 +15,14 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 from torch import Tensor
 
 from regard.look.colours import INK, PAPER, RULE, TABLE, TINTS, WEIGHTS, colour_of, ink_on
 from regard.look.figures import axes_at, caption, new_figure, quiet, wrapped
+from regard.look.fonts import families_for, fit_fonts, printable
 
 CELL = 0.46  # inches; a value of two digits fits
 WORD = 12  # points
@@ -43,6 +45,7 @@ def alignment_plot(
     """
     table = _check_weights(weights, source, target)
     m, n = table.shape
+    source, target = [printable(word) for word in source], [printable(word) for word in target]
     axes, bar_axes = _sheet(m, n, source, target, title, made)
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -52,7 +55,7 @@ def alignment_plot(
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=5)
     quiet(axes)
     axes.tick_params(labelsize=WORD)
-    _grid(axes, m, n)
+    draw_grid(axes, m, n)
     if values:
         for i, j in (table >= 0.01).nonzero().tolist():
             text = f"{table[i, j]:.2f}".removeprefix("0")
@@ -64,13 +67,14 @@ def alignment_plot(
         figure.suptitle(title, fontsize=15, weight="bold", color=INK)
     if made:
         caption(figure, made)
-    return figure
+    return fit_fonts(figure)
 
 
 def _sheet(m: int, n: int, source: Sequence[str], target: Sequence[str], title: str, made: str) -> tuple[Axes, Axes]:
     """Axes for m x n cells of one size and for the colour bar, on a figure that has room for all the words."""
-    widths = [_width(word) for word in source]
-    aside = max(_width(word) for word in target) + 0.35
+    fonts = FontProperties(family=families_for((*source, *target))[0])
+    widths = [text_width(word, fonts) for word in source]
+    aside = max(text_width(word, fonts) for word in target) + 0.35
     above = math.sin(math.radians(SLOPE)) * max(widths) + 0.4 + (0.45 if title else 0)
     reach = max((j + 0.5) * CELL + math.cos(math.radians(SLOPE)) * width for j, width in enumerate(widths))
     across, body = CELL * n, max(CELL * m, 1.6)  # the bar needs its height even beside a single row
@@ -98,12 +102,12 @@ def _check_weights(weights: Tensor | Sequence[Sequence[float]], source: Sequence
     return table.clamp(max=1.0)
 
 
-def _width(word: str) -> float:
+def text_width(word: str, fonts: FontProperties, size: float = WORD) -> float:
     """The width of a word, in inches; a tenth more, since a screen rounds letters to whole pixels."""
-    return 1.1 * float(TextPath((0, 0), word or " ", size=WORD).get_extents().width) / 72
+    return 1.1 * float(TextPath((0, 0), word or " ", size=size, prop=fonts).get_extents().width) / 72
 
 
-def _grid(axes: Axes, m: int, n: int) -> None:
+def draw_grid(axes: Axes, m: int, n: int) -> None:
     """White lines between the cells."""
     axes.set_xticks([j - 0.5 for j in range(1, n)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(1, m)], minor=True)
@@ -190,8 +194,8 @@ def one_hot_plot(word: str = "SUNNY", *, dim: int = 5) -> Figure:
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
         axes.set_title(title, fontsize=12, weight="bold", color=INK, loc="left")
         quiet(axes)
-    _grid(left, T, 26)
-    _grid(right, T, dim)
+    draw_grid(left, T, 26)
+    draw_grid(right, T, dim)
     for i, j in one_hot.nonzero().tolist():
         left.text(j, i, "1", ha="center", va="center", fontsize=10, color=ink_on(TABLE[204]))
     for i, row in enumerate(dense.tolist()):

@@ -35,7 +35,7 @@ def trace_maps(
             model(source, target)
         trace = trace_maps(layers, source=source_tokens, target=target_tokens)
 
-    The names say what is what (`group_layers`). `source` has the tokens that an encoder reads, `target` the queries of
+    The names say what is what (`map_of`). `source` has the tokens that an encoder reads, `target` the queries of
     a decoder, and `read` its keys where those differ: START and all but the last token of the target, say. Padding, as
     tokens of an Axis, is taken for masked, and a decoder that never looks ahead for causal.
     """
@@ -59,18 +59,10 @@ def trace_maps(
 
 
 def group_layers(layers: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """Weights (H, m, n) by the name of their layer -> maps [L, H, m, n]: enc_self, dec_self, cross, rnn.
-
-    Names are those of regard.record: what ends in cross looks at the source, and without a block's number it is a
-    recurrent net's; what begins with decoder looks at the text itself; all others are an encoder's.
-    """
+    """Numbers (H, m, n) by the name of their layer -> arrays [L, H, m, n] by the name of their map."""
     grouped: dict[str, list[NDArray[Any]]] = {}
     for name, weights in layers.items():
-        parts = name.split(".")
-        if parts[-1] == "cross":
-            kind = "cross" if any(map(str.isdigit, parts)) else "rnn"
-        else:
-            kind = "dec_self" if parts[0] == "decoder" else "enc_self"
+        kind = map_of(name)
         numbers = weights.detach().cpu()
         rough = numbers.dtype in (torch.float16, torch.bfloat16)  # rows sum to one no better than such numbers can
         plain: NDArray[Any] = numbers.float().numpy()
@@ -79,6 +71,18 @@ def group_layers(layers: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
         if len(shapes := {one.shape for one in each}) > 1:
             raise DataError(f"the layers of {kind} must have weights of one shape, got {sorted(shapes)}")
     return {kind: np.stack(each) for kind, each in grouped.items()}
+
+
+def map_of(layer: str) -> str:
+    """The map that a layer belongs to, enc_self, dec_self, cross or rnn, by the name that regard.record gives it.
+
+    What ends in cross looks at the source, and without a block's number it is a recurrent net's; what begins with
+    decoder looks at the text itself; all others are an encoder's.
+    """
+    parts = layer.split(".")
+    if parts[-1] == "cross":
+        return "cross" if any(map(str.isdigit, parts)) else "rnn"
+    return "dec_self" if parts[0] == "decoder" else "enc_self"
 
 
 def causal_mask(m: int, n: int) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,6 +227,41 @@ class Trace:
         from regard.look.trace_file import read_trace
 
         return read_trace(Path(path))
+
+    def plot(
+        self,
+        path: str | Path,
+        kind: str = "alignment",
+        *,
+        which: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        level: Literal["word", "piece"] = "word",
+    ) -> Path:
+        """A picture as PNG, SVG or PDF: alignment, heads, steps or tree (`plot_trace`)."""
+        from regard.look.figures import save
+        from regard.look.trace_plots import plot_trace
+
+        return save(plot_trace(self, kind, which=which, layer=layer, head=head, level=level), path)
+
+    def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:
+        """Write the page with this trace as one .html file, and open it in the browser; no server is needed.
+
+        Without a path it is a temporary file; `state` as in `write_page`.
+        """
+        from regard.look.page import open_page
+
+        return open_page([self], path, state, show)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """How notebooks show it: the page in a frame, or a picture where they show no HTML."""
+        from regard.look.notebook import display_trace
+
+        return display_trace(self)
+
+    def __repr__(self) -> str:
+        maps = ", ".join(f"{name} {shown(one.weights)}" for name, one in self.maps.items()) or "no attention"
+        return f"Trace({self.model.name!r}: {self.source or ''!r} -> {self.output!r}; {maps})"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""

@@ -11,43 +11,30 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.recording import record
-from regard.decoding.beam import Beam
-from regard.decoding.engine import generate_tokens, longest_text
+from regard.decoding.engine import longest_text
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced import forced_attention
 from regard.decoding.phases import encode, evaluating, log_probabilities
-from regard.decoding.sample import Sample
 from regard.decoding.search import Search
 from regard.errors import DataError, UsageError
+from regard.look.heads import Off, heads_off
+from regard.look.reading import Face, Reading, Watcher, make_reading, write_text
 from regard.look.recorded import causal_mask, group_layers
 from regard.look.trace import Axis, Head, Map, Model, Token, Trace
 from regard.look.trace_steps import Candidate, Step
+from regard.look.vectors import group_vectors, record_vectors
 from regard.look.watching import BeamWatcher, Drawn, SampleWatcher
 from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from regard.text.tokenizer import Tokenizer, Word
 
-Face = Any  # a Translator, Writer or Embedder of regard.api, or whatever has their model, tokenizers and `read`
-Watcher = BeamWatcher | SampleWatcher | None
 TOP = 10
-# How long a text may get when nobody says: a translation as in Translator.translate, others so that a map is legible.
-TIMES, MORE, WRITTEN = 2, 20, 100
-
-
-class Reading(NamedTuple):
-    """A text on its way through a model that writes."""
-
-    model: Any
-    tokenizer: Tokenizer  # of what is written
-    source: Sequence[int] | None
-    given: list[int]  # what stands before the text that is searched for: a prompt, a prefix
-    room: int  # for tokens after them
-    places: int | None  # for all of them; None: any number
 
 
 def trace_text(
@@ -55,38 +42,49 @@ def trace_text(
     text: str,
     *,
     search: Search | None = None,
-    target: str | None = None,
+    target: str | Sequence[int] | None = None,
     prefix: str | Sequence[int] = (),
     max_tokens: int | None = None,
     top: int = TOP,
     name: str | None = None,
+    off: Sequence[Off] = (),
+    vectors: bool = False,
 ) -> Trace:
     """What a model does with a text: a Translator translates it, a Writer goes on with it, an Embedder reads it.
 
     `search` is a translator's beam or a writer's sample when not given; with `target` the model is led along a given
-    text instead. `prefix` is what the output shall begin with, as text or as tokens. Steps have the `top` likeliest
-    tokens and the chosen one. The text is taken whole, and what the search finds is left as it is: this is
-    `Translator.translate` with guard=False.
+    text instead. `prefix` is what the output shall begin with. Both are given as text or as tokens. Steps have the
+    `top` likeliest tokens and the chosen one. The heads of `off`, (map, layer, head) each, are switched off
+    (`heads_off`); `vectors` brings the queries, keys and values along. The text is taken whole, and what the search
+    finds is left as it is: this is `Translator.translate` with guard=False.
     """
+    with heads_off(face.model, off):
+        trace = _traced(face, text, search, target, prefix, max_tokens, top, name, vectors)
+    notes = tuple(f"Head {head} of layer {layer} of {which} is switched off." for which, layer, head in off)
+    return replace(trace, notes=(*trace.notes, *notes))
+
+
+def _traced(
+    face: Face, text: str, search: Search | None, target: str | Sequence[int] | None, prefix: str | Sequence[int],
+    max_tokens: int | None, top: int, name: str | None, vectors: bool,
+) -> Trace:  # fmt: skip
     model = face.model
     if not hasattr(model, "project"):
         if any(option is not None for option in (search, target, max_tokens)) or prefix:
             raise UsageError("this model only reads, so search, target, prefix and max_tokens mean nothing to it")
-        return _trace_encoder(face, text, name or model.config.kind)
-    if target is not None and (search is not None or max_tokens is not None):
-        raise UsageError("a model that is led along a target does not search: leave out search and max_tokens")
+        return _trace_encoder(face, text, name or model.config.kind, vectors)
     if top < 1:
         raise UsageError(f"top must be at least 1, got {top}")
-    source = _read_source(face, text) if hasattr(model, "encode") else None
-    reading = _make_reading(face, text, None if source is None else source.ids, prefix, max_tokens)
-    tokenizer = reading.tokenizer
-    search = search or (Sample() if source is None else Beam())
-    ids, watcher = _found(reading, search) if target is None else (_led(reading, target), None)
-    axes = {"target": make_axis(tokenizer, ids), "read": make_axis(tokenizer, [START, *ids[:-1]])}
+    reading = make_reading(face, text, prefix, max_tokens)
+    source, tokenizer = reading.source, reading.tokenizer
+    search, ids, watcher = write_text(reading, search, target, max_tokens)
+    output, words = _written(face, text, tokenizer, ids)
+    # What the decoder has read is one behind what it writes.
+    read = None if words is None else [Word(one.text, one.start + 1, one.end + 1) for one in words]
+    axes = {"target": make_axis(tokenizer, ids, words), "read": make_axis(tokenizer, [START, *ids[:-1]], read)}
     if source is not None:
-        axes = {"source": make_axis(face.source_tokenizer, source.ids, source.words), **axes}
-    maps = _forced_maps(reading, ids)
-    written = [token for token in ids if token != END]
+        axes = {"source": make_axis(face.source_tokenizer, source, reading.words), **axes}
+    maps = _forced_maps(reading, ids, vectors)
     return Trace(
         model=describe_model(model.config, name or model.config.kind),
         axes=axes,
@@ -94,11 +92,20 @@ def trace_text(
         steps=_steps(reading, ids, top, watcher, forced=target is not None),
         tree=watcher.tree(ids[len(reading.given) :]) if isinstance(watcher, BeamWatcher) else None,
         source=None if source is None else text,
-        output=tokenizer.decode(written, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(written)),
-        search=_settings(search) if target is None else {"name": "forced"},
+        output=output,
+        search={"name": "forced"} if search is None else _settings(search),
         best_head=_best_head(face, maps),
         notes=_notes(model, maps),
     )
+
+
+def _written(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Word] | None]:
+    """The text of the tokens; and its words, where a translator put names in the place of unknown ones."""
+    if UNKNOWN in ids and hasattr(face, "name_words"):
+        output, words = face.name_words(face.read(text), ids)
+        return output, words
+    written = [token for token in ids if token != END]
+    return tokenizer.decode(written, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(written)), None
 
 
 def make_axis(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | None = None) -> Axis:
@@ -132,73 +139,18 @@ def describe_model(config: Any, name: str) -> Model:
     return Model(name, config.kind, layers, 1, widths, score, scale)
 
 
-def _read_source(face: Face, text: str) -> Any:
-    source = face.read(text)
-    if not source.words:
-        raise DataError("there is nothing to translate: the text holds no word")
-    return source
-
-
-def _make_reading(
-    face: Face, text: str, source: Sequence[int] | None, prefix: str | Sequence[int], max_tokens: int | None
-) -> Reading:
-    tokenizer = face.tokenizer if source is None else face.target_tokenizer
-    given = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
-    if wrong := [token for token in given if not 0 <= token < tokenizer.size]:
-        raise UsageError(f"the prefix holds the token {wrong[0]}, and the model's are 0 to {tokenizer.size - 1}")
-    if source is None:
-        given = [*tokenizer.encode(text), *given]
-        room = WRITTEN if max_tokens is None else max_tokens
-        places = None if face.context is None else face.context - 1  # as Writer.write
-    else:
-        room = TIMES * len(source) + MORE if max_tokens is None else max_tokens
-        places = longest_text(face.model)
-    if max_tokens is not None and max_tokens < 1:
-        raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-    if places is not None and len(given) >= places:
-        raise DataError(f"{len(given)} tokens stand before the text, and the model has places for {places}: shorten it")
-    room = room if places is None else min(room, places - len(given))
-    return Reading(face.model, tokenizer, source, given, room, places)
-
-
-def _found(reading: Reading, search: Search) -> tuple[list[int], Watcher]:
-    """The tokens of the text that a search finds, given ones first, and who watched it."""
-    watcher: Watcher = None
-    if isinstance(search, Beam):
-        watcher = BeamWatcher(search, reading.tokenizer)
-    elif isinstance(search, Sample):
-        watcher = SampleWatcher(reading.tokenizer.size)
-    ((found, *_),) = generate_tokens(
-        reading.model,
-        None if reading.source is None else [reading.source],
-        search=search,
-        # What a translator reads first, START, is its own; a language model reads what it is given.
-        prefixes=[reading.given if reading.source is not None else [START, *reading.given]],
-        max_tokens=reading.room,
-        observer=watcher,
-    )
-    return [*reading.given, *found.tokens], watcher
-
-
-def _led(reading: Reading, target: str) -> list[int]:
-    """The tokens of a text that is given."""
-    ids = [*reading.given, *reading.tokenizer.encode(target), *([] if reading.source is None else [END])]
-    if len(ids) == len(reading.given):
-        raise UsageError("the target holds no token: there is nothing to lead the model along")
-    if reading.places is not None and len(ids) > reading.places:
-        raise DataError(f"a text of {len(ids)} tokens, and the model has places for {reading.places}: shorten it")
-    return ids
-
-
-def _forced_maps(reading: Reading, ids: Sequence[int]) -> dict[str, Map]:
-    """All weights of the model led along the text."""
+def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> dict[str, Map]:
+    """All weights of the model led along the text, with queries, keys and values if wanted."""
     model = reading.model
     prefix = [] if reading.source is not None else [START]
+    with record_vectors(model, vectors) as seen:
+        layers = forced_attention(model, reading.source, ids, prefix=prefix)
     made = {}
-    for kind, weights in group_layers(forced_attention(model, reading.source, ids, prefix=prefix)).items():
+    for kind, weights in group_layers(layers).items():
         m, n = weights.shape[2:]
         query, key = {"enc_self": ("source", "source"), "dec_self": ("target", "read")}.get(kind, ("target", "source"))
-        made[kind] = Map(query, key, weights, mask=causal_mask(m, n) if kind == "dec_self" else None)
+        mask = causal_mask(m, n) if kind == "dec_self" else None
+        made[kind] = Map(query, key, weights, mask=mask, **group_vectors(seen, kind))
     return made
 
 
@@ -231,19 +183,19 @@ def _step(tokenizer: Tokenizer, logps: Tensor, chosen: int, top: int, given: boo
     return Step(chosen, candidates, rest, entropy, given, None if drawn is None else drawn.draw)
 
 
-def _trace_encoder(face: Face, text: str, name: str) -> Trace:
+def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
     """An encoder writes nothing: where it looks is all that there is."""
     model, tokenizer = face.model, face.tokenizer
     ids = [*tokenizer.encode(text), END]
     if (places := longest_text(model)) is not None and len(ids) > places:
         raise DataError(f"a text of {len(ids)} tokens, and the model has places for {places}: shorten it")
-    with torch.no_grad(), evaluating(model), record(model) as maps:
+    with torch.no_grad(), evaluating(model), record(model) as maps, record_vectors(model, vectors) as seen:
         encode(model, [ids])
     layers = group_layers({layer: weights[0] for layer, weights in maps.items()})
     return Trace(
         model=describe_model(model.config, name),
         axes={"source": make_axis(tokenizer, ids)},
-        maps={kind: Map("source", "source", weights) for kind, weights in layers.items()},
+        maps={kind: Map("source", "source", weights, **group_vectors(seen, kind)) for kind, weights in layers.items()},
         source=text,
         notes=("This model writes no text, so there are no steps.",),
     )

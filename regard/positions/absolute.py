@@ -77,7 +77,7 @@ def inner_products(table: Tensor) -> Tensor:
     return table @ table.T
 
 
-def distance_variance(dim: int, distances: int = 50) -> Tensor:
+def distance_variance(dim: int, distances: int = 50, *, base: float = 10000.0) -> Tensor:
     """How much the inner product of the first k dimensions varies with the distance; B4.
 
     For k = 2, 4, …, dim (so dim / 2 values, float64) the variance of the inner product of the first k columns
@@ -85,7 +85,7 @@ def distance_variance(dim: int, distances: int = 50) -> Tensor:
     """
     _check_even(dim)
     check_size("distances", distances)
-    table = sinusoidal(distances, dim, dtype=torch.float64)
+    table = sinusoidal(distances, dim, base=base, dtype=torch.float64)
     # Row 0 is (0, 1, 0, 1, …): its product with row t keeps the cosines of t, which are B3's terms.
     products = table[:, 1::2].cumsum(-1)  # (distances, dim / 2), k = 2, 4, …, dim
     return products.var(0, correction=0)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from regard.api.loading import find_model
+from regard.api.finding import find_model
 from regard.errors import DataError, ModelError, UsageError
 from regard.files import fingerprint, replace_file
 from regard.models.folder import read_config

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.api.loading import find_device, find_model, load
+from regard.api.finding import find_model
+from regard.api.loading import find_device, load
 from regard.errors import RegardError, ResourceError, UsageError
 from regard.files import locked, remove_leftovers
 from regard.models.folder import load_model, read_config

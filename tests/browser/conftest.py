@@ -1,9 +1,10 @@
-"""A Chromium that sees this machine and nothing else, and a server for the files it is to show."""
+"""A Chromium that sees this machine and nothing else, and servers for what it is to show."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parent))  # for page.py
+
+from page import Explorer, install_wheel, make_folders, start_explorer, stop_explorer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -89,6 +94,21 @@ def serve(folder: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs that the wheel installs."""
+    return install_wheel(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="session")
+def explorer(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    """`regard explore` with fr-en and small models of the other kinds; see page.py."""
+    running = start_explorer(programs, "fr-en", *make_folders(tmp_path_factory.mktemp("explored")))
+    running.wait_for("fr-en")
+    yield running
+    stop_explorer(running)
 
 
 @pytest.fixture(scope="session")

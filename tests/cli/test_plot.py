@@ -174,3 +174,83 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
     assert message in " ".join(result.stderr.replace("│", "").split())
     assert result.stdout == "" and "Traceback" not in result.stderr
     assert list(Path().iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def jane(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The trace of a beam search by the shipped model, as a file."""
+    import regard as package
+    from regard.look import trace_text
+
+    path = tmp_path_factory.mktemp("traces") / "jane.json"
+    face, text = package.load("fr-en"), "Jane visite l'Afrique en septembre"
+    trace = trace_text(face, text, search=package.Beam(2), name="fr-en")
+    return str(trace.save(path))
+
+
+@pytest.mark.parametrize("kind", ["alignment", "heads", "steps", "tree"])
+def test_a_trace_file_needs_no_name_of_a_picture(kind: str, jane: str) -> None:
+    result = regard("plot", jane, "--kind", kind, "-o", "a.svg")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "a.svg\n", "")
+    assert regard("plot", "trace", jane, "--kind", kind, "-o", "b.svg").exit_code == 0
+    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
+
+
+def test_a_model_reads_a_text_and_draws_it(jane: str) -> None:
+    text = ("--model", "fr-en", "Jane visite l'Afrique en septembre", "--beam", "2")
+    assert regard("plot", *text, "--kind", "tree", "-o", "a.svg").exit_code == 0
+    assert regard("plot", jane, "--kind", "tree", "-o", "b.svg").exit_code == 0
+    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
+    result = regard("plot", "-m", "fr-en", "Le chat dort.")
+    assert (result.exit_code, result.stdout) == (0, "alignment.png\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--layer 0", "--layer 1 --head 2", "--map enc_self", "--level piece", "--kind heads"],
+)
+def test_every_option_of_a_trace_changes_the_picture(options: str, jane: str) -> None:
+    assert regard("plot", jane, "-o", "plain.svg").exit_code == 0
+    assert regard("plot", jane, *options.split(), "-o", "changed.svg").exit_code == 0
+    assert Path("plain.svg").read_bytes() != Path("changed.svg").read_bytes()
+
+
+def test_a_model_is_led_along_a_target() -> None:
+    assert regard("plot", "-m", "fr-en", "Le chat dort.", "-o", "plain.svg").exit_code == 0
+    assert regard("plot", "-m", "fr-en", "Le chat dort.", "--target", "The cats sleep.", "-o", "led.svg").exit_code == 0
+    assert Path("plain.svg").read_bytes() != Path("led.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("none.json",), 3, "none.json: there is no such file"),
+        (("{jane}", "--beam", "2"), 2, "--target and --beam need --model"),
+        (("{jane}", "--layer", "9"), 2, ", got 9"),
+        (("{jane}", "--map", "crosses"), 2, "unknown map 'crosses'; did you mean 'cross'"),
+        (("-m", "nothing", "text"), 4, "no model 'nothing'"),
+        (("-m", "fr-en"), 2, "Missing argument 'WHAT'"),
+        (("positions", "-m", "fr-en"), 2, "fr-en has no learned positions"),
+    ],
+)
+def test_traces_that_cannot_be_drawn(options: tuple[str, ...], code: int, message: str, jane: str) -> None:
+    result = regard("plot", *(option.format(jane=jane) for option in options))
+    assert result.exit_code == code
+    assert message in " ".join(result.stderr.replace("│", "").split())
+    assert "Traceback" not in result.stderr and list(Path().iterdir()) == []
+
+
+def test_the_learned_positions_of_a_model(tmp_path: Path) -> None:
+    from regard.models.config import TransformerLMConfig
+    from regard.models.folder import save_model
+    from regard.models.presets import make_model
+    from regard.text.characters import train_characters
+
+    tokenizer = train_characters(["abc"])
+    config = TransformerLMConfig(
+        layers=1, dim=8, heads=2, hidden=8, vocabulary=tokenizer.size, position="learned", max_length=20
+    )
+    save_model(make_model(config), Path("model"), files=dict([tokenizer.save()]))
+    assert regard("plot", "positions", "--model", "model", "--length", "5", "-o", "a.svg").exit_code == 0
+    assert regard("plot", "positions", "--length", "5", "--dim", "8", "-o", "b.svg").exit_code == 0
+    assert Path("a.svg").read_bytes() != Path("b.svg").read_bytes()

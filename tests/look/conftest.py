@@ -1,8 +1,11 @@
-"""What every test of a picture measures: where its texts stand."""
+"""What tests of looking share: where the texts of a picture stand, small models, boxes computed again."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.axis import Axis
@@ -23,7 +26,7 @@ def texts_of(figure: Figure) -> list[Text]:
     return [text for text in texts if text.get_text().strip() and text.get_visible()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def clipped() -> Callable[[Figure], list[str]]:
     """Gives the texts of a figure that do not lie wholly inside it."""
 
@@ -43,3 +46,24 @@ def clipped() -> Callable[[Figure], list[str]]:
         return out
 
     return measure
+
+
+def _neighbour(name: str) -> Any:
+    """A module that lies beside this one: test folders are no packages."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def small() -> Any:
+    """small_models.py: `small.small_face("transformer", position="rotary")`, `small.TEXT`."""
+    return _neighbour("small_models")
+
+
+@pytest.fixture(scope="session")
+def recomputing() -> Any:
+    """recomputing.py: boxes of `inside_block` computed again."""
+    return _neighbour("recomputing")

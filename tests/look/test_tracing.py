@@ -39,7 +39,7 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
-from regard.text.special import END, START
+from regard.text.special import END, START, UNKNOWN
 from regard.text.subwords import SubwordTokenizer, train_subwords
 
 LINES = [
@@ -446,3 +446,33 @@ def test_the_end_is_among_the_steps() -> None:
     assert trace.steps[-1].chosen == END and trace.axes["target"].tokens[-1].special
     assert trace.axes["read"].tokens[0] == Token("<s>", special=True)
     assert trace.axes["read"].tokens[1:] == trace.axes["target"].tokens[:-1]
+
+
+def test_names_that_were_copied_stand_where_the_model_wrote_unknown() -> None:
+    face = face_of("transformer")
+    ids = [*face.target_tokenizer.encode("the cat"), UNKNOWN, END]
+    trace = trace_text(face, TEXT, target=ids)
+    output, words = face.name_words(face.read(TEXT), ids)
+    copied = words[-1].text
+    assert trace.output == output and output.endswith(copied) and copied in TEXT.split()
+    assert trace.axes["target"].tokens[-2] == Token("<unk>", len(words) - 1)
+    for axis, last in (("target", -2), ("read", -1)):
+        assert trace.axes[axis].words[-1] == copied and trace.axes[axis].tokens[last].text == "<unk>"
+    merged = [token.text for token in merge_words(trace).axes["target"].tokens]
+    assert merged == [*(word.text for word in words), "</s>"]
+
+
+@pytest.mark.parametrize("text", ["", "   ", " \n", "\t"])
+def test_a_text_without_a_word_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="holds no word"):
+        trace_text(face_of("transformer"), text)
+
+
+def test_tokens_as_a_target_are_taken_as_they_are() -> None:
+    face = face_of("transformer")
+    ids = face.target_tokenizer.encode("the black cat")
+    assert [step.chosen for step in trace_text(face, TEXT, target=ids).steps] == ids  # not even an end token
+    with pytest.raises(UsageError, match="the target holds the token 9999"):
+        trace_text(face, TEXT, target=[9999])
+    with pytest.raises(UsageError, match="the target holds no token"):
+        trace_text(face, TEXT, target=[])

@@ -186,7 +186,9 @@ def test_names_that_training_met_are_told(make_recipe, tmp_path: Path) -> None:
     recipe = make_recipe()
     for file in ("a.fr", "a.en"):
         with open(tmp_path / file, "a", encoding="utf-8") as lines:
-            lines.writelines(f"{word} {name} .\n" for name, words in (("Zoé", "bcdefg"), ("Ali", "h")) for word in words)
+            lines.writelines(
+                f"{word} {name} .\n" for name, words in {"Zoé": "bcdefg", "Ali": "h"}.items() for word in words
+            )
     run = train(recipe, out=tmp_path / "run", overrides={"training.steps": 3, "data.names": 2}, quiet=True)
     assert run.load().reader.known_names == {"Zoé"}
 

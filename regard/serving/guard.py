@@ -1,0 +1,118 @@
+"""Who may ask, and how much: rules that hold for every route, whichever joins later.
+
+A page on the internet may try to talk to a server on this machine through its visitor's browser. Its address then
+stands in `Origin`; and where it had its own name lead to 127.0.0.1, that name stands in `Host`. Both are refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import sys
+import traceback
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # a page of an older version must not meet a newer server
+}
+
+
+def refusal(status: int, message: str, **headers: str) -> Response:
+    """What every error of ours looks like."""
+    return Response(json.dumps({"error": message}), status, headers, media_type="application/json")
+
+
+class Guard:
+    """Middleware around all routes. `hosts` are names of this server, `open_paths` need no key."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        key: str | None,
+        open_paths: Collection[str],
+        most_bytes: int,
+    ) -> None:
+        self.app, self.most_bytes = app, most_bytes
+        self.hosts, self.open_paths = frozenset(hosts), frozenset(open_paths)
+        self.key = None if key is None else key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # the server's own start and end; there are no web sockets
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def send_marked(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                headers.update({**HEADERS, "X-Request-Id": secrets.token_hex(8)})
+            await send(message)
+
+        if (refused := self._refused(scope)) is not None:
+            await refused(scope, receive, send_marked)
+            return
+        try:
+            await self.app(scope, self._limited(receive), send_marked)
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+            if not started:
+                answer = refusal(500, "this is a bug of regard; where it happened stands on the server's terminal")
+                await answer(scope, receive, send_marked)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if host_name(host) not in self.hosts:
+            names = ", ".join(sorted(self.hosts))
+            return refusal(403, f"the Host {host[:100]!r} is not one of this server's names ({names})")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            return refusal(403, f"the page {origin[:100]!r} may not ask this server: only its own page may")
+        if not self._may_pass(scope, headers.get("authorization", "")):
+            message = "this server wants its API key: send the header `Authorization: Bearer KEY`"
+            return refusal(401, message, **{"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _may_pass(self, scope: Scope, authorization: str) -> bool:
+        if self.key is None or (scope["path"] in self.open_paths and scope["method"] in ("GET", "HEAD")):
+            return True
+        scheme, _, given = authorization.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.key)
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body as it comes, until there is too much of it; what its header says of its length need not be true."""
+        count = 0
+
+        async def receive_counted() -> Any:
+            nonlocal count
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > self.most_bytes:
+                raise HTTPException(413, f"the request is larger than {self.most_bytes:,} bytes: send less at a time")
+            return message
+
+        return receive_counted
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port and in small letters."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,224 @@
+"""The page as a whole: every tab is clean, the URL holds the view, the keyboard reaches all of it, and it fits a phone.
+
+Elements: tab-NAME (buttons), view-NAME (the open tab), share, presenter, scheme, help, help-dialog, toast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "lecture")
+
+
+def settled(page: Page, explorer: Any, state: str) -> Page:
+    """The page with this state, once nothing is asked any more."""
+    explorer.wait_for("fr-en")
+    page.goto("about:blank")
+    page.goto(f"{explorer.address}/#{state}", wait_until="networkidle")
+    expect(page.locator("main h1").first).to_be_visible()
+    return page
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_fits_a_phone(phone: Any, explorer: Any, tab: str) -> None:
+    page = settled(phone.page, explorer, f"tab={tab}")
+    assert (phone.errors, phone.blocked, phone.sideways()) == ([], [], 0)
+    page.keyboard.press("p")  # large type is the harder case
+    expect(page.locator("html[data-presenter=true]")).to_be_attached()
+    assert phone.sideways() == 0
+
+
+def test_tabs_are_the_ones_of_the_list(wide: Any, explorer: Any) -> None:
+    page = settled(wide.page, explorer, "")
+    found = page.locator("nav button").evaluate_all("all => all.map(one => one.dataset.testid)")
+    assert tuple(found) == tuple(f"tab-{tab}" for tab in TABS)
+    expect(page.get_by_test_id("view-alignment")).to_be_visible()  # the front page
+
+
+# The URL
+
+
+VIEWS = {
+    "lab": ("tab=lab&preset=jane&mask=causal&temperature=0.5&step=4&cell=weights.2.1", "lab-explain"),
+    "positions": ("tab=positions&preset=small&kind=rotary&pin=3.4&pair=2.7", "positions-map-readout"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_shared_link_opens_the_same_view_elsewhere(wide: Any, explorer: Any, browser: Browser, name: str) -> None:
+    state, read_out = VIEWS[name]
+    page = settled(wide.page, explorer, state)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_test_id("share").click()
+    expect(page.get_by_test_id("toast")).to_contain_text("clipboard")
+    link = page.evaluate("navigator.clipboard.readText()")
+    fresh = browser.new_context().new_page()
+    fresh.goto(link)
+    expect(fresh.get_by_test_id(read_out)).to_have_text(page.get_by_test_id(read_out).text_content() or "")
+    assert fresh.locator("main").inner_text() == page.locator("main").inner_text()
+    fresh.context.close()
+
+
+def test_back_undoes_the_change_of_a_tab(wide: Any, explorer: Any) -> None:
+    page = settled(wide.page, explorer, "tab=lab&cell=raw.0.0")
+    page.get_by_test_id("tab-positions").click()
+    expect(page.get_by_test_id("view-positions")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_test_id("lab-explain")).to_contain_text("= 3")
+    page.get_by_test_id("tab-positions").click()
+    page.get_by_test_id("tab-lab").click()
+    expect(page.get_by_test_id("lab-explain")).to_contain_text("= 3")  # as it was left
+
+
+BROKEN = (
+    "tab=nowhere",
+    "tab=lab&q=abc",
+    "tab=lab&cell=out.9.9",
+    "tab=lab&preset=none&step=99",
+    "tab=positions&n=1e9&pin=x.y",
+    "%",
+)
+
+
+def test_a_broken_link_opens_something_sound(wide: Any, explorer: Any) -> None:
+    for state in BROKEN:
+        wide.page.goto("about:blank")
+        wide.page.goto(f"{explorer.address}/#{state}")
+        expect(wide.page.locator("main h1").first).to_be_visible()
+        assert (wide.errors, wide.blocked) == ([], []), state
+
+
+# Keyboard, colours, motion
+
+
+REACH = """() => {
+    const shown = one => one.checkVisibility({visibilityProperty: true}) && !one.closest('.listen, [inert]')
+    const all = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
+        .filter(one => shown(one) && !one.disabled && one.tabIndex >= 0 && one.type !== 'file')
+    // Of the radio buttons of one group, Tab reaches the one that is chosen.
+    const reachable = all.filter(one => one.type !== 'radio' || one.checked)
+    for (const one of reachable) one.dataset.reached = '0'
+    return reachable.length
+}"""
+# The element under the focus is marked; what it looks like must show that it has the focus.
+FOCUS = """() => {
+    const one = document.activeElement
+    if (!one || one === document.body) return null
+    const seen = one.type === 'radio' ? one.nextElementSibling : one
+    const style = getComputedStyle(seen)
+    one.dataset.reached = '1'
+    return [one.outerHTML.slice(0, 120), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2]
+}"""
+
+
+NAMELESS = """() => {
+    const named = one => one.getAttribute('aria-label') || one.labels?.length
+    const all = [...document.querySelectorAll('canvas, input, select, textarea')].filter(one => !named(one))
+    const buttons = [...document.querySelectorAll('button')].filter(one => one.checkVisibility() && !named(one))
+    const silent = buttons.filter(one => !one.innerText.trim() && !one.querySelector('[aria-label]'))
+    return [...all, ...silent].map(one => one.outerHTML.slice(0, 120))
+}"""
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_is_clean_and_the_keyboard_reaches_all_of_it(wide: Any, explorer: Any, tab: str) -> None:
+    """Nothing is asked from elsewhere, everything has a name and can be reached, and one sees where one is."""
+    page = settled(wide.page, explorer, f"tab={tab}")
+    expect(page.get_by_test_id(f"view-{tab}")).to_be_visible()
+    assert page.locator("figure, canvas, table").count() > 0
+    assert page.locator("[role=alert]").count() == 0
+    assert page.evaluate(NAMELESS) == []
+    wanted = page.evaluate(REACH)
+    assert wanted > 15
+    for _ in range(wanted + 20):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUS)
+        if found is not None:
+            assert found[1], f"no visible focus: {found[0]}"
+    missed = page.locator("[data-reached='0']").evaluate_all("all => all.map(one => one.outerHTML.slice(0, 120))")
+    assert missed == []
+    assert (wide.errors, wide.blocked, wide.sideways()) == ([], [], 0)
+
+
+def test_number_keys_open_tabs_but_not_while_one_types(wide: Any, explorer: Any) -> None:
+    page = settled(wide.page, explorer, "tab=lab")
+    page.keyboard.press("7")
+    expect(page.get_by_test_id("view-positions")).to_be_visible()
+    page.keyboard.press("6")
+    page.get_by_test_id("lab-q-0-0").fill("")
+    page.keyboard.type("7")
+    expect(page.get_by_test_id("view-lab")).to_be_visible()
+    expect(page.get_by_test_id("lab-raw-0-0")).to_have_text("13")
+
+
+def test_help_says_what_the_keys_do(wide: Any, explorer: Any) -> None:
+    page = settled(wide.page, explorer, "tab=lab")
+    page.keyboard.press("?")
+    expect(page.get_by_test_id("help-dialog")).to_contain_text("presenter mode")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("help-dialog")).to_be_hidden()
+
+
+@pytest.fixture(params=["light", "dark"])
+def schemed(request: Any, browser: Browser) -> Iterator[tuple[Page, str]]:
+    context = browser.new_context(color_scheme=request.param, reduced_motion="reduce")
+    yield context.new_page(), request.param
+    context.close()
+
+
+LUMINANCE = """element => {
+    const [r, g, b] = getComputedStyle(element).backgroundColor.match(/[\\d.]+/g).map(Number)
+    return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255
+}"""
+
+
+def test_the_scheme_of_the_system_is_followed_and_can_be_switched(schemed: tuple[Page, str], explorer: Any) -> None:
+    page, scheme = schemed
+    page.goto(f"{explorer.address}/#tab=lab")
+    body = page.locator("body")
+    before = body.evaluate(LUMINANCE)
+    assert before > 0.8 if scheme == "light" else before < 0.2
+    page.get_by_test_id("scheme").click()
+    after = body.evaluate(LUMINANCE)
+    assert after < 0.2 if scheme == "light" else after > 0.8
+    page.reload()
+    assert body.evaluate(LUMINANCE) == after  # this reader's choice is remembered
+
+
+def test_nothing_moves_for_those_who_ask_for_it(schemed: tuple[Page, str], explorer: Any) -> None:
+    page, _ = schemed
+    page.goto(f"{explorer.address}/#tab=lab")
+    expect(page.get_by_test_id("lab-raw")).to_be_visible()
+    moving = page.evaluate("""() => [...document.querySelectorAll('*')].filter(one => {
+        const style = getComputedStyle(one)
+        return style.animationName !== 'none' || style.transitionDuration.split(', ').some(time => parseFloat(time) > 0)
+    }).length""")
+    assert moving == 0
+
+
+BRIGHTNESS = """name => {
+    const probe = document.body.appendChild(document.createElement('span'))
+    probe.style.color = `var(${name})`
+    const parts = getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map(c => c / 255)
+    const [r, g, b] = parts.map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+}"""
+
+
+def test_text_has_enough_contrast(schemed: tuple[Page, str], explorer: Any) -> None:
+    """WCAG AA, 4.5 to 1, for the ink, the quiet text and the accent on paper and sheet."""
+    page, _ = schemed
+    page.goto(f"{explorer.address}/#tab=lab")
+    grounds = ("--paper", "--sheet", "--sunk")
+    pairs = [(ink, ground) for ink in ("--ink", "--muted", "--accent") for ground in grounds]
+    pairs += [("--bad", "--bad-soft"), ("--accent", "--accent-soft"), ("--accent-ink", "--accent")]
+    low = []
+    for ink, ground in pairs:
+        dark, light = sorted(page.evaluate(BRIGHTNESS, name) for name in (ink, ground))
+        if (light + 0.05) / (dark + 0.05) < 4.5:
+            low.append((ink, ground))
+    assert low == []

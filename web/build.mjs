@@ -1,0 +1,57 @@
+// Builds the page: src/ -> ../regard/look/static/{index.html,app.js,app.css,build.json}. `npm run build`.
+//
+// The built files are committed, so that nobody needs Node to use the page. build.json names the hash of what they were
+// built from, and of the files, so that a test can tell without Node whether someone changed a source and forgot to build.
+import { createHash } from "node:crypto";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import * as esbuild from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = join(here, "../regard/look/static");
+
+const options = {
+  entryPoints: { app: join(here, "src/main.tsx") },
+  outdir: out,
+  bundle: true,
+  minify: true,
+  format: "iife",
+  target: ["es2022"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  charset: "utf8",
+  legalComments: "none",
+  logLevel: "info",
+};
+
+function sources(folder) {
+  return readdirSync(folder)
+    .map((name) => join(folder, name))
+    .flatMap((path) => (statSync(path).isDirectory() ? sources(path) : [path]));
+}
+
+// A line for each file, "sha256 of it, two spaces, its path", sorted by path: what `sha256sum` prints.
+function hashOfSources() {
+  const fixed = ["build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json"].map((name) => join(here, name));
+  const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/colours.json")];
+  const names = new Map(files.map((path) => [relative(here, path).replaceAll("\\", "/"), path]));
+  const lines = [...names.keys()].sort().map((name) => `${sha256(readFileSync(names.get(name)))}  ${name}\n`);
+  return sha256(lines.join(""));
+}
+
+function sha256(content) {
+  return createHash("sha256").update(content).digest("hex");
+}
+
+mkdirSync(out, { recursive: true });
+for (const name of ["index.html", "favicon.svg"]) copyFileSync(join(here, name), join(out, name));
+
+if (process.argv.includes("--watch")) {
+  const context = await esbuild.context({ ...options, minify: false });
+  await context.watch();
+} else {
+  await esbuild.build(options);
+  const files = Object.fromEntries(["index.html", "favicon.svg", "app.js", "app.css"].map((name) => [name, sha256(readFileSync(join(out, name)))]));
+  writeFileSync(join(out, "build.json"), `${JSON.stringify({ sources: hashOfSources(), files }, null, 1)}\n`);
+}

@@ -1,0 +1,220 @@
+// The page: its tabs, its tools and its keys.
+import "./style.css";
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { bundle, keyWanted, serverError, start, giveKey } from "./api";
+import { switchScheme, scheme } from "./colours";
+import { Alert, copyText } from "./controls";
+import { download, openFile, wholePage } from "./export";
+import { Help } from "./help";
+import { presenter } from "./settings";
+import { openTab, parse, restore, tab } from "./state";
+import { TABS, tabById } from "./tabs";
+import { Toast, tell } from "./toast";
+import "./model_tabs.css";
+
+function current() {
+  return tabById(tab.value) ?? TABS[0];
+}
+
+async function share(): Promise<void> {
+  const link = location.href;
+  tell((await copyText(link)) ? "The link to this view is on the clipboard." : `The link to this view: ${link}`);
+}
+
+async function copyCode(): Promise<void> {
+  const code = current().code();
+  tell((await copyText(code)) ? "Python for this view is on the clipboard." : code);
+}
+
+async function savePage(): Promise<void> {
+  try {
+    download(await wholePage(), "regard.html");
+    tell("This page as one file: it opens anywhere, without a server or a network.");
+  } catch (error) {
+    tell(`The page could not be saved: ${(error as Error).message}`);
+  }
+}
+
+async function open(file: File | undefined): Promise<void> {
+  if (!file) return;
+  try {
+    await openFile(file);
+    tell(`Opened ${file.name}.`);
+  } catch (error) {
+    tell(`${file.name}: ${(error as Error).message}`);
+  }
+}
+
+function Tools() {
+  const help = useRef<HTMLDialogElement>(null);
+  const file = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const keys: Record<string, () => void> = {
+      "?": () => (help.current!.open ? help.current!.close() : help.current!.showModal()),
+      p: () => (presenter.value = !presenter.value),
+      d: switchScheme,
+    };
+    const onKey = (event: KeyboardEvent) => {
+      const typing = (event.target as HTMLElement).closest?.(
+        "input:not([type=radio], [type=checkbox], [type=range]), textarea, select",
+      );
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      const chosen = TABS[Number(event.key) - 1];
+      if (chosen) openTab(chosen.id);
+      else if (event.key in keys) keys[event.key]();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  const dark = scheme.value === "dark";
+  return (
+    <div class="tools" role="toolbar" aria-label="Tools">
+      <button type="button" class="quiet" data-testid="share" title="Copy a link to exactly this view" onClick={share}>
+        Link
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-testid="copy-code"
+        title="Copy Python that computes this view"
+        onClick={copyCode}
+      >
+        <span class="long">Copy as </span>PyTorch
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-testid="save-page"
+        title="Save the page with this view as one HTML file"
+        onClick={savePage}
+      >
+        Save<span class="long"> page</span>
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-testid="open"
+        title="Open a trace, or a PNG, SVG or HTML file of this page"
+        onClick={() => file.current!.click()}
+      >
+        Open
+      </button>
+      <input
+        ref={file}
+        type="file"
+        hidden
+        data-testid="open-file"
+        accept=".json,.gz,.png,.svg,.html"
+        aria-label="File to open"
+        onChange={(event) => {
+          void open(event.currentTarget.files?.[0]);
+          event.currentTarget.value = "";
+        }}
+      />
+      <button
+        type="button"
+        class="quiet"
+        data-testid="presenter"
+        aria-pressed={presenter.value}
+        title="Large type for a lecture hall (p)"
+        onClick={() => (presenter.value = !presenter.value)}
+      >
+        Present
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-testid="scheme"
+        aria-label={dark ? "Light colours" : "Dark colours"}
+        title="Light or dark (d)"
+        onClick={switchScheme}
+      >
+        {dark ? "☀" : "☾"}
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-testid="help"
+        aria-label="Keyboard and help"
+        title="Keyboard and help (?)"
+        onClick={() => help.current!.showModal()}
+      >
+        ?
+      </button>
+      <Help dialog={help} />
+    </div>
+  );
+}
+
+function KeyForm() {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <form
+      class="panel bar"
+      onSubmit={(event) => {
+        event.preventDefault();
+        giveKey(input.current!.value.trim());
+      }}
+    >
+      <label class="control">
+        <span>
+          {keyWanted.value === "wrong" ? "The server does not know this key. Its key:" : "This server wants its key:"}
+        </span>
+        <input ref={input} type="password" data-testid="key" autocomplete="off" required />
+      </label>
+      <button class="button main" data-testid="key-send">
+        Open
+      </button>
+    </form>
+  );
+}
+
+function Page() {
+  const { id, view: View } = current();
+  document.documentElement.dataset.presenter = String(presenter.value);
+  return (
+    <>
+      <a
+        class="skip"
+        href="#content"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("content")!.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <header class="top">
+        <span class="wordmark">regard</span>
+        <nav aria-label="Views">
+          {TABS.map((one, i) => (
+            <button
+              key={one.id}
+              type="button"
+              data-testid={`tab-${one.id}`}
+              aria-current={one.id === id ? "page" : undefined}
+              title={`${one.title} (${i + 1})`}
+              onClick={() => openTab(one.id)}
+            >
+              {one.title}
+            </button>
+          ))}
+        </nav>
+        <Tools />
+      </header>
+      <main id="content" tabIndex={-1} data-testid={`view-${id}`}>
+        {keyWanted.value && <KeyForm />}
+        {serverError.value && !keyWanted.value && <Alert testid="server-error">{serverError.value}</Alert>}
+        <View />
+      </main>
+      <Toast />
+    </>
+  );
+}
+
+if (bundle && !parse(location.hash).size) restore(bundle.state);
+void start();
+render(<Page />, document.getElementById("page")!);

@@ -1,0 +1,33 @@
+// The tabs of the page, in the order in which they stand.
+import type { ComponentType } from "preact";
+import { Alignment, alignmentCode } from "./alignment";
+import { Compare, compareCode } from "./compare";
+import { Decode, decodeCode } from "./decode";
+import { Heads, headsCode } from "./heads";
+import { Inside, insideCode } from "./inside";
+import { Lab, labTabCode } from "./lab";
+import { Lecture, lectureCode } from "./lecture";
+import { Positions } from "./positions";
+import { positionsCode } from "./positions_state";
+
+export interface Tab {
+  id: string;
+  title: string;
+  view: ComponentType;
+  code: () => string; // Python that computes what the tab shows
+}
+
+export const TABS: readonly Tab[] = [
+  { id: "alignment", title: "Alignment", view: Alignment, code: alignmentCode },
+  { id: "heads", title: "Heads", view: Heads, code: headsCode },
+  { id: "inside", title: "Inside", view: Inside, code: insideCode },
+  { id: "decode", title: "Decode", view: Decode, code: decodeCode },
+  { id: "compare", title: "Compare", view: Compare, code: compareCode },
+  { id: "lab", title: "Lab", view: Lab, code: labTabCode },
+  { id: "positions", title: "Positions", view: Positions, code: positionsCode },
+  { id: "lecture", title: "Lecture", view: Lecture, code: lectureCode },
+];
+
+export function tabById(id: string): Tab | undefined {
+  return TABS.find((tab) => tab.id === id);
+}

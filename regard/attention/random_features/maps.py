@@ -1,0 +1,219 @@
+"""Feature maps phi with E[phi(x).phi(y)] = exp(x.y), and two that estimate something else.
+
+F2, F3. Features may be as large as e^1000. So a map gives them in two parts, numbers that do not overflow and the
+logarithm of a factor for each row: phi = numbers * e^level. Of a query the factor cancels in attention's quotient; of
+a key it is a weight, and the rest of the computation handles weights by their logarithms.
+
+    … batch, heads, length   d width of x   M rows of W   F features   u = W x
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.errors import unknown_name
+
+USUAL = 128  # features, when nobody says how many
+TINY = 1e-20  # a sum of positive features is that small only where there is no key
+NOISE = 1e-3  # sums of sines and cosines may come near 0 by chance, and a quotient by them would be anything
+MAPS = ("trig", "plain", "positive", "hyperbolic", "optimal", "elu")
+
+
+class FeatureMap(Protocol):
+    """What a map of your own must offer.
+
+    raw    True: it takes queries and keys as they are; False: they are scaled first, and normalised unless refused
+    floor  denominators nearer to 0 than this are taken for it: what is left of them is rounding, or noise
+    """
+
+    raw: ClassVar[bool]
+    floor: ClassVar[float]
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        """(F, M) for that many features of vectors of width `dim`, or a ValueError; None: as the map likes."""
+        ...
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        """(numbers (…, L, F), level (…, L)) with phi = numbers * e^level, of x (…, L, d) by W (…, M, d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trig:
+    """phi(x) = M^-1/2 e^{|x|²/2} [sin u, cos u].
+
+    Rahimi & Recht 2007; F2, F3. The factor turns the Gaussian exp(-|x-y|²/2) into exp(x.y). Of a query it cancels;
+    of a key it does not, and the lecture's formula leaves it out: see Plain. A single estimate may be negative.
+    """
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = NOISE
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _pairs(features, "a sine and a cosine")
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        return _waves(x @ W.mT), _half_square(x)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """phi(x) = M^-1/2 [sin u, cos u], as the lecture prints it.
+
+    Rahimi & Recht 2007; F2, F3. E[phi(x).phi(y)] = exp(-|x-y|²/2), so attention by it is softmax(x.y - |y|²/2): long
+    keys get too little weight. It is softmax attention only where all keys have one length. Normalised and with a
+    learned scale it is the attention of Peng et al. 2021.
+    """
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = NOISE
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _pairs(features, "a sine and a cosine")
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        return _waves(x @ W.mT), torch.zeros_like(x[..., 0])
+
+
+@dataclass(frozen=True)
+class Positive:
+    """phi(x) = M^-1/2 exp(u - |x|²/2): every estimate is positive.
+
+    Choromanski et al. 2021, lemma 1.
+    """
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = TINY
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _singles(features)
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        numbers, level = _exponentials(x @ W.mT, W.shape[-2] ** -0.5)
+        return numbers, level - _half_square(x)
+
+
+@dataclass(frozen=True)
+class Hyperbolic:
+    """phi(x) = (2M)^-1/2 e^{-|x|²/2} [exp u, exp -u]: each row serves twice.
+
+    Choromanski et al. 2021, lemma 1.
+    """
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = TINY
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _pairs(features, "exp(u) and exp(-u)")
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        u = x @ W.mT
+        numbers, level = _exponentials(torch.cat([u, -u], dim=-1), (2 * W.shape[-2]) ** -0.5)
+        return numbers, level - _half_square(x)
+
+
+@dataclass(frozen=True)
+class OptimalPositive:
+    """phi(x) = M^-1/2 (1-4A)^{d/4} exp(A|w|² + sqrt(1-4A) u - |x|²/2), the one of least variance in its family.
+
+    Likhosherstov et al. 2022 (Chefs' Random Tables), theorem 3. A < 0 holds down the long rows w, which make Positive
+    noisy. The best A depends on `spread`, the mean of |x+y|²: about 2 for normalised queries and keys.
+    """
+
+    spread: float = 2.0
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = TINY
+
+    def __post_init__(self) -> None:
+        if not self.spread > 0:
+            raise ValueError(f"spread is the mean of |x+y|² and greater than 0, got {self.spread}")
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _singles(features)
+
+    def best_a(self, dim: int) -> float:
+        """A = (1 - 1/r) / 8 with r = (sqrt((2s+d)² + 8ds) - 2s - d) / 4s for the spread s; below 0."""
+        s, d = self.spread, dim
+        r = (math.sqrt((2 * s + d) ** 2 + 8 * d * s) - 2 * s - d) / (4 * s)
+        return (1 - 1 / r) / 8
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        M, d = W.shape[-2:]
+        a = self.best_a(d)
+        lengths = W.square().sum(-1).unsqueeze(-2)  # |w|², (…, 1, M)
+        exponents = x @ (math.sqrt(1 - 4 * a) * W).mT + a * lengths
+        numbers, level = _exponentials(exponents, M**-0.5 * (1 - 4 * a) ** (d / 4))
+        return numbers, level - _half_square(x)
+
+
+@dataclass(frozen=True)
+class EluPlusOne:
+    """phi(x) = elu(x) + 1, without chance: the plain linear attention to compare with.
+
+    Katharopoulos et al. 2020, eq. 7. It estimates no softmax: its kernel is its own.
+    """
+
+    raw: ClassVar[bool] = True
+    floor: ClassVar[float] = TINY
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        if features not in (None, dim):
+            raise ValueError(f"elu makes one feature of each of the {dim} numbers: features={dim}, got {features}")
+        return dim, 0
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        return functional.elu(x) + 1, torch.zeros_like(x[..., 0])
+
+
+def make_map(name: str | FeatureMap) -> FeatureMap:
+    """The map of that name; one that is given as an object stays what it is."""
+    known: dict[str, type[FeatureMap]] = dict(
+        zip(MAPS, (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne), strict=True)
+    )
+    if isinstance(name, str):
+        if name not in known:
+            raise ValueError(unknown_name("feature map", name, MAPS))
+        return known[name]()
+    missing = [part for part in ("raw", "floor", "sizes", "__call__") if not hasattr(name, part)]
+    if missing or isinstance(name, type):
+        what = "is a class, give one object of it" if isinstance(name, type) else f"has no {', '.join(missing)}"
+        raise TypeError(f"map must be a name ({', '.join(MAPS)}) or a FeatureMap, and this one {what}: got {name!r}")
+    return name
+
+
+def _waves(u: Tensor) -> Tensor:
+    return torch.cat([u.sin(), u.cos()], dim=-1) * u.shape[-1] ** -0.5
+
+
+def _exponentials(exponents: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+    """factor * exp(exponents (…, L, F)) as numbers and level; the level is each row's own greatest exponent.
+
+    It is a constant to autograd, for the gradient of numbers * e^level is that of the product all the same.
+    """
+    level = exponents.detach().amax(-1)
+    return (exponents - (level - math.log(factor)).unsqueeze(-1)).exp(), level  # a e^x = e^{x + log a}, one pass less
+
+
+def _half_square(x: Tensor) -> Tensor:
+    return x.square().sum(-1) / 2  # |x|²/2, (…, L)
+
+
+def _singles(features: int | None) -> tuple[int, int]:
+    features = USUAL if features is None else features
+    if features < 1:
+        raise ValueError(f"features counts from 1, got {features}")
+    return features, features
+
+
+def _pairs(features: int | None, pair: str) -> tuple[int, int]:
+    features = USUAL if features is None else features
+    if features < 2 or features % 2:
+        raise ValueError(f"features must be even, {pair} for each row of W: got {features}")
+    return features, features // 2

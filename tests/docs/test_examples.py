@@ -135,11 +135,11 @@ def test_no_block_escapes() -> None:
 
 
 def test_blocks_not_run() -> None:
-    """The list of what is not run; it stays short. Three of them begin with a download."""
+    """The list of what is not run; it stays short. Three of them begin with a download, three start a server."""
     listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
     for place, reason in listed.items():
         print(f"{place}: not run: {reason}")
-    assert len(listed) <= 9, listed
+    assert len(listed) <= 12, listed
 
 
 # The checker itself, on planted pages.

@@ -64,6 +64,7 @@ def show_demo(
     console.print(f"\nThe same as a picture: {escape(str(picture))}\n\n[bold]Next[/bold]")
     for command, meaning in (
         (f'translate -m {out} -t "La petite fille aime les oranges."', "translate with the model you have trained"),
+        (f"explore {out}", "look inside it in the browser"),
         ("train YOUR.fr YOUR.en", "train on your own parallel text; --dry-run says what it would do"),
         ("compare", "recurrent nets with and without attention against the Transformer, in one table"),
     ):

@@ -26,6 +26,7 @@ def test_a_short_demo_shows_everything(tmp_path: Path) -> None:
     assert JANE in shown
     assert "septembre </s>" in shown  # the head of the alignment matrix
     assert shown.count("regard translate -m") == shown.count("regard train ") == shown.count("regard compare") == 1
+    assert shown.count("regard explore ") == 1
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "step 3/3" in result.stderr
     again = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3"])

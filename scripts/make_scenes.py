@@ -55,24 +55,32 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any]) -> dict[str, Any]:
     return {"id": name, **scene, "trace": file, "notes": scene.get("notes", "")}
 
 
-def record_trace(wanted: dict[str, Any]) -> Trace:
-    """What the first of the models that ships does with the text."""
-    name = next((one for one in wanted["models"] if one in shipped_models()), None)
+def record_trace(wanted: dict[str, Any]) -> Trace | None:
+    """What the first of the models that ships, or is there as a folder, does with the text; None: none of them is."""
+    name = next((one for one in wanted["models"] if one in shipped_models() or Path(one).is_dir()), None)
     if name is None:
-        raise SystemExit(f"none of {', '.join(wanted['models'])} comes with regard")
+        return None
+    if "target" in wanted:
+        return trace_text(load(name), wanted["text"], target=wanted["target"], name=Path(name).name)
     search: Any = Sample(seed=wanted["sample"]) if "sample" in wanted else Greedy()
     if wanted.get("beam", 1) > 1:
         search = Beam(wanted["beam"])
-    return trace_text(load(name), wanted["text"], search=search, max_tokens=wanted.get("max_tokens"), name=name)
+    return trace_text(
+        load(name), wanted["text"], search=search, max_tokens=wanted.get("max_tokens"), name=Path(name).name
+    )
 
 
 def main(folder: Path = TARGET) -> None:
     scenes, wanted = read_scenes()
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.glob("*.json"):
-        file.unlink()
+        if file.stem not in wanted:
+            file.unlink()
     for name, how in wanted.items():
         trace = record_trace(how)
+        if trace is None:
+            sys.stdout.write(f"{name}: stays as it is, since none of {', '.join(how['models'])} is here\n")
+            continue
         trace.save(folder / f"{name}.json")
         sys.stdout.write(f"{name}: {trace.output!r}\n")
     index = json.dumps(scenes, ensure_ascii=False, indent=1)

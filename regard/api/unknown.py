@@ -38,9 +38,7 @@ def hide_names(
 ) -> tuple[list[int], list[Word]]:
     """Each name that training hardly met becomes one UNKNOWN, of however many words it is; it keeps its text."""
     parts = [part for word in words for part in _without_elision(tokenizer, tokens, word)]
-    spelled = [
-        Spelled(part.text, part.end - part.start, len(tokenizer.encode(core(part.text).lower())) == 1) for part in parts
-    ]
+    spelled = [Spelled(part.text, part.end - part.start, _is_plain(tokenizer, part.text)) for part in parts]
     names = dict(find_names(spelled, known))
     hidden: list[int] = []
     kept: list[Word] = []
@@ -54,6 +52,12 @@ def hide_names(
         kept.append(Word(" ".join(part.text for part in parts[i:last]), start, len(hidden)))
         i = last
     return [*hidden, *tokens[done:]], kept
+
+
+def _is_plain(tokenizer: Tokenizer, word: str) -> bool:
+    """Whether the tokenizer has the word, without its capital, as one piece."""
+    bare = core(word)
+    return bare[:1].isupper() and len(tokenizer.encode(bare.lower())) == 1
 
 
 def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) -> list[Word]:

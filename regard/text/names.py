@@ -36,24 +36,21 @@ def met_names(texts: Iterable[str], least: int) -> list[str]:
 
 def find_names(words: Sequence[Spelled], known: Collection[str]) -> Iterator[tuple[int, int]]:
     """Where names stand among the words, from and to: words next to each other are one name, and so are numbers."""
+    if not words:
+        return
     texts = [word.text for word in words]
     named = [not word.plain and _is_name(texts, i, known) for i, word in enumerate(words)]
     for i in range(len(texts) - 1):  # "Emmanuel" in "Emmanuel Macron": a capital at the beginning says little
         alike = _begins(texts, i) and _has_capital(texts[i]) and texts[i].isalpha() and words[i].pieces >= SPELLED
         named[i] = named[i] or (named[i + 1] and alike)
-    i = 0
-    while i < len(texts):
-        end = i
-        while end < len(texts) and named[end] and not (end > i and _begins(texts, end)):
-            end += 1
-        if end == i:
-            while end < len(texts) and core(texts[end]).isdigit() and not (end > i and _begins(texts, end)):
-                end += 1
-            if end - i > 1:
-                yield i, end
-        else:
-            yield i, end
-        i = max(end, i + 1)
+    kinds = ["name" if named[i] else "number" if core(text).isdigit() else "" for i, text in enumerate(texts)]
+    start = 0
+    for i in range(1, len(texts) + 1):
+        if i < len(texts) and kinds[i] == kinds[start] and not _begins(texts, i):
+            continue
+        if kinds[start] == "name" or (kinds[start] == "number" and i - start > 1):
+            yield start, i
+        start = i
 
 
 def core(word: str) -> str:

@@ -18,25 +18,19 @@ export function Sub(props: { base: string; index: string }) {
   );
 }
 
+const Product = () => (
+  <Formula label="Q times K transposed">
+    <mi>Q</mi>
+    <msup>
+      <mi>K</mi>
+      <mo>⊤</mo>
+    </msup>
+  </Formula>
+);
+
 export const ScoreFormula: Record<string, () => preact.JSX.Element> = {
-  dot: () => (
-    <Formula label="Q times K transposed">
-      <mi>Q</mi>
-      <msup>
-        <mi>K</mi>
-        <mo>⊤</mo>
-      </msup>
-    </Formula>
-  ),
-  scaled: () => (
-    <Formula label="Q times K transposed">
-      <mi>Q</mi>
-      <msup>
-        <mi>K</mi>
-        <mo>⊤</mo>
-      </msup>
-    </Formula>
-  ),
+  dot: Product,
+  scaled: Product, // the scale has a box of its own
   general: () => (
     <Formula label="Q times W times K transposed">
       <mi>Q</mi>

@@ -26,6 +26,7 @@ OPTIMIZERS = ("adam", "adamw")
 PRECISIONS = ("fp32", "bf16", "fp16")
 PARALLEL = ("ddp", "fsdp")
 FAULTS = ("stop", "skip")
+LEAST_ALPHA = 0.1  # of unigram sampling: below it a model learns to spell, and meets words whole only when it is used
 SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are changed in training
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 NAME = re.compile(r"\w[\w.+-]*")  # a folder below runs/ has this name
@@ -129,6 +130,12 @@ class TokenizerRecipe:
             raise RecipeError("tokenizer.size", "a character tokenizer has the characters of the data: leave size out")
         if self.kind == "characters" and self.sampling:
             raise RecipeError("tokenizer.sampling", "characters cannot be cut in several ways: leave sampling out")
+        if self.kind in (None, "unigram") and 0 < self.sampling < LEAST_ALPHA:
+            raise RecipeError(
+                "tokenizer.sampling",
+                f"{self.sampling} makes all ways to cut a word almost equally likely, most letter by letter: "
+                "for unigram it is the power that likelihoods are raised to, 0 for none, 0.3 for some, 1 for little",
+            )
         if self.kind == "characters" and self.tokenised:
             raise RecipeError("tokenizer.tokenised", "tokenised is for pieces of words, and kind is characters")
 

@@ -100,6 +100,7 @@ def write(tmp_path: Path) -> Any:
             r"line 5: a character tokenizer has the characters of the data",
         ),
         ("[tokenizer]\nkind = 'characters'\nsampling = 0.1", r"line 5: characters cannot be cut"),
+        ("[tokenizer]\nkind = 'unigram'\nsampling = 0.05", r"line 5: 0\.05 makes all ways .* 0\.3 for some"),
         ("[tokenizer]\nkind = 'characters'\ntokenised = true", r"line 5: tokenised is for pieces of words"),
         (
             "[tokenizer]\nshared = false\n[model]\nshare_embeddings = true",
@@ -357,7 +358,9 @@ def recipes(draw: st.DrawFn) -> Recipe:
     return Recipe(
         name=draw(names),
         data=data,
-        tokenizer=TokenizerRecipe(size=draw(st.none() | st.integers(5, 2**20)), sampling=draw(st.floats(0, 1))),
+        tokenizer=TokenizerRecipe(
+            size=draw(st.none() | st.integers(5, 2**20)), sampling=draw(st.just(0.0) | st.floats(0.1, 1))
+        ),
         model={"dropout": draw(shares), **({} if kind is None else {"kind": kind, "layers": draw(st.integers(1, 9))})},
         training=TrainingRecipe(
             lr=draw(st.none() | positive),

@@ -71,6 +71,9 @@ class System:
     goals: Mapping[str, Goal] = field(default_factory=dict)  # by direction; a language model has the one called ""
     search: tuple[str, ...] = ("--beam", "5")  # options of regard evaluate
     alone: bool = False  # its time counts, so it is run only when it is named
+    settings: tuple[str, ...] = ()  # laid over the recipe
+    forms: tuple[str, ...] = ("tokenised", "raw")
+    features: str = ""  # what it is called in the tables of random features, where it stands then
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Run:
             if self.direction
             else []
         )
-        return [*languages, *self.files.settings, f"training.seed={self.seed}", *self.more]
+        return [*languages, *self.files.settings, *self.system.settings, f"training.seed={self.seed}", *self.more]
 
     @property
     def key(self) -> str:
@@ -222,6 +225,44 @@ SYSTEMS = (
     ),
 )
 
+# Random features in all attention of the decoder, and one thing after another changed.
+FEATURES = ("model.attention=random-features", "model.exact_heads=encoder")
+LETTERS = ("model.attention=random-features", "model.feature_gate=true", "model.features=64")
+CHANGED = {
+    "softmax": (),
+    "64 features": LETTERS,
+    "16 features": (*LETTERS, "model.features=16"),
+    "32 features": (*LETTERS, "model.features=32"),
+    "128 features": (*LETTERS, "model.features=128"),
+    "64, without the gate": (*LETTERS, "model.feature_gate=false"),
+    "64, without the learned scale": (*LETTERS, "model.feature_scale=false"),
+    "64, rows of W independent": (*LETTERS, "model.feature_draw=independent"),
+}
+SYSTEMS += (
+    System(
+        "features",
+        "multi30k-tiny",
+        "",
+        goals={"en-de": Goal(**THREE)},
+        settings=FEATURES,
+        forms=("tokenised",),
+        features="random features",
+    ),
+    *(
+        System(
+            "letters-" + name.replace(",", "").replace(" ", "-"),
+            "shakespeare-cpu",
+            "",
+            data="tinyshakespeare",
+            goals={"": Goal(**THREE)},
+            search=(),
+            settings=settings,
+            features=name,
+        )
+        for name, settings in CHANGED.items()
+    ),
+)
+
 
 def all_runs(
     *, only: Sequence[str] = (), forms: Sequence[str] = (), seeds: Sequence[int] = (), more: Sequence[str] = ()
@@ -234,6 +275,7 @@ def all_runs(
         Run(system, direction, form, seed, tuple(more))
         for system in SYSTEMS
         for form in DATA[system.data]
+        if form in system.forms
         for direction, goal in system.goals.items()
         for seed in range(1, goal.seeds + 1)
     ]

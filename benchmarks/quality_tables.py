@@ -91,6 +91,26 @@ def shakespeare_table(results: Sequence[Line]) -> str:
     return _table(head, rows)
 
 
+def features_table(results: Sequence[Line]) -> str:
+    """Random features and softmax by the same recipe, English to German."""
+    tiny = next(system for system in SYSTEMS if system.name == "tiny")
+    rows, exact = [], _bleu(lines_of(results, tiny, "en-de", "tokenised"))
+    for system, direction, _ in _goals("multi30k", features=True):
+        values = _bleu(lines_of(results, system, direction, "tokenised"))
+        away = f"{mean(values) - mean(exact):+.2f}" if values and exact else OPEN
+        rows.append((system.features, spread(values), away))
+    return _table(("attention of the decoder", "BLEU", "against softmax"), [("softmax", spread(exact), ""), *rows])
+
+
+def letters_table(results: Sequence[Line]) -> str:
+    """What each part of random-feature attention is worth to a small language model."""
+    rows = []
+    for system, direction, _ in _goals("tinyshakespeare", features=True):
+        lines = lines_of(results, system, direction, "raw")
+        rows.append((system.features, _with_stride([line["nats"] for line in lines], lines)))
+    return _table(("attention", "nats per character"), rows)
+
+
 def by_length_table(results: Sequence[Line]) -> str:
     """The GRU with and without attention for each range of lengths, and the picture of it; D17."""
     pair = [_pair_line(results, name) for name in PAIR]
@@ -118,6 +138,8 @@ TABLES: dict[str, Callable[[Sequence[Line]], str]] = {
     "by-length": by_length_table,
     "tatoeba": tatoeba_table,
     "shakespeare": shakespeare_table,
+    "features": features_table,
+    "letters": letters_table,
 }
 
 
@@ -158,8 +180,9 @@ def draw_picture(results: Sequence[Line], path: Path = PICTURE) -> Path:
     return path
 
 
-def _goals(data: str) -> list[tuple[System, str, Goal]]:
-    return [(s, direction, goal) for s in SYSTEMS if s.data == data for direction, goal in s.goals.items()]
+def _goals(data: str, *, features: bool = False) -> list[tuple[System, str, Goal]]:
+    systems = [s for s in SYSTEMS if s.data == data and bool(s.features) == features]
+    return [(s, direction, goal) for s in systems for direction, goal in s.goals.items()]
 
 
 def _bleu(lines: Sequence[Line]) -> list[float]:

@@ -238,6 +238,21 @@ def test_by_length(systems: ModuleType, tables: ModuleType, tmp_path: Path) -> N
         tables.draw_picture(results[:1], tmp_path / "a.png")
 
 
+def test_random_features_beside_softmax(systems: ModuleType, tables: ModuleType) -> None:
+    """Each by the recipe that it is compared with, changed in nothing but its attention."""
+    exact, features = (systems.all_runs(only=[f"{name}-en-de-tokenised-1"])[0] for name in ("tiny", "features"))
+    more = [setting for setting in features.settings if setting not in exact.settings]
+    assert features.system.recipe == exact.system.recipe and more and all(one.startswith("model.") for one in more)
+    results = [line(exact, 42.0), line(features, 41.75)]
+    assert "| softmax | 42.00 |  |\n| random features | 41.75 | -0.25 |" in tables.features_table(results)
+    assert "not measured" in tables.features_table(results[1:])
+    assert "random" not in tables.multi30k_table(results)
+    (run,) = systems.all_runs(only=["letters-16-features-raw-1"])
+    assert read_recipe(run.system.recipe, dict(one.split("=", 1) for one in run.settings)).model["features"] == 16
+    found = tables.letters_table([line(run, 1.7)])
+    assert "| 16 features | 1.7000, stride 128 |" in found and "| 32 features | – |" in found
+
+
 def test_results_that_were_cut_off(tables: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"key": "a"}\n{"key": "b', encoding="utf-8")
     assert tables.read_results(tmp_path / "q.jsonl") == [{"key": "a"}]

@@ -25,7 +25,7 @@ from regard.look.tracing import trace_text
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"
 TARGET = ROOT / "regard" / "look" / "static" / "scenes"
-TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions")
+TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features")
 FIELDS = ("tag", "title", "question", "choices", "answer", "state", "trace", "notes")
 
 

@@ -90,7 +90,7 @@ class Mask:
         """The matrix in the terminal, queries down, keys across: ■ may attend, · may not."""
         n = n or self.keys or 8
         m = m or self.queries or n
-        matrix = self.matrix(m, n)
+        matrix = self.matrix(m, n, device="cpu")
         sheets = matrix.expand(*(1, 1, *matrix.shape)[-4:-2], m, n).flatten(0, -3).tolist()  # (B · H, m, n)
         return "\n\n".join("\n".join(" ".join("■" if may else "·" for may in row) for row in one) for one in sheets)
 
@@ -150,7 +150,8 @@ class Lengths(Mask):
     def matrix(
         self, m: int, n: int, *, positions: Tensor | None = None, device: torch.device | str | None = None
     ) -> Tensor:
-        return torch.arange(n, device=device) < self.lengths.to(device)[:, None, None, None]  # (B, 1, 1, n)
+        lengths = self.lengths.to(device)  # None leaves them where they are
+        return torch.arange(n, device=lengths.device) < lengths[:, None, None, None]  # (B, 1, 1, n)
 
     def to(self, device: torch.device | str) -> Mask:
         return Lengths(self.lengths.to(device))

@@ -38,7 +38,7 @@ def show_lectures(
     from rich.console import Console
 
     console = Console(width=min(Console().width, WIDTH), highlight=False)
-    for section in (embedding, worked_example, masking, positions, alignment):
+    for section in (embedding, worked_example, masking, positions, alignment, random_features):
         console.print(section())
     draw_pictures(out, console.print)
     console.print("\n[bold]Next[/bold]")
@@ -209,6 +209,34 @@ def alignment() -> RenderableType:
     return panel("E9  Jane visite l'Afrique en septembre", table, f"\n{shown.made}")
 
 
+def random_features() -> RenderableType:
+    """F2, F3: the lecture's formula, what it lacks, and errors that fall only with the factor that it lacks."""
+    import torch
+    from rich.table import Table
+
+    from regard.attention.random_features.maps import Plain
+    from regard.look.random_features import exact_weights, feature_errors, jane_head, limit_weights, relative_error
+
+    head, counts = jane_head(), (16, 64, 256, 1024)
+    x, y = head.q * head.scale**0.5, head.k * head.scale**0.5
+    phi, _ = Plain()(x, torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    exact = exact_weights(head, normalize=False)
+    kernel = torch.exp(-(x[:, None] - y).square().sum(-1) / 2) * torch.exp(y.square().sum(-1) / 2)
+    table = Table("features", *map(str, counts), "limit", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    bias = relative_error(limit_weights(head, normalize=False), exact)
+    for name, title, limit in (("plain", "as the lecture prints it", bias), ("trig", "with exp(|k|²/2√d)", 0.0)):
+        errors = feature_errors(head, name, counts=counts, seeds=16).median(dim=0).values
+        table.add_row(title, *(f"{error:.3f}" for error in [*errors.tolist(), limit]))
+    return panel(
+        "F3  Random features: what the formula leaves out",
+        "Jane's sentence by sines and cosines; relative error of the weights:\n",
+        table,
+        "",
+        agree("|φ(x)|", phi.norm(dim=-1, keepdim=True), [[1.0]] * len(x), 1e-12),
+        agree("softmax(|y|²/2 − |x−y|²/2)", kernel / kernel.sum(-1, keepdim=True), exact.tolist(), 1e-12),
+    )
+
+
 def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     """All pictures of `regard plot` into folder, as PNG."""
     from rich.markup import escape
@@ -216,6 +244,7 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     from regard.look import examples, figures
     from regard.look.curves import position_products_plot, position_variance_plot
     from regard.look.diagrams import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
+    from regard.look.feature_plots import random_features_plot
     from regard.look.flow import qkv_flow_diagram
     from regard.look.gradients import gradient_plot
     from regard.look.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
@@ -234,6 +263,7 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
         "scaled-dot-product": scaled_dot_product_diagram,
         "multi-head": multi_head_diagram,
         "qkv-flow": qkv_flow_diagram,
+        "random-features": random_features_plot,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.errors import DataError, RegardError, UsageError
+from regard.cli.drawing import Output, read_or_make, write
+from regard.cli.plot_features import random_features
+from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from regard.look.examples import Alignment
-    from regard.look.trace import Trace
 
 
 class Pictures(TyperGroup):
@@ -41,11 +41,6 @@ plots = typer.Typer(
     help="Draw a picture of the lectures, or of what a model did with a text, as PNG, SVG or PDF.",
 )
 
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="File to write: .png, .svg or .pdf  [default: the picture's name, .png]"),
-]
-
 
 class MaskKind(StrEnum):
     causal = "causal"
@@ -64,19 +59,6 @@ class Kind(StrEnum):
 class Level(StrEnum):
     word = "word"
     piece = "piece"
-
-
-def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
-    """Draw, save and print the path; a value that the picture refuses is the user's mistake."""
-    from regard.look.figures import save
-
-    try:
-        figure = draw()
-    except RegardError:
-        raise
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    typer.echo(save(figure, output or Path(f"{name}.png")))
 
 
 @plots.command()
@@ -102,22 +84,6 @@ def trace(
     found = read_or_make(what, model, target, beam)
     options: dict[str, Any] = {"which": which, "layer": layer, "head": head, "level": level.value}
     write(lambda: plot_trace(found, kind.value, **options), output, kind.value)
-
-
-def read_or_make(what: str, model: str | None, target: str | None, beam: int | None) -> Trace:
-    """The trace of a file, or of a model that reads a text."""
-    from regard.look.trace import Trace
-
-    if model is None:
-        if target is not None or beam is not None:
-            raise UsageError("a trace file holds what was done: --target and --beam need --model")
-        return Trace.load(what)
-    from regard.api.loading import load
-    from regard.decoding.beam import Beam
-    from regard.look.tracing import trace_text
-
-    search = None if beam is None else Beam(beam)
-    return trace_text(load(model), what, search=search, target=target, name=Path(model).name)
 
 
 @plots.command()
@@ -303,3 +269,6 @@ def qkv_flow(
     from regard.look.flow import qkv_flow_diagram
 
     write(lambda: qkv_flow_diagram(word=word - 1), output, "qkv-flow")
+
+
+plots.command("random-features")(random_features)

@@ -21,6 +21,10 @@ _WHERE = {
     "head_statistics": "regard.look.statistics",
     "rollout": "regard.look.statistics",
     "best_alignment_head": "regard.look.statistics",
+    "compare_features": "regard.look.random_features",
+    "feature_errors": "regard.look.random_features",
+    "jane_head": "regard.look.random_features",
+    "read_head": "regard.look.random_features",
     # pictures
     "plot_trace": "regard.look.trace_plots",
     "alignment_plot": "regard.look.matrices",
@@ -34,6 +38,7 @@ _WHERE = {
     "position_variance_plot": "regard.look.curves",
     "positions_plot": "regard.look.matrices",
     "qkv_flow_diagram": "regard.look.flow",
+    "random_features_plot": "regard.look.feature_plots",
     "save": "regard.look.figures",
     "scaled_dot_product_diagram": "regard.look.diagrams",
 }

@@ -9,6 +9,7 @@ from regard.look.diagrams import (
     multi_head_diagram as multi_head_diagram,
     scaled_dot_product_diagram as scaled_dot_product_diagram,
 )
+from regard.look.feature_plots import random_features_plot as random_features_plot
 from regard.look.figures import save as save
 from regard.look.flow import qkv_flow_diagram as qkv_flow_diagram
 from regard.look.gradients import gradient_norms as gradient_norms, gradient_plot as gradient_plot
@@ -21,6 +22,12 @@ from regard.look.matrices import (
     positions_plot as positions_plot,
 )
 from regard.look.page import write_page as write_page
+from regard.look.random_features import (
+    compare_features as compare_features,
+    feature_errors as feature_errors,
+    jane_head as jane_head,
+    read_head as read_head,
+)
 from regard.look.recorded import trace_maps as trace_maps
 from regard.look.statistics import (
     best_alignment_head as best_alignment_head,

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import SlicedProjection
+from regard.attention.random_features.mixed import Attention
+from regard.errors import UsageError
 from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward, gelu_tanh
 from regard.look.sheet import Rule, Sheet
@@ -49,16 +51,25 @@ def write_block(sheet: Sheet, block: Block, x: Put, place: Place, *, causal: boo
         normed = Put(sheet.norm("self.norm", x.box, block.self_norm, values, rows=place.tokens), values)
     own = x.values[place.token]
     h = Put(sheet.put("token", "this token", own, "x_t", {"op": "pick", "of": [x.box], "row": place.token}), own)
-    out = write_attention(sheet, "self", block.self_attention, normed, normed, place, causal=causal)
+    out = write_attention(sheet, "self", _exact(block.self_attention), normed, normed, place, causal=causal)
     h = _add(sheet, "self", h, out, None if pre else block.self_norm)
     if block.cross_attention is not None:
         assert memory is not None
         normed = _before(sheet, "cross", h, block.cross_norm if pre else None)
-        out = write_attention(sheet, "cross", block.cross_attention, normed, memory, place, causal=False)
+        out = write_attention(sheet, "cross", _exact(block.cross_attention), normed, memory, place, causal=False)
         h = _add(sheet, "cross", h, out, None if pre else block.cross_norm)
     normed = _before(sheet, "feed", h, block.feed_norm if pre else None)
     out = _write_feed_forward(sheet, block.feed_forward, normed)  # type: ignore[arg-type]  # stacks have no other
     return _add(sheet, "feed", h, out, None if pre else block.feed_norm)
+
+
+def _exact(layer: Attention) -> MultiHeadAttention:
+    if not isinstance(layer, MultiHeadAttention) or layer.window is not None:
+        raise UsageError(
+            "this block looks by random features or through a window, and what is written out here is exact attention "
+            "to a whole text; where it looks is in the maps of a trace"
+        )
+    return layer
 
 
 def write_attention(

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 
 from regard.attention.forms import KeyValueAttention
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.random_features.layer import RandomFeatureAttention
+from regard.attention.random_features.mixed import Attention as Layer, MixedAttention
 from regard.attention.recording import layer_name, running_eagerly
 from regard.decoding.ensemble import Ensemble
 from regard.errors import UsageError, unknown_name
 from regard.look.recorded import map_of
 
 Off = tuple[str, int, int]  # the map, the layer, the head
-Attention = MultiHeadAttention | KeyValueAttention
+Attention = Layer | KeyValueAttention
 Look = str | int | Tensor  # "uniform", the one key that all look at, or weights
 
 
@@ -33,7 +35,7 @@ def attention_layers(model: nn.Module) -> dict[str, Attention]:
     found = {
         layer_name(path): module
         for path, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention | KeyValueAttention)
+        if isinstance(module, Attention) and module.returns_weights
     }
     if not found:
         raise UsageError("this model has no attention layer of regard's")
@@ -53,8 +55,9 @@ def heads_off(model: nn.Module, off: Iterable[Off]) -> Iterator[None]:
     handles = []
     try:
         for layer, heads in barred.items():
-            if isinstance(layer, MultiHeadAttention) and layer.output is not None:
-                handles.append(layer.output.register_forward_pre_hook(_silence(layer.heads, heads)))
+            if not isinstance(layer, KeyValueAttention) and layer.output is not None:
+                places = [layer.places[head] for head in heads] if isinstance(layer, MixedAttention) else heads
+                handles.append(layer.output.register_forward_pre_hook(_silence(_heads(layer), places)))
             else:
                 handles.append(layer.register_forward_hook(_silence_all(layer, heads)))
         with running_eagerly():
@@ -81,6 +84,8 @@ def force_attention(model: nn.Module, looks: Mapping[str, Look]) -> Iterator[Non
         for name, look in looks.items():
             if name not in layers:
                 raise UsageError(unknown_name("attention layer", name, tuple(layers)))
+            if isinstance(layers[name], RandomFeatureAttention | MixedAttention):
+                raise UsageError(f"{name} has random features, and so no scores that could be replaced")
             handles.append(layers[name].register_forward_pre_hook(_scored(make_score(name, look)), with_kwargs=True))
         with running_eagerly():
             yield
@@ -129,11 +134,19 @@ def _by_layer(model: nn.Module, off: Iterable[Off]) -> dict[Attention, list[int]
         if not 0 <= number < len(maps[which]):
             raise UsageError(f"{which} has the layers 0 to {len(maps[which]) - 1}, and no {number}")
         layer = maps[which][number]
-        heads = layer.heads if isinstance(layer, MultiHeadAttention) else 1
+        heads = _heads(layer)
         if not 0 <= head < heads:
             raise UsageError(f"{which} has the heads 0 to {heads - 1} in each layer, and no {head}")
         barred.setdefault(layer, []).append(head)
     return barred
+
+
+def _heads(layer: Attention) -> int:
+    if isinstance(layer, MixedAttention):
+        return len(layer.places)
+    if isinstance(layer, RandomFeatureAttention):
+        return layer.sizes.heads
+    return layer.heads if isinstance(layer, MultiHeadAttention) else 1
 
 
 def _silence(heads: int, off: list[int]) -> Callable:
@@ -149,7 +162,7 @@ def _silence(heads: int, off: list[int]) -> Callable:
 
 def _silence_all(layer: Attention, off: list[int]) -> Callable:
     """The same for a layer without W^O, behind it."""
-    silence = _silence(getattr(layer, "heads", 1), off)
+    silence = _silence(_heads(layer), off)
 
     def hook(module: nn.Module, args: tuple, result: Tensor | tuple[Tensor, Tensor]) -> Any:
         if isinstance(result, Tensor):

@@ -26,7 +26,7 @@ from regard.decoding.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.heads import Off, heads_off
 from regard.look.reading import Face, Reading, Watcher, make_reading, write_text
-from regard.look.recorded import causal_mask, group_layers
+from regard.look.recorded import causal_mask, group_layers, map_of
 from regard.look.trace import Axis, Head, Map, Model, Token, Trace
 from regard.look.trace_steps import Candidate, Step
 from regard.look.vectors import group_vectors, record_vectors
@@ -150,8 +150,16 @@ def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> dict[st
         m, n = weights.shape[2:]
         query, key = {"enc_self": ("source", "source"), "dec_self": ("target", "read")}.get(kind, ("target", "source"))
         mask = causal_mask(m, n) if kind == "dec_self" else None
-        made[kind] = Map(query, key, weights, mask=mask, **group_vectors(seen, kind))
+        estimated = has_features(model, kind)
+        made[kind] = Map(query, key, weights, mask=mask, random_features=estimated, **group_vectors(seen, kind))
     return made
+
+
+def has_features(model: Any, kind: str) -> bool:
+    """Whether weights of that map are estimates by random features, of some heads at least."""
+    config: Any = (model.models[0] if isinstance(model, Ensemble) else model).config
+    layers = [layer for layer in getattr(config, "attention_layers", ()) if map_of(layer) == kind]
+    return any(len(config.exact_heads_of(layer)) < config.heads for layer in layers)
 
 
 @torch.inference_mode()
@@ -195,7 +203,12 @@ def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
     return Trace(
         model=describe_model(model.config, name),
         axes={"source": make_axis(tokenizer, ids)},
-        maps={kind: Map("source", "source", weights, **group_vectors(seen, kind)) for kind, weights in layers.items()},
+        maps={
+            kind: Map(
+                "source", "source", weights, random_features=has_features(model, kind), **group_vectors(seen, kind)
+            )
+            for kind, weights in layers.items()
+        },
         source=text,
         notes=("This model writes no text, so there are no steps.",),
     )
@@ -221,4 +234,6 @@ def _notes(model: Any, maps: Mapping[str, Map]) -> tuple[str, ...]:
         return (f"A model of kind {model.config.kind!r} has no attention, so there are steps but no maps.",)
     if isinstance(model, Ensemble):
         return ("The steps are those of all models of the ensemble, the maps those of the first.",)
+    if any(one.random_features for one in maps.values()):
+        return ("Weights by random features are estimates: the model sums keys up and never computes single ones.",)
     return ()

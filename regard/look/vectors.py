@@ -17,10 +17,13 @@ from torch import Tensor, nn
 
 from regard.attention.forms import KeyValueAttention
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.random_features.mixed import Attention, MixedAttention
 from regard.attention.recording import layer_name
 from regard.attention.scores import AdditiveScore, ConcatScore
 from regard.decoding.ensemble import Ensemble
 from regard.look.recorded import map_of
+
+LAYERS = Attention | KeyValueAttention
 
 
 class Vectors(NamedTuple):
@@ -42,7 +45,7 @@ def record_vectors(model: nn.Module, wanted: bool = True) -> Iterator[dict[str, 
     handles = []
     try:
         for path, module in model.named_modules():
-            if wanted and isinstance(module, MultiHeadAttention | KeyValueAttention):
+            if wanted and isinstance(module, LAYERS) and module.returns_weights:
                 hook = _take(layer_name(path), seen)
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         yield seen
@@ -61,10 +64,16 @@ def group_vectors(seen: Mapping[str, Vectors], kind: str) -> dict[str, Any]:
     }
 
 
-def head_vectors(layer: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor) -> Vectors:
-    """What the layer compares: projected, normalised where it does that, and turned by rotary positions."""
+def head_vectors(layer: Attention, query: Tensor, key: Tensor, value: Tensor) -> Vectors:
+    """What the layer compares: projected, normalised where exact heads do that, and turned by rotary positions."""
+    if isinstance(layer, MixedAttention):
+        parts = [head_vectors(part, query, key, value) for part in (layer.exact, layer.random)]
+        q, k, v = (torch.cat(sides, dim=1) for sides in zip(*parts, strict=True))
+        share = q.shape[1] // k.shape[1]  # heads to a key
+        groups = [place // share for place in layer.places[::share]]
+        return Vectors(q[:, layer.places], k[:, groups], v[:, groups])
     q, k, v = layer.input(query, key, value)
-    if layer.q_norm is not None and layer.k_norm is not None:
+    if isinstance(layer, MultiHeadAttention) and layer.q_norm is not None and layer.k_norm is not None:
         q, k = layer.q_norm(q), layer.k_norm(k)
     if layer.position is not None:
         i = torch.arange(q.shape[2], device=q.device)
@@ -90,7 +99,7 @@ def _take(name: str, seen: dict[str, Vectors]) -> Callable[..., None]:
         query, *others = args
         key = others[0] if others else query
         value = others[1] if len(others) > 1 else key
-        if isinstance(layer, MultiHeadAttention):
+        if isinstance(layer, Attention):
             seen[name] = head_vectors(layer, query, key, value)
         elif isinstance(layer, KeyValueAttention):
             found = state_vectors(layer, query, key, value)

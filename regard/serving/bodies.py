@@ -140,6 +140,18 @@ class PositionsBody(Body):
     base: FiniteFloat = Field(10000.0, gt=0)
 
 
+class FeaturesBody(Body):
+    """`POST /api/features`: queries, keys and the random rows W of one head."""
+
+    q: Matrix
+    k: Matrix
+    w: Matrix | None = None  # elu has none
+    map: Literal["trig", "plain", "positive", "hyperbolic", "optimal", "elu"] = "trig"
+    normalize: bool = False
+    scale: FiniteFloat | None = Field(None, gt=0)
+    causal: bool = False
+
+
 def explain(errors: list[Any]) -> str:
     """What is wrong with a body, and where, as one sentence."""
     first = errors[0]

@@ -1,8 +1,8 @@
-"""The arithmetic of the Lab and the Positions tab once more, by the library in float64, to hold the page against.
+"""The arithmetic of Lab, Positions and Random features once more, by the library in float64, to hold the page against.
 
-D5, D6, D9, D10, B2 to B4. The page computes these itself.
+D5, D6, D9, D10, B2 to B4, F1 to F3. The page computes these itself.
 
-    m queries   n keys
+    m queries   n keys   d width   M rows of W
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from regard.errors import DataError
-from regard.serving.bodies import Body, LabBody, Matrix, PositionsBody
+from regard.serving.bodies import Body, FeaturesBody, LabBody, Matrix, PositionsBody
 from regard.serving.explorer_api import to_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST_CELLS = 250_000  # of a matrix
 
 
 def lab_routes() -> APIRouter:
-    """The two routes; they need no model."""
+    """The three routes; they need no model."""
     routes = APIRouter(prefix="/api")
 
     async def answered(work: Callable[[], dict[str, Any]], body: Body) -> Response:
@@ -40,6 +40,10 @@ def lab_routes() -> APIRouter:
     @routes.post("/positions")
     async def positions(body: PositionsBody) -> Response:
         return await answered(lambda: position_tables(body), body)
+
+    @routes.post("/features")
+    async def features(body: FeaturesBody) -> Response:
+        return await answered(lambda: feature_maps(body), body)
 
     return routes
 
@@ -142,6 +146,36 @@ def turned(table: Tensor, layout: str) -> Tensor:
     """Where rotary positions turn the pair (1, 0): to (cos, sin), so the sinusoidal table with its pairs swapped."""
     pairs = table.unflatten(-1, (-1, 2) if layout == "interleaved" else (2, -1))
     return pairs.flip(-1 if layout == "interleaved" else -2).flatten(-2)
+
+
+def feature_maps(body: FeaturesBody) -> dict[str, Any]:
+    """Weights by random features with the given rows W, exact ones, and the limit of the lecture's formula."""
+    from regard.look import random_features as look
+
+    q, k = as_matrix("q", body.q), as_matrix("k", body.k)
+    if q.shape[1] != k.shape[1]:
+        raise DataError(f"q has width {q.shape[1]} and k {k.shape[1]}: a dot product wants them equal")
+    if (body.w is None) != (body.map == "elu"):
+        raise DataError("elu has no random rows w, and every other map has some")
+    rows = None if body.w is None else as_matrix("w", body.w)  # (M, d)
+    if rows is not None and rows.shape[1] != q.shape[1]:
+        raise DataError(f"w has width {rows.shape[1]} and q {q.shape[1]}: each row is multiplied with each query")
+    M = 1 if rows is None else len(rows)
+    F = M if body.map in ("positive", "optimal") else 2 * M
+    if (cells := max(len(q) * len(k), (len(q) + len(k)) * F)) > MOST_CELLS:
+        raise DataError(f"these matrices make {cells:,} numbers, and {MOST_CELLS:,} are the limit")
+    scale = q.shape[1] ** -0.5 if body.scale is None else body.scale
+    head = look.HeadVectors(q, k, (), (), scale, body.causal)
+    made = look.make_features(head, body.map, features=F, normalize=body.normalize, W=rows)
+    # elu takes vectors as they are, so it is held against the attention of those.
+    normalize = body.normalize and body.map != "elu"
+    exact, weights = look.exact_weights(head, normalize=normalize), look.estimated_weights(head, made)
+    return {
+        "exact": as_array(exact),
+        "limit": as_array(look.limit_weights(head, normalize=normalize)),
+        "weights": as_array(weights),
+        "error": look.relative_error(weights, exact),
+    }
 
 
 def as_matrix(name: str, rows: Matrix) -> Tensor:

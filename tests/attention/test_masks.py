@@ -221,6 +221,11 @@ def test_pictures(mask: Mask, size: tuple[int | None, int | None], text: str) ->
         assert str(mask) == text
 
 
+def test_lengths_on_a_device_are_asked_there() -> None:
+    """"meta" stands for any device that is not the CPU."""
+    assert masks.padding(torch.tensor([2, 1], device="meta")).matrix(2, 3).device.type == "meta"
+
+
 def test_a_picture_without_size_is_eight_by_eight() -> None:
     lines = str(masks.causal()).splitlines()
     assert len(lines) == 8 and lines[0] == "■" + " ·" * 7 and lines[-1] == "■" + " ■" * 7

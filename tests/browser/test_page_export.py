@@ -23,6 +23,7 @@ LARGEST = 150_000  # bytes of the bundle, packed
 VIEWS = {
     "lab": ("tab=lab&k=2_1_-1*0_3_-1*1_1_0.25&cell=weights.1.2", "lab", "lab-explain"),
     "positions": ("tab=positions&preset=small&kind=rotary&pin=7.3", "positions", "positions-map-readout"),
+    "features": ("tab=features&phi=optimal&features=32&pin=1.2", "features-corrected", "features-corrected-readout"),
     "alignment": ("tab=alignment&text=Jane+visite+l'Afrique&pin=2.2", "weights", "weights-readout"),
 }
 
@@ -113,7 +114,7 @@ def test_the_page_as_a_file_works_offline(
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
     expect(page.get_by_test_id(VIEWS[name][2])).to_have_text(wanted)
-    for tab in ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "lecture"):
+    for tab in ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features", "lecture"):
         page.get_by_test_id(f"tab-{tab}").click()
         expect(page.get_by_test_id(f"view-{tab}")).to_be_visible()
     again = saved_from_file(page, tmp_path)
@@ -238,6 +239,27 @@ def test_copied_positions_run(wide: Any, explorer: Any) -> None:
             cells = page.get_by_test_id("positions-map-table").locator("td[data-value]")
             seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
             assert seen == pytest.approx(names["table"].flatten().tolist(), abs=1e-5), state
+
+
+def test_copied_random_features_run(wide: Any, explorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact weights are the page's; those of features have another draw."""
+    monkeypatch.chdir(tmp_path)
+    page = wide.page
+    page.goto(f"{explorer.address}/#tab=features")
+    for state in ("&phi=optimal&normalize=1", "&of=unit&phi=elu", "&of=model&map=cross&layer=1&head=2"):
+        page.evaluate("state => { location.hash = state }", f"tab=features&features=16{state}")
+        expect(page.get_by_test_id("features-about")).to_contain_text(
+            "head that has read" if "model" in state else "length 1" if "unit" in state else "Five words"
+        )
+        expect(page.get_by_test_id("features-exact-canvas")).to_be_visible()
+        names: dict[str, Any] = {}
+        exec(copied(page), names)
+        if "unit" not in state:
+            cells = page.get_by_test_id("features-exact-table").locator("td[data-value]")
+            seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
+            assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
+        assert (tmp_path / "random-features.svg").exists()
+        (tmp_path / "random-features.svg").unlink()
 
 
 def test_the_bundle_is_small() -> None:

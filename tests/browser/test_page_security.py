@@ -21,7 +21,7 @@ from regard.look.trace import Axis, Map, Model, Token, Trace
 from regard.look.trace_steps import Candidate, Step
 
 MARKUP = ('"><img src=x onerror="document.title=\'caught\'">', "<script>document.title='caught'</script>", "</script>")
-TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "lecture")
+TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features", "lecture")
 
 
 def hostile_trace() -> Trace:

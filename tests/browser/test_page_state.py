@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "lecture")
+TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features", "lecture")
 
 
 def settled(page: Page, explorer: Any, state: str) -> Page:
@@ -45,6 +45,7 @@ def test_tabs_are_the_ones_of_the_list(wide: Any, explorer: Any) -> None:
 VIEWS = {
     "lab": ("tab=lab&preset=jane&mask=causal&temperature=0.5&step=4&cell=weights.2.1", "lab-explain"),
     "positions": ("tab=positions&preset=small&kind=rotary&pin=3.4&pair=2.7", "positions-map-readout"),
+    "features": ("tab=features&phi=positive&features=64&seed=3&normalize=1&pin=1.2", "features-corrected-readout"),
 }
 
 
@@ -80,6 +81,7 @@ BROKEN = (
     "tab=lab&cell=out.9.9",
     "tab=lab&preset=none&step=99",
     "tab=positions&n=1e9&pin=x.y",
+    "tab=features&of=moon&phi=cosine&features=17&seed=-1.5&draw=x&pin=9.9",
     "%",
 )
 

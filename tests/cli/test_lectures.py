@@ -59,7 +59,7 @@ def test_inner_products_do_not_depend_on_the_start(shown: tuple[Result, Path]) -
 
 
 def test_every_check_passed(shown: tuple[Result, Path]) -> None:
-    assert shown[0].stdout.count("✓") == 9  # A1 two, D6 three, D10 two, B3 one, and the pictures
+    assert shown[0].stdout.count("✓") == 11  # A1 two, D6 three, D10 two, B3 one, F3 two, and the pictures
     assert "✗" not in shown[0].stdout
 
 
@@ -83,12 +83,24 @@ def test_jane_is_aligned(shown: tuple[Result, Path]) -> None:
         assert cells.index(max(cells)) == i and max(cells) > 0.5
 
 
+def test_the_lectures_formula_keeps_an_error_and_the_corrected_one_does_not(shown: tuple[Result, Path]) -> None:
+    """F3: the first row falls to its bias and stays there, the second goes on falling."""
+    lines = shown[0].stdout.split("F3")[1].splitlines()
+    plain, trig = (
+        [float(number) for line in lines if start in line for number in re.findall(r"\d\.\d{3}", line)]
+        for start in ("as the lecture", "with exp")
+    )
+    assert len(plain) == len(trig) == 5
+    assert plain[-2] == pytest.approx(plain[-1], rel=0.1) and plain[-1] > 0.2
+    assert trig[0] > 2 * trig[2] > 3 * trig[3] > trig[-1] == 0
+
+
 def test_every_picture_is_written(shown: tuple[Result, Path]) -> None:
     from regard.cli.plot import plots
 
     names = {command.name or command.callback.__name__ for command in plots.registered_commands} - {"trace"}
     files = {path.name: path.read_bytes() for path in shown[1].iterdir()}
-    assert set(files) == {f"{name}.png" for name in names} and len(files) == 11
+    assert set(files) == {f"{name}.png" for name in names} and len(files) == 12
     assert all(data.startswith(b"\x89PNG") for data in files.values())
 
 

@@ -23,6 +23,7 @@ NAMES = (
     "scaled-dot-product",
     "multi-head",
     "qkv-flow",
+    "random-features",
 )
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
@@ -86,6 +87,11 @@ def test_help_names_every_picture() -> None:
         ("multi-head", "--heads", "4"),
         ("qkv-flow", "--word", "1"),
         ("alignment", "--title", "Title"),
+        ("random-features", "--phi", "positive"),
+        ("random-features", "--features", "16"),
+        ("random-features", "--draw", "independent"),
+        ("random-features", "--seed", "3"),
+        ("random-features", "--seeds", "2"),
     ],
 )
 def test_every_option_changes_the_picture(name: str, option: str, value: str) -> None:
@@ -166,6 +172,8 @@ def test_files_that_cannot_be_read() -> None:
         (["variance", "--dim", "7"], "dim must be even, not 7"),
         (["multi-head", "--heads", "7"], "dim must be a multiple of heads, but 512 is not one of 7"),
         (["qkv-flow", "--word", "6"], "Invalid value for '--word'"),
+        (["random-features", "--features", "17"], "features must be even"),
+        (["random-features", "--head", "1"], "are about a text or a trace file: name one"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str) -> None:

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 import regard
+from regard.look.random_features import exact_weights, jane_head, limit_weights, relative_error
 from regard.look.trace import Trace
 from regard.look.words import merge_words
 
 ROOT = Path(__file__).parents[2]
 SCENES = Path(regard.__file__).parent / "look" / "static" / "scenes"
 INDEX: list[dict[str, Any]] = json.loads((SCENES / "index.json").read_text("utf-8"))
-TOPICS = {f"{letter}{n}" for letter, most in (("B", 8), ("D", 17), ("E", 11)) for n in range(1, most + 1)}
+TOPICS = {f"{letter}{n}" for letter, most in (("B", 8), ("D", 17), ("E", 11), ("F", 3)) for n in range(1, most + 1)}
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,16 @@ def test_a_sample_shows_its_draws() -> None:
     (scene,) = [scene for scene in INDEX if scene["tag"] == "E10"]
     assert int(parse_qs(scene["state"])["step"][0]) == given
     assert all(step.draw is not None for step in trace.steps[given:])
+
+
+def test_long_keys_get_too_little_weight_from_the_lectures_formula() -> None:
+    """F3, on the sentence that the scene shows: 0.28 is the error that its answer names."""
+    head = jane_head()
+    exact, limit = exact_weights(head, normalize=False), limit_weights(head, normalize=False)
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "F3"]
+    assert f"{relative_error(limit, exact):.2f}" in scene["answer"]
+    long = head.k.norm(dim=-1) > 2
+    assert (limit < exact)[:, long].all() and (limit > exact)[:, ~long].all()
 
 
 def test_a_scene_can_be_made_anew(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

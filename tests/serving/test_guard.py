@@ -55,6 +55,7 @@ def test_the_list_of_routes_sees_them(page: Path) -> None:
         "/api/parameters",
         "/api/lab",
         "/api/positions",
+        "/api/features",
     }
 
 

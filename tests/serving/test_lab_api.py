@@ -137,3 +137,65 @@ def test_positions_that_are_none_are_explained(client: Any, body: dict[str, Any]
     answer = client.post("/api/positions", body)
     assert answer.status == 400
     assert message in answer.error
+
+
+# Random features.
+
+
+def features(client: Any, **body: Any) -> dict[str, Any]:
+    answer = client.post("/api/features", {"q": Q, "k": K, **body})
+    assert answer.status == 200, answer.content
+    content = answer.json
+    maps = {name: content[name] for name in ("exact", "limit", "weights")}
+    return {
+        "error": content["error"],
+        **{name: np.array(one["values"]).reshape(one["shape"]) for name, one in maps.items()},
+    }
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_random_features_with_given_rows(client: Any, normalize: bool) -> None:
+    """F3, once more by numpy: the lecture's sines and cosines, and those with the factor of the key."""
+    W = np.random.default_rng(0).normal(size=(7, 3))
+    q, k = np.array(Q), np.array(K)
+    if normalize:
+        x, y = (one / np.linalg.norm(one, axis=-1, keepdims=True) for one in (q, k))
+    else:
+        x, y = q / 3**0.25, k / 3**0.25
+    exact = softmax(x @ y.T)
+    for name in ("plain", "trig"):
+        phi_x, phi_y = (np.concatenate([np.sin(one @ W.T), np.cos(one @ W.T)], -1) for one in (x, y))
+        products = phi_x @ phi_y.T * (np.exp((y**2).sum(-1) / 2) if name == "trig" else 1)
+        wanted = products / products.sum(-1, keepdims=True)
+        found = features(client, w=W.tolist(), map=name, normalize=normalize)
+        assert np.allclose(found["weights"], wanted, atol=1e-9)
+        assert np.allclose(found["exact"], exact, atol=1e-12)
+        assert np.allclose(found["limit"], softmax(x @ y.T - (y**2).sum(-1) / 2), atol=1e-12)
+        error = np.linalg.norm(wanted - exact) / np.linalg.norm(exact)
+        assert found["error"] == pytest.approx(error, rel=1e-9)
+
+
+def test_elu_and_other_scales(client: Any) -> None:
+    found = features(client, map="elu", normalize=True, scale=1.0, causal=True, q=K)
+    q = np.where(np.array(K) > 0, np.array(K) + 1, np.exp(K))
+    products = q @ q.T * np.tri(3)
+    assert np.allclose(found["weights"], products / products.sum(-1, keepdims=True), atol=1e-12)
+    scores = np.where(np.tri(3) > 0, np.array(K) @ np.array(K).T, -np.inf)  # as they are, and not normalised
+    assert np.allclose(found["exact"], softmax(scores), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"map": "trig"}, "elu has no random rows w, and every other map has some"),
+        ({"map": "elu", "w": [[1.0, 2, 3]]}, "elu has no random rows w"),
+        ({"w": [[1.0, 2]]}, "w has width 2 and q 3"),
+        ({"w": [[1.0, 2, 3]], "k": [[1.0]]}, "q has width 3 and k 1"),
+        ({"w": [[1.0, 2, 3]], "map": "cosine"}, "map: "),
+        ({"w": [[1.0, 2, 3]], "scale": 0.0}, "scale: "),
+        ({"w": [[1.0, 2, 3]] * 200, "q": [[1.0, 2, 3]] * 700}, "250,000 are the limit"),
+    ],
+)
+def test_features_that_do_not_fit(client: Any, body: dict[str, Any], message: str) -> None:
+    answer = client.post("/api/features", {"q": Q, "k": K, **body})
+    assert answer.status == 400 and message in answer.json["error"], answer.json

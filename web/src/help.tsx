@@ -2,7 +2,7 @@
 import type { RefObject } from "preact";
 
 const KEYS: [string, string][] = [
-  ["1 … 8", "open a tab"],
+  ["1 … 9", "open a tab"],
   ["← → ↑ ↓", "walk over the cells of a matrix; in Lab and Decode, step"],
   ["Enter", "pin the cell, or open its arithmetic"],
   ["Esc", "let it go"],

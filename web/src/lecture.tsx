@@ -51,7 +51,8 @@ async function stage(scene: Scene): Promise<void> {
 }
 
 function modelMissing(scene: Scene): boolean {
-  return bundle !== null && !scene.trace && !["lab", "positions"].includes(innerTab());
+  const alone = ["lab", "positions", "features"].includes(innerTab()) && !scene.state.includes("of=model");
+  return bundle !== null && !scene.trace && !alone;
 }
 
 export function Lecture() {

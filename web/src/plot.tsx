@@ -1,5 +1,5 @@
 // Curves over an axis, with ticks and a cursor that reads them out.
-import { scaleLinear } from "d3-scale";
+import { scaleLinear, scaleLog } from "d3-scale";
 import { area, line } from "d3-shape";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { LINES, scheme } from "./colours";
@@ -14,6 +14,7 @@ export interface Curve {
   y: ArrayLike<number>;
   low?: ArrayLike<number>; // a band around it
   high?: ArrayLike<number>;
+  dashed?: boolean; // a line to hold the others against
 }
 
 export interface PlotProps {
@@ -26,6 +27,7 @@ export interface PlotProps {
   onAt?: (index: number | null) => void;
   yTick?: (value: number) => string;
   from?: number; // the least that the y axis shows
+  logarithmic?: boolean; // both axes
   height?: number;
   testid: string;
 }
@@ -112,6 +114,20 @@ function extent(curves: readonly Curve[], of: (curve: Curve) => ArrayLike<number
   return low < high ? [low, high] : [low - 1, high + 1];
 }
 
+/** Powers of ten between two numbers, with some multiples of them where these are few. */
+function roundNumbers(low: number, high: number): number[] {
+  const factors = high / low < 50 ? [1, 2, 5] : high / low < 3000 ? [1, 3] : [1];
+  const powers = Array.from(
+    { length: Math.ceil(Math.log10(high / low)) + 2 },
+    (_, i) => Math.floor(Math.log10(low)) + i,
+  );
+  // From the text, since 10 ** -2 * 5 is not quite 0.05.
+  const numbers = powers.flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
+  const inside = numbers.filter((value) => value >= low && value <= high);
+  const every = Math.ceil(inside.length / 7);
+  return inside.filter((_, i) => i % every === 0);
+}
+
 function Drawing(props: PlotProps & { width: number; cursor: number | null; onHover: (index: number | null) => void }) {
   const { curves, width, cursor } = props;
   const large = presenter.value;
@@ -122,13 +138,18 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
     curve.y,
     ...(curve.low && curve.high ? [curve.low, curve.high] : []),
   ]);
-  const y = scaleLinear([Math.min(lowest, props.from ?? lowest), highest], [height - 3 * size - 8, top]).nice(5);
+  const upwards = [height - 3 * size - 8, top];
+  const y = props.logarithmic
+    ? scaleLog([lowest, highest], upwards)
+    : scaleLinear([Math.min(lowest, props.from ?? lowest), highest], upwards).nice(5);
+  const yTicks = props.logarithmic ? roundNumbers(lowest, highest) : y.ticks(5);
   const tick = props.yTick ?? ((value: number) => String(value).replace("-", "−"));
-  const left = Math.ceil(Math.max(...y.ticks(5).map((value) => textWidth(tick(value), size)))) + size + 20;
-  const x = scaleLinear(
-    extent(curves, (curve) => [curve.x]),
-    [left, width - 14],
-  );
+  const left = Math.ceil(Math.max(...yTicks.map((value) => textWidth(tick(value), size)))) + size + 20;
+  const across = extent(curves, (curve) => [curve.x]);
+  const x = (props.logarithmic ? scaleLog(across, [0, 0]).base(2) : scaleLinear(across, [0, 0])).range([
+    left,
+    width - 14,
+  ]);
   const bottom = y.range()[0];
   const drawn = (values: ArrayLike<number>, curve: Curve) =>
     line<number>(
@@ -142,11 +163,13 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
       (_, i) => y(curve.high![i]),
     )(Array.from(curve.y)) ?? "";
   const nearest = (event: PointerEvent) => {
-    const place = x.invert(event.clientX - (event.currentTarget as Element).getBoundingClientRect().left);
-    const first = curves[0].x;
-    const share = (place - first[0]) / (first[first.length - 1] - first[0] || 1);
-    return Math.min(first.length - 1, Math.max(0, Math.round(share * (first.length - 1))));
+    const place = event.clientX - (event.currentTarget as Element).getBoundingClientRect().left;
+    const off = Array.from(curves[0].x, (value) => Math.abs(x(value) - place));
+    return off.indexOf(Math.min(...off));
   };
+  const nameEnds = curves.map((_, i) =>
+    curves.slice(0, i).reduce((end, { name }) => end - 1.15 * textWidth(name, size + 1) - size, width - 18),
+  );
   const colours = LINES[scheme.value];
   return (
     <svg
@@ -161,7 +184,7 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
       onClick={() => props.onAt?.(cursor)}
     >
       <rect class="plot-ground" x={left} y={0} width={Math.max(0, width - left - 14)} height={bottom} />
-      {y.ticks(5).map((value) => (
+      {yTicks.map((value) => (
         <g key={`y${value}`}>
           <line class="gridline" x1={left} x2={width - 14} y1={y(value)} y2={y(value)} />
           <text class="tick" x={left - 6} y={y(value)} text-anchor="end" dominant-baseline="central">
@@ -188,14 +211,19 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
           curve.low && <path key={`b${i}`} class="band" d={band(curve)} fill={colours[i % colours.length]} />,
       )}
       {curves.map((curve, i) => (
-        <path key={i} class="curve" d={drawn(curve.y, curve)} stroke={colours[i % colours.length]} />
+        <path
+          key={i}
+          class={curve.dashed ? "curve dashed" : "curve"}
+          d={drawn(curve.y, curve)}
+          stroke={colours[i % colours.length]}
+        />
       ))}
       {curves.length > 1 &&
         curves.map((curve, i) => (
           <text
             key={`n${i}`}
             class="curve-name"
-            x={width - 18 - i * size * 6}
+            x={nameEnds[i]}
             y={size}
             text-anchor="end"
             fill={colours[i]}

@@ -1,4 +1,5 @@
 // Tables of positions and what their inner products know, in float64; B2, B3, B4, B7. The server's /api/positions agrees.
+import { normalNumbers } from "./random";
 
 export type Kind = "sinusoidal" | "rotary" | "learned";
 export type PositionLayout = "interleaved" | "halves";
@@ -41,20 +42,9 @@ export function positionTable(
   return { length, dim, table };
 }
 
-/** Normal random numbers from a seed (mulberry32 and Box-Muller): what learned positions are before training. */
+/** Normal random numbers from a seed: what learned positions are before training. */
 export function randomTable(length: number, dim: number, seed: number): Positions {
-  let state = seed >>> 0;
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return (((mixed ^ (mixed >>> 14)) >>> 0) + 0.5) / 2 ** 32;
-  };
-  const table = Float64Array.from(
-    { length: length * dim },
-    () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform()),
-  );
-  return { length, dim, table };
+  return { length, dim, table: Float64Array.from({ length: length * dim }, normalNumbers(seed)) };
 }
 
 /** The inner product of each pair of rows, n x n. */

@@ -9,6 +9,8 @@ import { Lab, labTabCode } from "./lab";
 import { Lecture, lectureCode } from "./lecture";
 import { Positions } from "./positions";
 import { positionsCode } from "./positions_state";
+import { RandomFeatures } from "./random_features";
+import { featuresCode } from "./random_features_state";
 
 export interface Tab {
   id: string;
@@ -25,6 +27,7 @@ export const TABS: readonly Tab[] = [
   { id: "compare", title: "Compare", view: Compare, code: compareCode },
   { id: "lab", title: "Lab", view: Lab, code: labTabCode },
   { id: "positions", title: "Positions", view: Positions, code: positionsCode },
+  { id: "features", title: "Random features", view: RandomFeatures, code: featuresCode },
   { id: "lecture", title: "Lecture", view: Lecture, code: lectureCode },
 ];
 

@@ -47,25 +47,29 @@ class StackedProjection(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if key is not query or value is not query:
             return self.queries(query), *self.remember(key, value)
-        H, G, d_k, d_v = self.sizes
-        qkv = F.linear(query, self.weight, self.bias)  # (B, length, rows)
-        if d_k == d_v:  # heads of one width are cut all at once
-            heads = qkv.view(*qkv.shape[:2], H + 2 * G, d_k).split_with_sizes((H, G, G), dim=2)
-            q, k, v = (part.transpose(1, 2) for part in heads)
-            return q, k, v
-        q, k, v = qkv.split_with_sizes(self.rows, dim=-1)
-        return cut_heads(q, H, d_k), cut_heads(k, G, d_k), cut_heads(v, G, d_v)
+        q, k, v = self._cut(F.linear(query, self.weight, self.bias), 0)
+        return q, k, v
 
     def queries(self, query: Tensor) -> Tensor:
         return cut_heads(self._part(query, 0, 1), self.sizes.heads, self.sizes.d_k)
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         _, G, d_k, d_v = self.sizes
-        if key is value:
-            k, v = self._part(key, 1, 3).split_with_sizes(self.rows[1:], dim=-1)
-        else:
-            k, v = self._part(key, 1, 2), self._part(value, 2, 3)
-        return cut_heads(k, G, d_k), cut_heads(v, G, d_v)
+        if key is not value:
+            return cut_heads(self._part(key, 1, 2), G, d_k), cut_heads(self._part(value, 2, 3), G, d_v)
+        k, v = self._cut(self._part(key, 1, 3), 1)
+        return k, v
+
+    def _cut(self, x: Tensor, first: int) -> list[Tensor]:
+        """q, k and v side by side, or without the `first` of them, (B, length, rows) -> the heads of each."""
+        H, G, d_k, d_v = self.sizes
+        if d_k == d_v:  # heads of one width are cut all at once
+            counts = (H, G, G)[first:]
+            parts = x.view(*x.shape[:2], sum(counts), d_k).split_with_sizes(counts, dim=2)
+            return [part.transpose(1, 2) for part in parts]
+        parts = x.split_with_sizes(self.rows[first:], dim=-1)
+        widths = ((H, d_k), (G, d_k), (G, d_v))[first:]
+        return [cut_heads(part, count, d) for part, (count, d) in zip(parts, widths, strict=True)]
 
     def _part(self, x: Tensor, first: int, last: int) -> Tensor:
         rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))

@@ -2,7 +2,8 @@
 
 Vaswani et al. 2017, eq. 1; D4, D9, D10. A program holds all scores of one head of one sentence, so nothing is done in
 parts and nothing but q, k and v is kept for the backward pass, which makes the weights and draws the dropout
-once more. Tests hold it against the reference with Triton's interpreter.
+once more. The last sentences come first: the product before wrote them last, so they are still in the GPU's cache, and
+the product after begins with the first ones. Tests hold it against the reference with Triton's interpreter.
 
     B batch   H heads   m queries   n keys   d width of a head
 """
@@ -21,6 +22,8 @@ from regard.attention.drawn_triton import kept, share
 
 # Triton knows those from Ampere on; before, the products would be slow, and take minutes to compile.
 MATRIX_UNITS = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 0)
+
+LEAST = 32  # queries, keys and width of a tile; of 16, with mask and dropout, Triton 3.6 makes wrong products
 
 
 @triton.jit
@@ -87,7 +90,7 @@ def _forward(
     D: tl.constexpr,
 ):
     """One head of one sentence."""
-    program = tl.program_id(0)
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
     b, h = (program // heads).to(tl.int64), program % heads
     i, j = tl.arange(0, M), tl.arange(0, N)
     queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
@@ -108,7 +111,7 @@ def _backward(
     v,
     keep,
     seed,
-    found,  # of q, k and v, the heads of each side by side
+    found,  # of q, k and v: see attend_short_back
     g_batch,
     g_head,
     g_row,
@@ -135,12 +138,13 @@ def _backward(
     M: tl.constexpr,
     N: tl.constexpr,
     D: tl.constexpr,
+    ONE: tl.constexpr,
 ):
     """One head of one sentence: with A the weights, Z those that stay grown, and 0 for the others,
 
     dV = (A Z)^T dY,   dA = (dY V^T) Z,   dS = A (dA - sum_j A dA),   dQ = dS K scale,   dK = dS^T Q scale.
     """
-    program = tl.program_id(0)
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
     b, h = (program // heads).to(tl.int64), program % heads
     i, j = tl.arange(0, M), tl.arange(0, N)
     queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
@@ -154,14 +158,21 @@ def _backward(
         stay = kept(tl.load(seed), program * M + i, dropped, M, N)
         used = tl.where(stay, weights * grown, 0.0)
         towards = tl.where(stay, towards * grown, 0.0)
-    row = 3 * heads * d
-    dq = found + b * tl.maximum(m, n) * row + h * d
-    dk, dv = dq + heads * d, dq + 2 * heads * d
-    _put(dv, j, row, n, d, tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee"), D)
+    width = heads * d
+    if ONE:
+        to_next_q, to_next_k = 3 * width, 3 * width
+        dq = found + b * m * 3 * width + h * d
+        dk = dq + width
+    else:
+        to_next_q, to_next_k = width, 2 * width
+        dq = found + b * m * width + h * d
+        dk = found + tl.num_programs(0).to(tl.int64) * m * d + b * n * 2 * width + h * d
+    dv = dk + width
+    _put(dv, j, to_next_k, n, d, tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee"), D)
     steps = weights * (towards - tl.sum(weights * towards, 1)[:, None]) * scale  # dS
     steps = steps.to(keys.dtype)
-    _put(dk, j, row, n, d, tl.dot(tl.trans(steps), queries, input_precision="ieee"), D)
-    _put(dq, i, row, m, d, tl.dot(steps, keys, input_precision="ieee"), D)
+    _put(dk, j, to_next_k, n, d, tl.dot(tl.trans(steps), queries, input_precision="ieee"), D)
+    _put(dq, i, to_next_q, m, d, tl.dot(steps, keys, input_precision="ieee"), D)
 
 
 @custom_op("regard::attend_short", mutates_args=())
@@ -199,13 +210,17 @@ def attend_short_back(
     causal: bool,
     scale: float,
     dropout: float,
+    one: bool,
 ) -> Tensor:
-    """The gradients of q, k and v, (B, m or n, 3 H, d), whichever is more: what is over is empty."""
+    """The gradients of q, k and v, one after the other: (B, m, 3 H, d) if `one`, else (B, m, H, d) and (B, n, 2 H, d).
+
+    So they lie as q, k and v do, and the product that made these takes them as they are.
+    """
     read = tuple(_in_rows(x) for x in (given, q, k, v))
     found = _three(q, k)
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
     strides = [step for x in read for step in x.stride()[:3]]
-    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, *strides, *sizes, **options)
+    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, *strides, *sizes, **options, ONE=one)
     return found
 
 
@@ -218,7 +233,7 @@ def _settings(
     options: dict[str, int] = {"CAUSAL": causal, "MASKED": keep is not None, "DROPOUT": seed is not None}
     keep = q if keep is None else _in_rows(keep)  # some tensor: it will not be read
     to_next = keep.stride(0) if keep.shape[0] > 1 else 0  # one mask for all sentences, or one for each
-    M, N, D = (max(16, triton.next_power_of_2(size)) for size in (m, n, d))  # tiles of a matrix unit
+    M, N, D = (max(LEAST, triton.next_power_of_2(size)) for size in (m, n, d))
     options |= {"M": M, "N": N, "D": D, "num_warps": 8 if M * N > 64 * 64 else 4}
     return (keep, q if seed is None else seed), (to_next, heads, m, n, d, scale, *share(dropout)), options
 
@@ -234,7 +249,7 @@ def _like(q: Tensor) -> Tensor:
 
 
 def _three(q: Tensor, k: Tensor) -> Tensor:
-    return q.new_empty(q.shape[0], max(q.shape[2], k.shape[2]), 3 * q.shape[1], q.shape[3])
+    return q.new_empty(q.numel() + 2 * k.numel())
 
 
 @attend_short.register_fake
@@ -254,11 +269,15 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     q, k = ctx.saved_tensors[:2]
-    found = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout)
-    # Compiled code leaves out the cut where q, k and v were cut likewise from one tensor.
-    parts = found.split_with_sizes((q.shape[1],) * 3, dim=2)
-    if q.shape[2] != k.shape[2]:
-        parts = [part[:, :length] for part, length in zip(parts, (q.shape[2], k.shape[2], k.shape[2]), strict=True)]
+    B, H, m, d = q.shape
+    one = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: cut from one product
+    found = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, one)
+    # Compiled code leaves out these cuts where q, k and v, or k and v, were cut likewise from one tensor.
+    if one:
+        parts = found.view(B, m, 3 * H, d).split_with_sizes((H, H, H), dim=2)
+    else:
+        dq, both = found.split_with_sizes((q.numel(), 2 * k.numel()))
+        parts = [dq.view(B, m, H, d), *both.view(B, k.shape[2], 2 * H, d).split_with_sizes((H, H), dim=2)]
     dq, dk, dv = (part.transpose(1, 2) for part in parts)
     return dq, dk, dv, None, None, None, None, None
 

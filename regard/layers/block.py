@@ -12,9 +12,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, Memory, StaticCache
 from regard.attention.drawn import draw_seed, draws
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.random_features.mixed import Attention, Cache, Source
 from regard.attention.rules import Mask
 from regard.errors import unknown_name
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -36,10 +35,10 @@ class Block(nn.Module):
     def __init__(
         self,
         *,
-        self_attention: MultiHeadAttention,
+        self_attention: Attention,
         feed_forward: nn.Module,
         norm: Callable[[], nn.Module],
-        cross_attention: MultiHeadAttention | None = None,
+        cross_attention: Attention | None = None,
         order: Literal["post", "pre"] = "post",
         dropout: float = 0.0,
     ) -> None:
@@ -61,8 +60,8 @@ class Block(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        cache: KVCache | StaticCache | None = None,
-        memory: Tensor | Memory | None = None,  # what cross-attention looks at, (B, n, p) or already projected
+        cache: Cache | None = None,
+        memory: Tensor | Source | None = None,  # what cross-attention looks at, (B, n, p) or prepared by `remember`
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p)."""
@@ -77,24 +76,26 @@ class Block(nn.Module):
         ]
         if self.cross_attention is not None and self.cross_norm is not None:
             look = self.cross_attention
-            if isinstance(memory, Memory):
-                sublayers.append((self.cross_norm, lambda x: look(x, mask=memory_mask, cache=memory)))
-            else:
+            if isinstance(memory, Tensor):
                 sublayers.append((self.cross_norm, lambda x: look(x, memory, mask=memory_mask)))
+            else:
+                sublayers.append((self.cross_norm, lambda x: look(x, mask=memory_mask, cache=memory)))
         sublayers.append((self.feed_norm, self.feed_forward))
         if self.order == "post":
+            past = x
             for norm, sublayer in sublayers:
-                x, _ = self._add(x, sublayer(x), norm)
+                x, past = self._add(x, sublayer(x), norm, past)
             return x
         normed = self.self_norm(x)
         following = [*(norm for norm, _ in sublayers[1:]), None]
         for (_, sublayer), next_norm in zip(sublayers, following, strict=True):
-            normed, x = self._add(x, sublayer(normed), next_norm)
+            normed, x = self._add(x, sublayer(normed), next_norm, x)
         return x
 
-    def _add(self, x: Tensor, h: Tensor, norm: nn.Module | None) -> tuple[Tensor, Tensor]:
-        """The sum s = x + dropout(h), behind norm(s)."""
+    def _add(self, x: Tensor, h: Tensor, norm: nn.Module | None, past: Tensor) -> tuple[Tensor, Tensor]:
+        """norm(s) of s = x + dropout(h), and what is `past` of the next sum: s, the next x itself, or see add_norm."""
         p = self.dropout.p if self.dropout.training else 0.0
+        post = self.order == "post"
         if draws("residual", h, p) and x.dtype == h.dtype and x.shape[-1] <= WIDEST:
             from regard.layers.residual_triton import add_dropped, add_norm
 
@@ -102,7 +103,8 @@ class Block(nn.Module):
                 s = add_dropped(x, h, draw_seed(h), p)
                 return s, s
             if isinstance(norm, LayerNorm | RMSNorm):
-                bias = norm.bias if isinstance(norm, LayerNorm) else None
-                return add_norm(x, h, norm.weight, bias, draw_seed(h), p, norm.eps, isinstance(norm, LayerNorm))
+                bias, centred = (norm.bias, True) if isinstance(norm, LayerNorm) else (None, False)
+                return add_norm(x, past, h, norm.weight, bias, draw_seed(h), p, norm.eps, centred, post)
         s = x + self.dropout(h)
-        return s if norm is None else norm(s), s
+        y = s if norm is None else norm(s)
+        return y, y if post else s

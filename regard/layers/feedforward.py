@@ -60,7 +60,8 @@ class FeedForward(nn.Module):
             from regard.layers.hidden_triton import relu_dropped
 
             h = F.linear(x, self.up.weight)  # (…, d_ff)
-            return self.down(relu_dropped(h, self.up.bias, draw_seed(h), self.dropout))
+            h, _ = relu_dropped(h, self.up.bias, draw_seed(h), self.dropout)
+            return self.down(h)
         h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
         if self.activation == "relu":
             h = F.relu(h)

@@ -2,8 +2,9 @@
 
 Vaswani et al. 2017, sections 3.1 and 5.4; E1, E3. Forward, x and h are read and s = x + dropout(h) and norm(s) are
 written; backward, each of these is read or written once more. Nothing else of their size goes through the memory: the
-dropout mask is drawn anew, and the mean and the variance are found again. Tests hold it against the
-modules with Triton's interpreter.
+dropout mask is drawn anew, and the mean and the variance are found again. The last rows come first: the product before
+wrote them last, so they are still in the GPU's cache, and the product after begins with the first ones. Tests hold it
+against the modules with Triton's interpreter.
 
     R rows: all tokens   p width
 """
@@ -19,6 +20,7 @@ from torch.library import custom_op
 from triton import language as tl
 
 from regard.attention.drawn_triton import kept, share
+from regard.layers.sums_triton import add_up
 
 NUMBERS = 512  # that a warp holds of each tensor: 16 a thread
 FORWARD, BACKWARD = 24, 16  # warps on a processor of the GPU, as many as its registers hold
@@ -52,14 +54,14 @@ def _forward(
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """s = x + dropout(h) and y = norm(s): some rows now and some further on, with one look at the weights."""
+    """s = x + dropout(h) and y = norm(s): some rows now and some before them, with one look at the weights."""
     at = tl.arange(0, P)
     gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     if BIAS:
         shift = tl.load(bias + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     key = tl.load(seed)
-    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        r = first + tl.arange(0, ROWS)
+    for back in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
         inside = (r < rows)[:, None] & (at < width)[None, :]
         where = r.to(tl.int64)[:, None] * width + at[None, :]
         added = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
@@ -91,23 +93,29 @@ def _backward(
     dropped,
     grown,
     CENTRED: tl.constexpr,
-    MORE: tl.constexpr,  # whether s has a gradient besides that through the norm
+    MORE: tl.constexpr,  # whether there is a ds
+    POST: tl.constexpr,  # whether it is a part of dy
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
     """As many rows, so that each program has one sum over them to write for the weight and one for the bias.
 
     With n = (s - mean) / size and g = weight dy:   dx = (g - mean(g) - n mean(g n)) / size + ds.
+    If POST, ds comes into dy.
     """
     at = tl.arange(0, P)
     gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     to_weight, to_bias = tl.zeros((ROWS, P), tl.float32), tl.zeros((ROWS, P), tl.float32)
     key = tl.load(seed)
-    for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
-        r = first + tl.arange(0, ROWS)
+    for back in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
         inside = (r < rows)[:, None] & (at < width)[None, :]
         where = r.to(tl.int64)[:, None] * width + at[None, :]
         given = tl.load(dy + where, mask=inside, other=0.0).to(tl.float32)
+        if MORE:
+            more = tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
+            if POST:
+                given += more
         total = tl.load(s + where, mask=inside, other=0.0).to(tl.float32)
         normed, inverse = _normed(total, inside, width, eps, CENTRED)
         to_weight += given * normed
@@ -117,8 +125,8 @@ def _backward(
         if CENTRED:
             step -= (tl.sum(given, 1) / width)[:, None]
         step *= inverse[:, None]
-        if MORE:
-            step += tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
+        if MORE and not POST:
+            step += more
         tl.store(dx + where, step.to(dx.dtype.element_ty), mask=inside)
         step = tl.where(kept(key, r, dropped, ROWS, P), step * grown, 0.0)
         tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
@@ -130,7 +138,7 @@ def _backward(
 @triton.jit
 def _add(x, h, seed, out, rows, width, dropped, grown, TO: tl.constexpr, ROWS: tl.constexpr, P: tl.constexpr):
     """Some rows of x + dropout(h), or of dropout(h) alone."""
-    r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
+    r, at = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
     total = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
@@ -142,9 +150,23 @@ def _add(x, h, seed, out, rows, width, dropped, grown, TO: tl.constexpr, ROWS: t
 
 @custom_op("regard::add_norm", mutates_args=())
 def add_norm(
-    x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, seed: Tensor, dropout: float, eps: float, centred: bool
+    x: Tensor,
+    past: Tensor,
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    seed: Tensor,
+    dropout: float,
+    eps: float,
+    centred: bool,
+    post: bool,
 ) -> tuple[Tensor, Tensor]:
-    """x and h (…, p) -> norm(s) and s = x + dropout(h); the norm is LayerNorm if `centred`, else RMSNorm."""
+    """x and h (…, p) -> y = norm(s) and s = x + dropout(h); the norm is LayerNorm if `centred`, else RMSNorm.
+
+    The gradient of x is sent to `past`, which is x, or else what came as s from the call that gave x as y: in a
+    post-norm block y goes into the next sublayer and past it, and the sum of its two gradients would be a kernel of its
+    own. So if `post`, a gradient of s is meant for y, and the backward kernel adds it while it reads.
+    """
     x, h = x.contiguous(), h.contiguous()
     y, s = torch.empty_like(x), torch.empty_like(x)
     rows, options = _tiling(x)
@@ -169,9 +191,17 @@ def add_norm(
 
 @custom_op("regard::add_norm_back", mutates_args=())
 def add_norm_back(
-    dy: Tensor, ds: Tensor | None, s: Tensor, weight: Tensor, seed: Tensor, dropout: float, eps: float, centred: bool
+    dy: Tensor,
+    ds: Tensor | None,
+    s: Tensor,
+    weight: Tensor,
+    seed: Tensor,
+    dropout: float,
+    eps: float,
+    centred: bool,
+    post: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, of h, and of weight and bias as (2, p); `ds` is what s gets besides that of the norm."""
+    """The gradients of x, of h, and of weight and bias as (2, p); `ds` as in add_norm: of s, or if `post` of y."""
     dy = dy.contiguous()
     dx, dh = torch.empty_like(s), torch.empty_like(s)
     rows, options = _tiling(s)
@@ -192,9 +222,10 @@ def add_norm_back(
         *share(dropout),
         CENTRED=centred,
         MORE=ds is not None,
+        POST=post,
         **options,
     )
-    return dx, dh, sums.sum(0).to(weight.dtype)
+    return dx, dh, add_up(sums).to(weight.dtype)
 
 
 @custom_op("regard::add_dropped", mutates_args=())
@@ -250,21 +281,24 @@ def _(x: Tensor | None, h: Tensor, *_: object) -> Tensor:
 
 
 def _remember_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    _, _, weight, ctx.bias, seed, *ctx.settings = inputs
+    _, _, _, weight, bias, seed, *ctx.settings = inputs
     ctx.save_for_backward(output[1], weight, seed)
-    ctx.bias = ctx.bias is not None
+    ctx.bias = bias is not None
     ctx.set_materialize_grads(False)  # of the two results one may be used alone: zeros would have to be read
 
 
 def _norm_gradients(ctx: Any, dy: Tensor | None, ds: Tensor | None) -> tuple[Tensor | None, ...]:
     s, weight, seed = ctx.saved_tensors
+    dropout, *_, post = ctx.settings
+    if dy is None and post:
+        dy, ds = ds, None
     if dy is None:
         if ds is None:
-            return (None,) * 8
-        dx, dh, both = ds, add_dropped(None, ds, seed, ctx.settings[0]), torch.zeros_like(weight).expand(2, -1)
+            return (None,) * 10
+        dx, dh, both = ds, add_dropped(None, ds, seed, dropout), torch.zeros_like(weight).expand(2, -1)
     else:
         dx, dh, both = add_norm_back(dy, ds, s, weight, seed, *ctx.settings)
-    return dx, dh, both[0], both[1] if ctx.bias else None, None, None, None, None
+    return None, dx, dh, both[0], both[1] if ctx.bias else None, None, None, None, None, None
 
 
 def _remember_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -31,11 +31,14 @@ ROUNDING = {torch.float32: 1e-5, torch.float16: 2**-9, torch.bfloat16: 2**-6}
 SHARE = 0.3
 
 
-def tensors(device: str, B: int, H: int, m: int, n: int, d: int, dtype: torch.dtype) -> list[Tensor]:
-    """q, k, v as a layer cuts them from one tensor: the heads of a token side by side."""
+def tensors(
+    device: str, B: int, H: int, m: int, n: int, d: int, dtype: torch.dtype, *, apart: bool = False
+) -> list[Tensor]:
+    """q, k, v as a layer cuts them from one tensor, the heads of a token side by side; of two texts, q lies apart."""
     draw = torch.Generator().manual_seed(m * n + d)
-    rows = [torch.randn(B, length, H, d, generator=draw).to(device, dtype) for length in (m, n, n)]
-    return [x.transpose(1, 2).requires_grad_() for x in rows]
+    counts = ((m, H), (n, 2 * H)) if apart or m != n else ((n, 3 * H),)
+    rows = [torch.randn(B, length, count, d, generator=draw).to(device, dtype) for length, count in counts]
+    return [part.transpose(1, 2).requires_grad_() for x in rows for part in x.split(H, dim=2)]
 
 
 def by_hand(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: float, mask: Tensor | None) -> Tensor:
@@ -62,7 +65,9 @@ def philox(seed: int, calls: np.ndarray) -> list[np.ndarray]:
 
 def mask_by_hand(seed: Tensor, B: int, H: int, m: int, n: int) -> Tensor:
     """What the kernel shall multiply the weights by, in float64: each head's tile draws its rows by eights."""
-    M, N = (max(16, 1 << (length - 1).bit_length()) for length in (m, n))
+    from regard.attention.short_triton import LEAST
+
+    M, N = (max(LEAST, 1 << (length - 1).bit_length()) for length in (m, n))
     a, b, c, d = philox(int(seed), np.arange(B * H * M * N // 8))
     halves = np.stack([half for word in (a, c, b, d) for half in (word & np.uint64(0xFFFF), word >> np.uint64(16))], 1)
     dropped = round(SHARE * 65536)
@@ -112,6 +117,7 @@ def check(
     masked: bool = False,
     one_mask: bool = False,
     dropout: bool = False,
+    apart: bool = False,
     dtype: torch.dtype = torch.float32,
     B: int = 2,
     H: int = 2,
@@ -119,7 +125,7 @@ def check(
     """Output and gradients; the first sentence has no keys if `masked`."""
     from regard.attention.short_triton import attend_short
 
-    q, k, v = given = tensors(device, B, H, m, n, d, dtype)
+    q, k, v = given = tensors(device, B, H, m, n, d, dtype, apart=apart)
     keep = torch.arange(n, device=device) % 3 > 0
     keep = keep.expand(1 if one_mask else B, n).clone() if masked else None
     if keep is not None and not one_mask:
@@ -136,6 +142,7 @@ def check(
     exact = (wanted, *torch.autograd.grad(wanted, given, upstream.double()))
     for name, one, other in zip(("y", "dq", "dk", "dv"), (y, *found), exact, strict=True):
         close(f"{name}, {m} x {n} x {d}, {dtype}", one, other, dtype)
+    assert [one.stride() for one in found] == [one.stride() for one in given]  # gradients lie as what they are of
     if keep is not None and not one_mask:
         assert not any(one[0].any() for one in (y, *found))  # exactly zero
 
@@ -227,6 +234,7 @@ def check_fits() -> None:
 CASES: list[dict[str, Any]] = [
     {"m": 5, "n": 7, "d": 8, "masked": True},
     {"m": 7, "n": 7, "d": 16, "masked": True, "causal": True, "dropout": True},
+    {"m": 6, "n": 6, "d": 8, "apart": True, "dropout": True},
     {"m": 9, "n": 4, "d": 20, "causal": True},  # queries before the first key see nothing
     {"m": 3, "n": 17, "d": 8, "causal": True, "dropout": True},
     {"m": 17, "n": 33, "d": 4, "one_mask": True, "masked": True},

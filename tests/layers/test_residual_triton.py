@@ -41,8 +41,13 @@ def close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.double(), wanted, rtol=ROUNDING[dtype], atol=4 * ROUNDING[dtype])
 
 
-def check_norm(device: str, *, norm: type, rows: int, width: int, dtype: torch.dtype, both: bool) -> None:
-    """norm(x + dropout(h)), the sum if `both`, and all gradients, with the mask laid on by hand."""
+def check_norm(
+    device: str, *, norm: type, rows: int, width: int, dtype: torch.dtype, both: bool, post: bool = False
+) -> None:
+    """norm(x + dropout(h)), the sum if `both`, and all gradients, with the mask laid on by hand.
+
+    If `post`, what comes back for the sum counts for the norm.
+    """
     from regard.layers import residual_triton
     from regard.layers.residual_triton import add_norm
 
@@ -57,7 +62,7 @@ def check_norm(device: str, *, norm: type, rows: int, width: int, dtype: torch.d
     for one in given:
         one.requires_grad_()
     seed = torch.tensor([width], device=device)
-    y, s = add_norm(x, h, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm)
+    y, s = add_norm(x.detach(), x, h, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm, post)
     assert y.dtype == s.dtype == dtype
     with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
         found = torch.autograd.grad([y, s] if both else y, given, [dy, ds] if both else dy)
@@ -71,7 +76,7 @@ def check_norm(device: str, *, norm: type, rows: int, width: int, dtype: torch.d
     total = total + (s.double() - total).detach()  # the norm is of what was rounded
     wanted_y = exact(total)
     close(y, wanted_y, dtype)
-    loss = (wanted_y * dy.double()).sum() + ((total * ds.double()).sum() if both else 0.0)
+    loss = (wanted_y * dy.double()).sum() + (((wanted_y if post else total) * ds.double()).sum() if both else 0.0)
     for one, other in zip(found, torch.autograd.grad(loss, wide), strict=True):
         close(one / rows**0.5, other / rows**0.5, dtype)
 
@@ -98,21 +103,30 @@ def check_hidden(device: str, *, bias: bool, dtype: torch.dtype) -> None:
     """dropout(relu(h + b)): what stays is grown, and the gradients follow what stayed."""
     from regard.layers.hidden_triton import relu_dropped
 
-    h = torch.randn(37, 24, device=device).to(dtype).requires_grad_()
-    b = torch.randn(24, device=device, requires_grad=True) if bias else None
+    h = torch.randn(37, 20, device=device).to(dtype).requires_grad_()
+    b = torch.randn(20, device=device, requires_grad=True) if bias else None
     seed = torch.tensor([3], device=device)
-    y = relu_dropped(h, b, seed, SHARE)
+    y, _ = relu_dropped(h, b, seed, SHARE)
     whole = torch.relu(h.double() + (0 if b is None else b.double()))
-    mask = (relu_dropped(torch.ones_like(h), None, seed, SHARE) > 0).double() * 65536 / (65536 - round(65536 * SHARE))
+    stays = relu_dropped(torch.ones_like(h), None, seed, SHARE)[0] > 0
+    mask = stays.double() * 65536 / (65536 - round(65536 * SHARE))
     close(y, whole * mask, dtype)
-    assert abs((mask == 0).double().mean() - SHARE) < 0.07 and not torch.equal(mask[:, :8], mask[:, 16:])
+    assert abs((mask == 0).double().mean() - SHARE) < 0.07 and not torch.equal(mask[:, :4], mask[:, 16:])
     dy = torch.randn_like(y)
     given = [one for one in (h, b) if one is not None]
     found, wanted = (torch.autograd.grad(one, given, g) for one, g in ((y, dy), (whole * mask, dy.double())))
     for one, other in zip(found, wanted, strict=True):
         close(one, other.double(), dtype)
     h = torch.full((1, 24), torch.nan, device=device)
-    assert relu_dropped(h, None, seed, SHARE).isnan().any()  # a fault is not hidden
+    assert relu_dropped(h, None, seed, SHARE)[0].isnan().any()  # a fault is not hidden
+
+
+def check_sums(device: str) -> None:
+    from regard.layers.sums_triton import add_up
+
+    for shape in ((1, 3), (2100, 2, 20), (70, 16)):
+        parts = torch.randn(shape, device=device)
+        torch.testing.assert_close(add_up(parts).double(), parts.double().sum(0), rtol=1e-5, atol=1e-4)
 
 
 class Drop(nn.Module):
@@ -149,7 +163,7 @@ def check_blocks(device: str) -> None:
     for order, norm in (("post", LayerNorm), ("pre", LayerNorm), ("pre", RMSNorm)):
         block = block_of(order, lambda norm=norm: norm(16)).to(device)
         x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
-        given = [*block.parameters()]
+        given = [x, memory, *block.parameters()]
         with patch.object(block_module, "draws", always), patch.object(block_module, "draw_seed", lambda _: seed):
             found = block(x, memory=memory, causal=True)
         block.dropout = Drop(seed)
@@ -171,7 +185,7 @@ def check_feed_forward(device: str) -> None:
     with patch.object(feedforward, "draws", always), patch.object(feedforward, "draw_seed", lambda _: seed):
         torch.testing.assert_close(layer(x), plain)
         found = layer.train()(x)
-    mask = relu_dropped(torch.ones(5, 24, device=device), None, seed, SHARE)
+    mask, _ = relu_dropped(torch.ones(5, 24, device=device), None, seed, SHARE)
     torch.testing.assert_close(found, layer.down(torch.relu(layer.up(x)) * mask), rtol=1e-5, atol=1e-5)
 
 
@@ -201,7 +215,10 @@ def check_all(device: str) -> None:
     check_norm(device, norm=LayerNorm, rows=3, width=600, dtype=float32, both=True)
     check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=float32, both=True)
     check_norm(device, norm=LayerNorm, rows=9, width=64, dtype=bfloat16, both=True)
+    check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=True, post=True)
+    check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=bfloat16, both=True, post=True)
     check_mask(device)
+    check_sums(device)
     for bias, dtype in ((True, float32), (False, float32), (True, bfloat16)):
         check_hidden(device, bias=bias, dtype=dtype)
     check_feed_forward(device)
@@ -209,7 +226,7 @@ def check_all(device: str) -> None:
     check_compiled(device)
     x, h = torch.randn(2, 3, 16, device=device, requires_grad=True).unbind()
     w, seed = torch.randn(16, device=device, requires_grad=True), torch.tensor([3], device=device)
-    torch.library.opcheck(add_norm, (x, h, w, w, seed, SHARE, 1e-5, True))
+    torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, seed, SHARE, 1e-5, True, False))
     torch.library.opcheck(add_dropped, (x, h, seed, SHARE))
     torch.library.opcheck(relu_dropped, (h, w, seed, SHARE))
 
@@ -239,27 +256,28 @@ def test_the_kernels_are_the_modules_cuda(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes much that the compiler does not."""
     from regard.attention import short_triton
-    from regard.layers import hidden_triton, residual_triton
+    from regard.layers import hidden_triton, residual_triton, sums_triton
 
     made = []
-    for module in (residual_triton, hidden_triton, short_triton):
-        for name in {"_forward", "_backward", "_add"} & {*vars(module)}:
+    for module in (residual_triton, hidden_triton, short_triton, sums_triton):
+        for name in {"_forward", "_backward", "_add", "_add_up"} & {*vars(module)}:
             made.append(compiled_kernel(getattr(module, name)))
             monkeypatch.setattr(module, name, made[-1])
     seed = torch.tensor([3])
     for width in (20, 512, 4096):
         x, w = torch.zeros(3, width, dtype=torch.bfloat16), torch.zeros(width)
-        residual_triton.add_norm(x, x, w, w, seed, SHARE, 1e-5, True)
-        residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True)
+        residual_triton.add_norm(x, x, x, w, w, seed, SHARE, 1e-5, True, True)
+        for post in (True, False):
+            residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True, post)
         residual_triton.add_dropped(x, x, seed, SHARE)
-        hidden_triton.relu_dropped(x, w, seed, SHARE)
-        hidden_triton.relu_dropped_back(x, x, SHARE)
+        _, lives = hidden_triton.relu_dropped(x, w, seed, SHARE)
+        hidden_triton.relu_dropped_back(x, lives, SHARE)
     for length in (5, 64, 128):
         q, keep = torch.zeros(2, 2, length, 64, dtype=torch.bfloat16), torch.ones(2, length, dtype=torch.bool)
         for mask, causal in ((keep, False), (None, True)):
             short_triton.attend_short(q, q, q, mask, seed, causal, 0.1, SHARE)
-            short_triton.attend_short_back(q, q, q, q, mask, seed, causal, 0.1, SHARE)
-    assert len(made) == 7 and all(one.count >= 3 for one in made)
+            short_triton.attend_short_back(q, q, q, q, mask, seed, causal, 0.1, SHARE, causal)
+    assert len(made) == 8 and all(one.count >= 3 for one in made)
 
 
 def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:

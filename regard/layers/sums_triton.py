@@ -1,0 +1,35 @@
+"""Rows added up by a Triton kernel, for NVIDIA GPUs: what the programs of another kernel have left of a sum.
+
+A bias' gradient is a sum over all tokens. The kernels of a block leave some thousand parts of it, few enough numbers
+that torch's sum over them is all waiting: 9 us for 2,112 x 1,024 on an H200.
+"""
+
+from __future__ import annotations
+
+import triton
+from torch import Tensor
+from triton import language as tl
+
+ROWS, COLUMNS = 1024, 8  # that a program loads at a time; 8 numbers are the least that the memory gives
+
+
+@triton.jit
+def _add_up(parts, total, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Some columns."""
+    at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    found = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, count, ROWS):
+        r = first + tl.arange(0, ROWS)
+        inside = (r < count)[:, None] & (at < width)[None, :]
+        found += tl.load(parts + r[:, None] * width + at[None, :], mask=inside, other=0.0)
+    tl.store(total + at, tl.sum(found, 0), mask=at < width)
+
+
+def add_up(parts: Tensor) -> Tensor:
+    """parts (count, …) in float32, side by side in memory -> their sum (…), the same bits each time."""
+    total = parts.new_empty(parts.shape[1:])
+    rows = min(ROWS, triton.next_power_of_2(len(parts)))
+    _add_up[(triton.cdiv(total.numel(), COLUMNS),)](
+        parts, total, len(parts), total.numel(), ROWS=rows, COLUMNS=COLUMNS, num_warps=8
+    )
+    return total

@@ -99,6 +99,20 @@ def draw_pictures(app: Sphinx) -> None:
             picture.replace(folder / picture.name)
 
 
+def write_crossover(app: Sphinx) -> None:
+    """The shipped tables of exact attention against random features, for random-features.md."""
+    from regard.attention.random_features.crossover import SHIPPED, read_tables
+
+    folder = HERE / "generated"
+    folder.mkdir(exist_ok=True)
+    text = "\n\n".join(table.text() for table in read_tables(SHIPPED))
+    with TemporaryDirectory(dir=folder) as fresh:
+        page = Path(fresh) / "crossover.txt"
+        page.write_text(text + "\n", encoding="utf-8")
+        page.replace(folder / page.name)
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_pictures)
+    app.connect("builder-inited", write_crossover)
     app.connect("autodoc-process-docstring", process_docstring)

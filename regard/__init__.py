@@ -27,6 +27,10 @@ _WHERE = {
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
     "record": "regard.attention.recording",
+    "attend_features": "regard.attention.random_features.dispatch",
+    "RandomFeatures": "regard.attention.random_features.features",
+    "RandomFeatureAttention": "regard.attention.random_features.layer",
+    "MixedAttention": "regard.attention.random_features.mixed",
     # layers
     "Embedding": "regard.layers.embedding",
     "read_vectors": "regard.layers.word_vectors",

@@ -10,6 +10,10 @@ from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCach
 from regard.attention.dispatch import attend as attend
 from regard.attention.forms import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
 from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
+from regard.attention.random_features.dispatch import attend_features as attend_features
+from regard.attention.random_features.features import RandomFeatures as RandomFeatures
+from regard.attention.random_features.layer import RandomFeatureAttention as RandomFeatureAttention
+from regard.attention.random_features.mixed import MixedAttention as MixedAttention
 from regard.attention.recording import record as record
 from regard.attention.scores import (
     AdditiveScore as AdditiveScore,

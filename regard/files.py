@@ -18,6 +18,11 @@ from typing import Any
 from regard.errors import UsageError
 
 
+def cache_folder() -> Path:
+    """Where things are kept for this user that can be made again: compiled code, measurements."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+
+
 def write_synced(path: Path, content: bytes) -> None:
     """Write a file and wait until the disk has it."""
     with open(path, "wb") as file:

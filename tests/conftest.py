@@ -58,12 +58,19 @@ class Compiled:
     """Stands in for a Triton kernel: compiles it for an H100 with the arguments that it is given, and runs nothing."""
 
     def __init__(self, kernel: Any) -> None:
-        self.kernel, self.count = kernel, 0
+        self.kernel, self.count, self.ptx = kernel, 0, ""
 
     def __getitem__(self, grid: Any) -> Any:
         return self.compile
 
-    def compile(self, *arguments: Any, num_warps: int = 4, **constants: Any) -> None:
+    def compile(
+        self,
+        *arguments: Any,
+        num_warps: int = 4,
+        num_stages: int = 3,
+        maxnreg: int | None = None,
+        **constants: Any,
+    ) -> None:
         import torch
         import triton
         from triton.backends.compiler import GPUTarget
@@ -78,7 +85,8 @@ class Compiled:
         }
         kinds |= dict.fromkeys(constants, "constexpr")
         source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
-        triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+        options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+        self.ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
         self.count += 1
 
 

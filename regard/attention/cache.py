@@ -1,6 +1,6 @@
 """Keys and values of past tokens, kept so that each new token costs one step.
 
-Four kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
+Five kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
 which keys they may see. Buffers are allocated once, by `MultiHeadAttention.new_cache`; k is (B, H, C, d_k) and v
 (B, H, C, d_v).
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.rules import Mask, as_mask
@@ -65,6 +66,11 @@ class KVCache:
         for x in (self.k, self.v):
             x[moved, :, : self.length] = x[rows[moved], :, : self.length]
         self.k, self.v = self.k[: len(rows)], self.v[: len(rows)]
+
+    @staticmethod
+    def join(caches: Sequence[KVCache | RowCache]) -> RowCache:
+        """One cache of the rows of all, in this order, each at its own place."""
+        return RowCache.join(caches)
 
     def settle(self) -> None:
         """Bring the tokens of each row into that row of the buffers again."""
@@ -185,6 +191,54 @@ class RowCache(StaticCache):
             self.longest = int(self.lengths.max()) if len(rows) else 0
 
 
+class WindowCache:
+    """The last tokens alone, for heads that look no farther back: its size is that of the window.
+
+    k and v (B, H, w - 1, d) are what the next token sees beside itself, the newest last. Rows may be texts of different
+    ages, lengths (B,): places before the beginning of a text are hidden.
+    """
+
+    def __init__(self, k: Tensor, v: Tensor, lengths: Tensor) -> None:
+        self.k, self.v, self.lengths = k, v, lengths
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def positions(self, m: int) -> Tensor:
+        """Where each row's next m tokens will stand, (B, m)."""
+        return self.lengths[:, None] + torch.arange(m, device=self.k.device)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The window before the new keys (B, H, m, d_k) and values, and these, (B, H, w - 1 + m, ·)."""
+        room, m = self.k.shape[2], k.shape[2]
+        k, v = (torch.cat([old, new.to(old.dtype)], dim=2) for old, new in ((self.k, k), (self.v, v)))
+        self.k, self.v, self.lengths = k[:, :, m : m + room], v[:, :, m : m + room], self.lengths + m
+        return k, v
+
+    def places(self, k: Tensor) -> Tensor:
+        """Where the keys that `append` gave stand in their texts, (B, n); below 0: before the beginning."""
+        return self.lengths[:, None] + torch.arange(-k.shape[2], 0, device=k.device)
+
+    def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
+        """The mask for the last m tokens, without what stands before the beginning of a text."""
+        n = self.k.shape[2] + m
+        written = torch.arange(n, device=self.k.device) >= n - self.lengths[:, None, None, None]  # (B, 1, 1, n)
+        return written if mask is None else as_mask(mask) & written, causal and m > 1
+
+    def select(self, rows: Tensor) -> WindowCache:
+        return WindowCache(self.k[rows], self.v[rows], self.lengths[rows])
+
+    def keep(self, rows: Tensor, moved: Tensor) -> None:
+        """Become a cache of these rows; a window is small, so it is copied whole, whatever has `moved`."""
+        self.k, self.v, self.lengths = self.k[rows], self.v[rows], self.lengths[rows]
+
+    @staticmethod
+    def join(caches: Sequence[WindowCache]) -> WindowCache:
+        """One cache of the rows of all, in this order."""
+        k, v, lengths = (torch.cat([getattr(cache, name) for cache in caches]) for name in ("k", "v", "lengths"))
+        return WindowCache(k, v, lengths)
+
+
 class Memory:
     """Keys and values of a finished text, projected once: what cross-attention looks at in every step."""
 
@@ -203,6 +257,25 @@ class Memory:
 
     def select(self, rows: Tensor) -> Memory:
         return Memory(self.k[rows], self.v[rows])
+
+    @property
+    def length(self) -> int:
+        """How many tokens a mask must tell about."""
+        return self.k.shape[2]
+
+    @staticmethod
+    def join(memories: Sequence[Memory]) -> Memory:
+        """The texts of all, in this order, with zeros up to the longest, which a mask must hide."""
+        return Memory(
+            join_padded([memory.k for memory in memories], 2), join_padded([memory.v for memory in memories], 2)
+        )
+
+
+def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """One under the other, along `dim` with zeros up to the longest."""
+    n = max(part.shape[dim] for part in parts)
+    behind = (0, 0) * (parts[0].dim() - 1 - dim)
+    return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])
 
 
 def full(capacity: int, length: int, more: int) -> str:

@@ -12,16 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, Memory, StaticCache
+from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
 from regard.attention.dispatch import BACKENDS, Backend, attend
 from regard.attention.projections import HeadSizes, SeparateProjection, SlicedProjection, StackedProjection
-from regard.attention.rules import Mask
+from regard.attention.rules import Mask, Window, as_mask
 from regard.attention.scores import Score
 from regard.errors import unknown_name
 from regard.positions import Position, make_position
 
 FORMS = ("projected", "slice")
-Cache = KVCache | StaticCache | Memory
+Cache = KVCache | StaticCache | WindowCache | Memory
 
 
 class MultiHeadAttention(nn.Module):
@@ -35,6 +35,7 @@ class MultiHeadAttention(nn.Module):
         form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
         position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
         qk_norm    normalise queries and keys per head before the score (Henry et al. 2020)
+        window     self-attention looks at so many tokens only, itself and those next to it (Beltagy et al. 2020)
         output     False leaves out W^O, as L4 does: the heads are only concatenated
     """
 
@@ -53,6 +54,7 @@ class MultiHeadAttention(nn.Module):
         form: Literal["projected", "slice"] = "projected",
         position: Position | str | None = None,
         qk_norm: bool = False,
+        window: int | None = None,
         bias: bool = True,
         output: bool = True,
         dropout: float = 0.0,
@@ -68,7 +70,9 @@ class MultiHeadAttention(nn.Module):
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.d_k = dim // heads if d_k is None else d_k
         self.d_v = dim // heads if d_v is None else d_v
-        self.dropout, self.backend = dropout, backend
+        if window is not None and window < 1:
+            raise ValueError(f"window counts tokens from 1, the token itself; got {window}")
+        self.dropout, self.backend, self.window = dropout, backend, window
         self.position = _scheme(position, dim, heads, self.d_k, self.d_v)
 
         self.key_dim = dim if key_dim is None else key_dim
@@ -119,11 +123,14 @@ class MultiHeadAttention(nn.Module):
         if position is not None:
             i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)
             q, k = position.rotate(q, i), position.rotate(k, i)
+        if self.window is not None and not (isinstance(cache, WindowCache) and m == 1):  # it holds no more than that
+            near_by = Window(self.window - 1, 0 if causal else self.window - 1)
+            mask = near_by if mask is None else as_mask(mask) & near_by
         if cache is not None:
             k, v = cache.append(k, v)
             mask, causal = cache.restrict(mask, causal, m)
         if position is not None:
-            j = torch.arange(k.shape[2], device=k.device)
+            j = cache.places(k) if isinstance(cache, WindowCache) else torch.arange(k.shape[2], device=k.device)
             near = position.bias(q, i, j) if score is None else None
             if near is not None:
                 bias = near if bias is None else bias + near
@@ -154,12 +161,23 @@ class MultiHeadAttention(nn.Module):
         k, v = self.input.remember(key, value)
         return Memory(k if self.k_norm is None else self.k_norm(k), v)
 
-    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> KVCache | StaticCache:
-        """An empty cache for this layer, on its device and in its dtype; `static` as StaticCache describes it."""
+    def new_cache(
+        self, batch: int, capacity: int, *, static: bool = False, recorded: bool | None = None
+    ) -> KVCache | StaticCache | WindowCache:
+        """An empty cache for this layer, on its device and in its dtype; `static` as StaticCache describes it.
+
+        With a window it takes texts of any length, whatever `capacity` and `static`; but not while somebody records
+        weights, which are over all keys: `recorded`, by default as hooks on this layer tell.
+        """
         like = next(self.parameters())
-        k = like.new_zeros(batch, self.kv_heads, capacity, self.d_k)
-        v = like.new_zeros(batch, self.kv_heads, capacity, self.d_v)
-        return StaticCache(k, v, torch.zeros(batch, dtype=torch.long, device=like.device)) if static else KVCache(k, v)
+        recorded = bool(self._forward_pre_hooks) if recorded is None else recorded
+        room = capacity if self.window is None or recorded else self.window - 1
+        k = like.new_zeros(batch, self.kv_heads, room, self.d_k)
+        v = like.new_zeros(batch, self.kv_heads, room, self.d_v)
+        lengths = torch.zeros(batch, dtype=torch.long, device=like.device)
+        if self.window is not None and not recorded:
+            return WindowCache(k, v, lengths)
+        return StaticCache(k, v, lengths) if static else KVCache(k, v)
 
     def _project(
         self, query: Tensor, key: Tensor | None, value: Tensor | None, cache: Cache | None
@@ -173,8 +191,9 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError("a Memory holds the keys and values already: give it without key and value")
             q = self.input.queries(query)
             return q if self.q_norm is None else self.q_norm(q), cache.k, cache.v
-        if not own and self.position is not None:
-            raise ValueError("positions inside attention are for self-attention; cross-attention takes position=None")
+        if not own and (self.position is not None or self.window is not None):
+            what = "positions inside attention are" if self.window is None else "a window is"
+            raise ValueError(f"{what} for self-attention; cross-attention takes position=None and window=None")
         key = query if key is None else key
         value = key if value is None else value
         if not (own and self.key_dim == self.value_dim == self.dim):

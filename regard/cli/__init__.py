@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from regard.cli.bench import bench_model
 from regard.cli.check import check_files
 from regard.cli.compare import compare_models
+from regard.cli.convert import convert_heads
 from regard.cli.demo import show_demo
 from regard.cli.embed import embed_lines
 from regard.cli.evaluate import evaluate_model
@@ -101,6 +102,7 @@ app.command("evaluate")(evaluate_model)
 app.command("compare")(compare_models)
 app.command("explore")(explore_models)
 app.command("export")(export_model)
+app.command("convert")(convert_heads)
 app.command("bench")(bench_model)
 app.command("info")(show_info)
 app.command("lectures")(show_lectures)

@@ -1,4 +1,7 @@
-"""`regard bench`: how fast a model writes on this machine, and how near that is to what the machine can do."""
+"""`regard bench`: how fast a model writes on this machine, and how near that is to what the machine can do.
+
+With --attention: from which length on random features are faster than exact attention here.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,13 @@ def bench_model(
     file: Annotated[Path | None, typer.Option(help="Lines to translate, or prompts, in place of random ones.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Batches that are timed, and texts alone.")] = 20,
     threads: Annotated[int | None, typer.Option(min=1, show_default="as torch has it", help="Of the CPU.")] = None,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="No model: exact attention against random features, by length.")
+    ] = False,
+    table: Annotated[
+        Path | None,
+        typer.Option(show_default="the user's own", help="Of --attention: the file that keeps what is measured."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the time of each run.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -47,6 +57,9 @@ def bench_model(
     Floor: bytes of weights that a step of the decoder reads / bytes a second that this machine reads (as many, by
     sums, with the same threads). Share: the floor / the time of a step for a text alone, its whole beam.
 
+    --attention renews the table of lengths from which on random features are faster, which `regard convert` looks up.
+    It takes --device, --threads, --table and --json.
+
     Example: regard bench -m runs/mine --batch 1 --beam 5 --threads 2
     """
     if file is not None and source_tokens is not None:
@@ -55,6 +68,11 @@ def bench_model(
 
     if threads is not None:
         torch.set_num_threads(threads)
+    if attention:
+        bench_attention(device, table, as_json=as_json)
+        return
+    if table is not None:
+        raise UsageError("--table is where --attention keeps what it measures: give both, or neither")
     face = load_writing(model, device, dtype)
     pack_float32(face)  # as the commands that write do it
     from regard.decoding.beam import Beam
@@ -93,6 +111,24 @@ def bench_model(
         "tokens_per_text": sum(found.tokens) / (batch * runs),
     }
     typer.echo(json.dumps({**work, **found.to_dict()}) if as_json else report(work, found))
+
+
+def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
+    """Measure exact attention against random features, keep the table and show it."""
+    import dataclasses
+
+    from regard.api.loading import find_device
+    from regard.attention.random_features.crossover import measure_crossover, own_table, read_tables, write_table
+
+    path = own_table() if table is None else table
+    read_tables(path)  # a damaged one is told before it takes a minute
+    found = measure_crossover(find_device(device), watch=lambda cells: tracked(cells, "measuring"))
+    typer.echo(json.dumps(dataclasses.asdict(found)) if as_json else found.text())
+    try:
+        write_table(found, path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; --table names another file") from error
+    typer.echo(f"kept in {path}", err=True)
 
 
 def load_writing(model: str, device: str, dtype: str) -> Translator | Writer:

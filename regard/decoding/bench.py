@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from regard.attention.projections import StackedProjection
 from regard.decoding.engine import generate_tokens
 from regard.decoding.jobs import TextModel, Tokens
 from regard.decoding.observer import Observer, StepRecord
@@ -209,8 +210,9 @@ def step_bytes(model: TextModel) -> int:
     size = sum(map(stored_bytes, read.values()))
     for block in decoder.modules():
         if isinstance(block, Block) and (cross := block.cross_attention) is not None:
-            rows, once = cross.heads * cross.d_k, cross.kv_heads * (cross.d_k + cross.d_v)  # of W_Q, and W_K with W_V
-            size -= sum(map(stored_bytes, cross.input.parameters())) * once // (rows + once)
+            for part in cross.modules():
+                if isinstance(part, StackedProjection):  # of W_Q, and W_K with W_V
+                    size -= sum(map(stored_bytes, part.parameters())) * sum(part.rows[1:]) // sum(part.rows)
     return size
 
 

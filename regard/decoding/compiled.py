@@ -23,6 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.files import cache_folder
+
 SOURCE = Path(__file__).with_name("native.c")
 PRODUCT = Path(__file__).with_name("product.h")
 # Sums in any order, so that they can be done side by side; all of -ffast-math would round small numbers of the whole
@@ -119,11 +121,6 @@ def compile_to(out: Path, compiler: str, flags: tuple[str, ...]) -> None:
         if done.returncode == 0:
             return
     raise OSError(done.stderr.decode(errors="replace"))
-
-
-def cache_folder() -> Path:
-    """Where compiled code is kept for this user."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
 def _cpu() -> str:

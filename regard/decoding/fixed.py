@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
 from regard.decoding import linear_triton, step_triton
 from regard.decoding.beam import Beam
@@ -50,10 +51,12 @@ def _is_known_block(block: Block) -> bool:
         all(isinstance(norm, LayerNorm | RMSNorm) for norm in norms)
         and isinstance(block.feed_forward, FeedForward)
         and all(
-            isinstance(one.input, StackedProjection)
+            isinstance(one, MultiHeadAttention)
+            and isinstance(one.input, StackedProjection)
             and type(one.input.weight) is nn.Parameter
             and one.input.weight.dtype in DTYPES
             and one.q_norm is None
+            and one.window is None
             and one.output is not None
             and one.d_k == one.d_v
             for one in attentions
@@ -116,7 +119,7 @@ class FixedDecoder:
         """Take what the state has read, for each of the rows of the inputs at these places."""
         rows = (self.sharing * at[:, None] + torch.arange(self.sharing, device=at.device)).flatten()
         for layer, cache in enumerate(state.caches):
-            n = cache.length  # type: ignore[union-attr]  # a KVCache
+            n = cache.length  # a KVCache
             for own, other in ((self.keys, cache.k), (self.values, cache.v)):
                 own[layer, rows, :, :n] = other[:, :, :n].repeat_interleave(self.sharing, 0)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, RowCache
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
 from regard.decoding.compiled import Matrix, compiled, pointer
 from regard.decoding.quantize import Weight
@@ -199,8 +200,10 @@ def _is_known(block: Block) -> bool:
     return (
         all(isinstance(norm, LayerNorm | RMSNorm) for norm in (block.self_norm, block.feed_norm))
         and all(
-            isinstance(one.input, StackedProjection)
+            isinstance(one, MultiHeadAttention)
+            and isinstance(one.input, StackedProjection)
             and one.q_norm is None
+            and one.window is None
             and one.output is not None
             and one.d_k == one.d_v == one.dim // one.heads
             and isinstance(one.input.weight, Weight)
@@ -221,7 +224,7 @@ def shared_origins(state: TransformerState) -> Tensor | None:
     if isinstance(first, KVCache) and first.origins is None:
         own = torch.arange(len(state), dtype=torch.int32)[:, None].repeat(1, first.capacity)
         for cache in state.caches:
-            cache.origins = own  # type: ignore[union-attr]  # all are of one kind
+            cache.origins = own
     return first.origins if isinstance(first, KVCache) else None
 
 

@@ -73,7 +73,7 @@ class Reader:
         encoded: Any = 1 if job.source is None else encode(model, [job.source])
         self.state = model.start(encoded, len(job.prefix) + job.limit - 1)
         self.text: list[int] = []
-        self.marks = {0: copy(self.state)}  # of states that cannot be cut
+        self.marks = {0: _fork(self.state)}  # of states that cannot be cut
 
     def after(self, text: Sequence[int], count: int = 1) -> Tensor:
         """The log-probabilities (count, V) of what follows the text, and the text without its last 1, 2, … tokens."""
@@ -85,15 +85,21 @@ class Reader:
 
     def _rewind(self, length: int) -> int:
         """Go back to where at most so many tokens were read; how many these are."""
-        if isinstance(self.state, TransformerState):
+        if isinstance(self.state, TransformerState) and all(isinstance(one, KVCache) for one in self.state.caches):
             for cache in self.state.caches:
-                assert isinstance(cache, KVCache)
                 cache.length = length  # what stands behind is written over
             return length
         self.marks[len(self.text)] = self.state
         self.marks = {place: mark for place, mark in self.marks.items() if place <= length}
-        self.state = copy(self.marks[max(self.marks)])  # a recurrent state is replaced when it moves on, not changed
+        self.state = _fork(self.marks[max(self.marks)])
         return max(self.marks)
+
+
+def _fork(state: Any) -> Any:
+    """The state once more: what one of the two goes on to read, the other does not know."""
+    if isinstance(state, TransformerState):
+        return state.repeat(1)
+    return copy(state)  # a recurrent state is replaced when it moves on, not changed
 
 
 class _Speculation:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
 from regard.attention.multihead import FORMS
+from regard.attention.random_features.draws import KINDS
+from regard.attention.random_features.maps import MAPS
 from regard.attention.scores import SCORES
 from regard.errors import UsageError, unknown_name
 from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
+from regard.models.exact_heads import check_features, pick_heads
 from regard.positions import POSITIONS
 
 # Sizes beyond these come from a damaged or hostile file, not from a model.
@@ -23,12 +26,16 @@ RANGES = {
     "heads": (1, 1024),
     "kv_heads": (1, 1024),
     "pad_id": (0, 2**24),
+    "features": (1, 2**16),
+    "feature_redraw": (0, 2**24),
+    "feature_seed": (0, 2**24),
 }
 NORMS = ("layer", "rms")
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = ("none", *SCORES)
 STYLES = ("bahdanau", "luong")
 POOLINGS = ("mean", "max", "first", "learned")
+MECHANISMS = ("softmax", "random-features")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +56,11 @@ class Config:
             if field.name in self.choices:
                 if value not in self.choices[field.name]:
                     raise UsageError(unknown_name(field.name, value, self.choices[field.name]))
+            elif wanted.startswith("tuple"):
+                value = (value,) if isinstance(value, str) else value
+                if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+                    raise UsageError(f"{field.name} must be a text or a list of texts, got {value!r}")
+                object.__setattr__(self, field.name, tuple(value))
             elif wanted.startswith("bool"):
                 if not isinstance(value, bool):
                     raise UsageError(f"{field.name} must be true or false, got {value!r}")
@@ -92,6 +104,9 @@ class StackConfig(Config):
         "position": POSITIONS,
         "form": FORMS,
         "pooling": POOLINGS,
+        "attention": MECHANISMS,
+        "feature_map": MAPS,
+        "feature_draw": KINDS,
     }
 
     layers: int = 6
@@ -110,6 +125,17 @@ class StackConfig(Config):
     attention_dropout: float = 0.0  # of the weights
     hidden_dropout: float = 0.0  # inside the feed-forward net
     scale_embedding: bool = True  # token vectors times sqrt(dim), section 3.4
+    window: int | None = None  # tokens that exact self-attention looks at, itself and those next to it; else all
+    attention: str = "softmax"  # the settings below are those of random features, Peng et al. 2021
+    exact_heads: tuple[str, ...] = ()  # heads that stay exact, see exact_heads.py
+    features: int | None = None  # numbers that the map makes of a query or a key; 128, or what the map prescribes
+    feature_map: str = "hyperbolic"
+    feature_draw: str = "orthogonal"
+    feature_norm: bool = True  # queries and keys of length 1; else as they are
+    feature_scale: bool = True  # a learned factor for each head and dimension
+    feature_gate: bool = False  # the past fades, in the self-attention of a decoder
+    feature_redraw: int = 0  # steps of training between two draws; 0: never
+    feature_seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,6 +143,42 @@ class StackConfig(Config):
             raise UsageError(f"dim={self.dim} does not split into heads={self.heads} equal parts")
         if self.kv_heads is not None and self.heads % self.kv_heads:
             raise UsageError(f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}")
+        if self.attention == "random-features":
+            check_features(self)
+        elif given := sorted(self._of_features() - self._at_default()):
+            raise UsageError(f"{given[0]} is a setting of attention = 'random-features', which attention does not say")
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        """How many blocks each stack has."""
+        raise NotImplementedError
+
+    @property
+    def attention_layers(self) -> list[str]:
+        """The names of all attention layers, as recordings have them: "decoder.2.cross"."""
+        kinds = {"encoder": ("self",), "decoder": ("self", "cross") if "encoder" in self.stacks else ("self",)}
+        return [
+            f"{stack}.{n}.{kind}" for stack, size in self.stacks.items() for n in range(size) for kind in kinds[stack]
+        ]
+
+    def exact_heads_of(self, layer: str) -> tuple[int, ...]:
+        """The heads of that layer that are exact."""
+        return (
+            tuple(range(self.heads)) if self.attention == "softmax" else pick_heads(self.exact_heads, layer, self.heads)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings; those of random features and windows only where there are any."""
+        without = self._of_features() | {"attention"} if self.attention == "softmax" else set()
+        without |= {"window"} if self.window is None else set()
+        return {name: value for name, value in super().to_dict().items() if name not in without}
+
+    @classmethod
+    def _of_features(cls) -> set[str]:
+        return {f.name for f in dataclasses.fields(cls) if f.name.startswith("feature") or f.name == "exact_heads"}
+
+    def _at_default(self) -> set[str]:
+        return {f.name for f in dataclasses.fields(self) if getattr(self, f.name) == f.default}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +194,10 @@ class TransformerConfig(StackConfig):
     @property
     def kind(self) -> str:
         return "transformer"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers, "decoder": self.decoder_layers or self.layers}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +219,10 @@ class TransformerLMConfig(StackConfig):
     def kind(self) -> str:
         return "transformer-lm"
 
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"decoder": self.layers}
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(StackConfig):
@@ -165,6 +235,10 @@ class EncoderConfig(StackConfig):
     @property
     def kind(self) -> str:
         return "encoder"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers}
 
 
 @dataclass(frozen=True, kw_only=True)

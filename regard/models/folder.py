@@ -214,7 +214,11 @@ def _stored(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
     """The weights as the file holds them: each shared one once, matrices in the storage's format."""
     stored: dict[str, Tensor] = {}
     for name, parameter in distinct_weights(model).items():
-        weight = parameter.detach().float().cpu().contiguous()
+        weight = parameter.detach().cpu().contiguous()
+        if not weight.is_floating_point():  # the name of a draw of random features
+            stored[name] = weight
+            continue
+        weight = weight.float()
         if storage == "int8" and weight.dim() == 2:
             scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
             stored[name] = (weight / scale[:, None]).round().to(torch.int8)
@@ -226,7 +230,10 @@ def _stored(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
 
 def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
     """The file's weights, if they are just those of the model."""
-    wanted = {name: tuple(weight.shape) for name, weight in distinct_weights(model).items()}
+    wanted = {
+        name: ("I64" if weight.dtype == torch.int64 else "", tuple(weight.shape))
+        for name, weight in distinct_weights(model).items()
+    }
     weights: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
@@ -240,7 +247,7 @@ def _read_weights(path: Path, model: nn.Module, device: torch.device | str, dtyp
                     if not (scale.isfinite() & (scale > 0)).all():
                         raise ModelError(f"{path}: a scale of the weight {name!r} is no positive number")
                     weight = weight.float() * scale[:, None]
-                weights[name] = weight.to(device=device, dtype=dtype)
+                weights[name] = weight.to(device=device, dtype=None if weight.dtype == torch.int64 else dtype)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
     return weights
@@ -256,17 +263,22 @@ def _header_size(path: Path) -> int:
 
 
 def _check_weights(
-    path: Path, found: dict[str, tuple[str, tuple[int, ...]]], wanted: dict[str, tuple[int, ...]]
+    path: Path, found: dict[str, tuple[str, tuple[int, ...]]], wanted: dict[str, tuple[str, tuple[int, ...]]]
 ) -> None:
-    """Raise ModelError unless names, types and shapes are those of the model, before any weight is read."""
-    scales = {name + SCALE: shape[:1] for name, shape in wanted.items() if found.get(name, ("",))[0] == "I8"}
-    for name, shape in {**wanted, **scales}.items():
+    """Raise ModelError unless names, types and shapes are those of the model, before any weight is read.
+
+    What is wanted is a shape, and a type where it is not one of the storages'.
+    """
+    scales = {
+        name + SCALE: ("F32", shape[:1]) for name, (_, shape) in wanted.items() if found.get(name, ("",))[0] == "I8"
+    }
+    for name, (type_, shape) in {**wanted, **scales}.items():
         if name not in found:
             raise ModelError(f"{path}: the weight {name!r} is missing")
         kind, have = found[name]
         if have != shape:
             raise ModelError(f"{path}: the weight {name!r} has shape {shortened(have)}, the settings ask for {shape}")
-        if kind not in (("F32",) if name in scales else ("F32", "BF16", "I8")) or (kind == "I8" and len(shape) != 2):
+        if kind not in ((type_,) if type_ else ("F32", "BF16", "I8")) or (kind == "I8" and len(shape) != 2):
             raise ModelError(f"{path}: the weight {name!r} is stored as {kind}, which the format does not know")
     if extra := found.keys() - wanted.keys() - scales.keys():
         raise ModelError(f"{path}: the weight {shortened(repr(min(extra)))} belongs to no part of the model")

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, Memory, StaticCache
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.random_features.mixed import Cache, Source
 from regard.attention.rules import Mask
 from regard.layers.block import Block
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.models.attention import make_attention
 from regard.models.config import StackConfig
 from regard.positions import Position, make_position
 
@@ -60,8 +61,8 @@ class Stack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        caches: Sequence[KVCache | StaticCache] | None = None,  # one for each block
-        memory: Tensor | Sequence[Memory] | None = None,  # (B, n, p), or one for each block
+        caches: Sequence[Cache] | None = None,  # one for each block
+        memory: Tensor | Sequence[Source] | None = None,  # (B, n, p), or one for each block
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p)."""
@@ -76,13 +77,20 @@ class Stack(nn.Module):
             )
         return x if self.norm is None else self.norm(x)
 
-    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[KVCache | StaticCache]:
+    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:
         """An empty self-attention cache for each block."""
         return [block.self_attention.new_cache(batch, capacity, static=static) for block in self.blocks]
 
-    def remember(self, states: Tensor) -> list[Memory]:
-        """The source (B, n, p), projected to keys and values once for each block's cross-attention."""
-        return [block.cross_attention.remember(states) for block in self.blocks if block.cross_attention is not None]
+    def remember(self, states: Tensor, mask: Tensor | None = None) -> list[Source]:
+        """The source (B, n, p), prepared once for each block's cross-attention: projected, or summed up.
+
+        Sums cannot leave padding out later, so the mask (B, 1, 1, n) is asked here.
+        """
+        looks = [block.cross_attention for block in self.blocks if block.cross_attention is not None]
+        return [
+            look.remember(states) if isinstance(look, MultiHeadAttention) else look.remember(states, mask=mask)
+            for look in looks
+        ]
 
 
 def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
@@ -98,27 +106,16 @@ def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
 def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -> Stack:
     """The blocks of these settings. A position scheme inside attention is one for the whole stack, but for Shaw's."""
     shared = _make_position(config, causal=causal)
+    stack = "decoder" if causal else "encoder"
 
-    def attention(position: Position | None) -> MultiHeadAttention:
-        return MultiHeadAttention(
-            dim=config.dim,
-            heads=config.heads,
-            kv_heads=config.kv_heads,
-            form=config.form,  # type: ignore[arg-type]  # checked by the config
-            position=position,
-            qk_norm=config.qk_norm,
-            bias=config.bias,
-            dropout=config.attention_dropout,
-        )
-
-    def block() -> Block:
+    def block(number: int) -> Block:
         position = None
         if shared.acts_on == "attention":
             # Shaw et al. 2018, section 3.3: the tables are shared by the heads, not by the layers.
             position = _make_position(config, causal=causal) if config.position == "relative" else shared
         return Block(
-            self_attention=attention(position),
-            cross_attention=attention(None) if cross else None,
+            self_attention=make_attention(config, f"{stack}.{number}.self", position),
+            cross_attention=make_attention(config, f"{stack}.{number}.cross", None) if cross else None,
             feed_forward=FeedForward(
                 dim=config.dim,
                 hidden=config.hidden,
@@ -132,7 +129,7 @@ def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -
         )
 
     return Stack(
-        blocks=[block() for _ in range(layers)],
+        blocks=[block(number) for number in range(layers)],
         norm=_norm(config)() if config.order == "pre" else None,
     )
 

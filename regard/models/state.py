@@ -8,13 +8,13 @@ A state knows how to take some of its rows along, in any order: `select`; and st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.cache import KVCache, Memory, RowCache, StaticCache
+from regard.attention.cache import KVCache, join_padded
+from regard.attention.random_features.mixed import Cache, Source
 
 Hidden = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU, or (h, c) of an LSTM; (layers, B, width)
 
@@ -34,19 +34,21 @@ class Encoded(NamedTuple):
 
 
 class TransformerState:
-    """Keys and values so far, one cache for each block, and the projected source where there is one.
+    """What each block keeps of the text so far, and of the source where there is one.
 
     Rows that stand side by side may share a source: a beam's, say. The caches have B·w rows then, the memory B.
     """
 
     def __init__(
         self,
-        caches: Sequence[KVCache | StaticCache],
-        memory: Sequence[Memory] | None = None,
+        caches: Sequence[Cache],
+        memory: Sequence[Source] | None = None,
         memory_mask: Tensor | None = None,  # (B, 1, 1, n)
         sharing: int = 1,  # w: so many rows share a source
     ) -> None:
-        self.caches, self.memory, self.memory_mask, self.sharing = caches, memory, memory_mask, sharing
+        self.caches: Sequence[Any] = caches  # of which kind, those know who read more of them than all have
+        self.memory: Sequence[Any] | None = memory
+        self.memory_mask, self.sharing = memory_mask, sharing
 
     def positions(self, m: int) -> Tensor:
         """Where the next m tokens stand, (m,) or (B, m)."""
@@ -63,7 +65,7 @@ class TransformerState:
 
     def repeat(self, times: int) -> TransformerState:
         """Each row so many times, side by side; their source is not repeated."""
-        rows = torch.arange(len(self), device=self.caches[0].k.device).repeat_interleave(times)
+        rows = torch.arange(len(self), device=self.positions(1).device).repeat_interleave(times)
         caches = [cache.select(rows) for cache in self.caches]
         return TransformerState(caches, self.memory, self.memory_mask, times * self.sharing)
 
@@ -76,7 +78,7 @@ class TransformerState:
         if isinstance(first, KVCache) and first.origins is not None:
             origins = first.origins[rows]
             for cache in self.caches:
-                cache.origins = origins  # type: ignore[union-attr]  # all are of one kind
+                cache.origins = origins
         else:
             moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
             for cache in self.caches:
@@ -89,18 +91,18 @@ class TransformerState:
     @staticmethod
     def join(states: Sequence[TransformerState]) -> TransformerState:
         """The rows of all, in this order, each at its own place."""
-        caches = [RowCache.join(layer) for layer in zip(*(state.caches for state in states), strict=True)]
+        caches = [layer[0].join(layer) for layer in zip(*(state.caches for state in states), strict=True)]
         if states[0].memory is None:
             return TransformerState(caches)
-        layers = zip(*(state.memory or () for state in states), strict=True)
-        memory = [Memory(*(_join([getattr(one, x) for one in layer], 2) for x in ("k", "v"))) for layer in layers]
-        return TransformerState(caches, memory, _join([state._mask() for state in states], 3), states[0].sharing)
+        memory = [layer[0].join(layer) for layer in zip(*(state.memory or () for state in states), strict=True)]
+        mask = join_padded([state._mask() for state in states], 3)
+        return TransformerState(caches, memory, mask, states[0].sharing)
 
     def _mask(self) -> Tensor:
         """(B, 1, 1, n), also where there is no padding."""
         assert self.memory is not None
-        k = self.memory[0].k
-        everything = torch.ones(len(k), 1, 1, k.shape[2], dtype=torch.bool, device=k.device)
+        n = max(memory.length for memory in self.memory)  # 0 where the source is summed up in every block
+        everything = torch.ones(len(self) // self.sharing, 1, 1, n, dtype=torch.bool, device=self.positions(1).device)
         return everything if self.memory_mask is None else self.memory_mask
 
     def __len__(self) -> int:
@@ -144,7 +146,7 @@ class RecurrentState:
         parts = {}
         for name, dim in (("keys", 1), ("values", 1), ("mask", 2), ("feed", 1)):
             given = [getattr(state, name) for state in states]
-            parts[name] = None if given[0] is None else _join(given, dim)
+            parts[name] = None if given[0] is None else join_padded(given, dim)
         return RecurrentState(hidden, **parts)
 
     def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
@@ -153,13 +155,6 @@ class RecurrentState:
             return self.select(rows)
         feed = None if self.feed is None else self.feed[rows]
         return RecurrentState(select_hidden(self.hidden, rows), self.keys, self.values, self.mask, feed)
-
-
-def _join(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """One under the other, along `dim` with zeros up to the longest."""
-    n = max(part.shape[dim] for part in parts)
-    behind = (0, 0) * (parts[0].dim() - 1 - dim)
-    return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])
 
 
 def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:

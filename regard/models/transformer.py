@@ -68,7 +68,7 @@ class Transformer(nn.Module):
         return self.target.embedding.weight if self.output is None else self.output.weight, None
 
     def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
-        """A state for up to `capacity` target tokens; the source's keys and values are projected here, once.
+        """A state for up to `capacity` target tokens; the source is prepared here, once, for each block to look at.
 
         `static` fixes all shapes and lets each row stand at its own place, see StaticCache.
         """
@@ -76,4 +76,4 @@ class Transformer(nn.Module):
         # On a CPU the look is free, and attention without a mask is faster; elsewhere it would wait for the device.
         full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
         mask = None if full else encoded.keep[:, None, None]
-        return TransformerState(caches, self.decoder.remember(encoded.states), mask)
+        return TransformerState(caches, self.decoder.remember(encoded.states, mask), mask)

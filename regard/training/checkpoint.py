@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.attention.random_features.features import read_draws
 from regard.errors import ModelError, ResourceError
 from regard.files import fingerprint, replace_file, sync_folder, write_synced
 from regard.models.folder import distinct_weights
@@ -143,8 +144,11 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     return None
 
 
-def average_weights(folder: Path, count: int) -> tuple[dict[str, Tensor], list[int]]:
-    """The mean of the newest `count` checkpoints' weights, and their steps (Vaswani et al. 2017, section 6.1)."""
+def average_weights(folder: Path, count: int, *, fixed: Collection[str] = ()) -> tuple[dict[str, Tensor], list[int]]:
+    """The mean of the newest `count` checkpoints' weights, and their steps (Vaswani et al. 2017, section 6.1).
+
+    Of what is `fixed`, not learned, the newest counts: the mean of two draws of random features is no draw.
+    """
     steps = []
     total: dict[str, Tensor] = {}
     for step in checkpoint_steps(folder)[-count:]:
@@ -159,7 +163,8 @@ def average_weights(folder: Path, count: int) -> tuple[dict[str, Tensor], list[i
         steps.append(step)
     if not steps:
         raise ModelError(f"{folder}: no checkpoint is whole, so there is no mean of them")
-    return {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}, steps
+    means = {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}
+    return {**means, **{name: weights[name] for name in fixed if name in weights}}, steps
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -185,6 +190,7 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
                     f"the weight {name!r} has shape {tuple(weights[name].shape)}, not {tuple(weight.shape)}"
                 )
             weight.copy_(spread(weights[name], weight))
+    read_draws(model)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:

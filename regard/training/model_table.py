@@ -38,6 +38,8 @@ def checked_model(settings: Mapping[str, Any], *, otherwise: str) -> dict[str, A
             raise RecipeError(f"model.{key}", f"model.{key} cannot be given: it comes from the tokenizer")
         if key not in ("kind", *known):
             raise RecipeError(f"model.{key}", unknown_key(key, f"[model] of kind {kind!r}", ("kind", "preset", *known)))
+    if isinstance(filled.get("exact_heads"), str):
+        filled["exact_heads"] = [filled["exact_heads"]]
     if kind == "rnn-seq2seq":
         filled.setdefault("attention", "none")
     if kind.startswith("rnn-") and filled.get("attention", "none") != "none" and kind != "rnn-attention":
@@ -87,7 +89,8 @@ def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _stand_ins(schema: type[Config], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Values for sizes left open that fit the given ones, as those of choose.py will: no check may fail on them."""
     if issubclass(schema, StackConfig):
-        heads = settings.get("heads", settings.get("kv_heads", 1))
+        many = settings.get("dim", 64) if "exact_heads" in settings else 1  # which may name many
+        heads = settings.get("heads", settings.get("kv_heads", many))
         return {"heads": heads, "dim": heads} if isinstance(heads, int) else {}
     width = settings.get("hidden", settings.get("embedding", 2))
     return {"hidden": width, "embedding": width} if settings.get("tie_output") and isinstance(width, int) else {}

@@ -11,6 +11,7 @@ from regard.errors import UsageError
 from regard.training.distributed import is_spread
 from regard.training.recipe import TrainingRecipe
 
+SCALE = ".sigma"  # of random features: a factor for each dimension, 1 at first
 FUSED = ("cpu", "cuda")  # devices with an optimizer in one kernel
 
 
@@ -34,10 +35,10 @@ def trained(model: nn.Module) -> dict[Tensor, str]:
 
 
 def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.optim.Optimizer:
-    """Adam or AdamW in one kernel; weight decay is for matrices, not for biases and norms."""
+    """Adam or AdamW in one kernel; weight decay is for matrices, not for biases, norms and learned scales."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    matrices = [parameter for parameter in names if parameter.dim() > 1]
-    vectors = [parameter for parameter in names if parameter.dim() <= 1]
+    matrices = [parameter for parameter, name in names.items() if parameter.dim() > 1 and not name.endswith(SCALE)]
+    vectors = [parameter for parameter, name in names.items() if parameter.dim() <= 1 or name.endswith(SCALE)]
     groups = [
         {"params": matrices, "weight_decay": recipe.weight_decay},
         {"params": vectors, "weight_decay": 0.0},

@@ -69,7 +69,7 @@ class Result:
         training, progress, kept = self.ready.recipe.training, self.loop.progress, self.folder / "training"
         last = {name: weight.clone() for name, weight in checkpoint.model_weights(self.model).items()}
         if training.average > 1:
-            weights, steps = checkpoint.average_weights(kept, training.average)
+            weights, steps = checkpoint.average_weights(kept, training.average, fixed=dict(self.model.named_buffers()))
             checkpoint.put_weights(self.model, weights)
             try:
                 with uncompiled(training.compile):

@@ -222,7 +222,7 @@ def test_pictures(mask: Mask, size: tuple[int | None, int | None], text: str) ->
 
 
 def test_lengths_on_a_device_are_asked_there() -> None:
-    """"meta" stands for any device that is not the CPU."""
+    """ "meta" stands for any device that is not the CPU."""
     assert masks.padding(torch.tensor([2, 1], device="meta")).matrix(2, 3).device.type == "meta"
 
 

@@ -28,7 +28,11 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
-CHOICE = ("activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style")
+CHOICE = (
+    "activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style", "feature_map",
+    "feature_draw",
+)  # fmt: skip
+ZERO = ("pad_id", "feature_redraw", "feature_seed")  # counts from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
 
 
@@ -40,8 +44,10 @@ def wrong_values(field: dataclasses.Field[Any]) -> list[Any]:
         return [0, 1, "true", "no", []]
     if field.type == "float":
         return [-0.1, 1.0, 1, float("nan"), float("inf"), "0.1", True, []]
+    if field.type == "tuple[str, ...]":
+        return [3, True, [3], {}]
     assert field.type in ("int", "int | None")
-    return [-1, 2**24 + 1, 10**30, 1.0, "8", True, float("nan"), []] + ([] if field.name == "pad_id" else [0])
+    return [-1, 2**24 + 1, 10**30, 1.0, "8", True, float("nan"), []] + ([] if field.name in ZERO else [0])
 
 
 @every_field

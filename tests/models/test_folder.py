@@ -113,7 +113,7 @@ def test_storages(storage: Any, tmp_path: Path, any_config: Config) -> None:
         else:
             scale = weight.abs().amax(1, keepdim=True) / 127
             assert (error <= scale / 2 * (1 + 1e-5)).all(), name
-            assert error.any(), name
+            assert error.any() or (weight == weight[:, :1]).all(), name  # scales of random features are ones
     assert read_config(path)["storage"] == storage
 
 

@@ -11,10 +11,12 @@ running maximum, so no output depends on a later key, and nothing overflows; in 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.library import custom_op
 from torch.nn import functional
 
 from regard.attention.random_features.reference import guarded
@@ -79,7 +81,9 @@ def attend_causally(
         after = add(state, keys)
         y = read(q[:, :, :, -1:], after, floor)
     else:
-        y, after = attend_chunks(q[:, :, :, max(m - n, 0) :], keys, state, floor, chunk)
+        q = q[:, :, :, max(m - n, 0) :]
+        walk = attend_chunks if not torch.compiler.is_compiling() else _attend_chunks_at_once
+        y, after = walk(q, keys, state, floor, chunk)
     return (torch.cat([read(early, state, floor), y], dim=3) if m > n else y), after
 
 
@@ -115,6 +119,64 @@ def attend_chunks(q: Tensor, keys: Keys, state: FeatureState, floor: float, chun
     return y, FeatureState(S[:, :, -1], z[:, :, -1], level[..., -1], forgotten, state.draw)
 
 
+def _attend_chunks_at_once(
+    q: Tensor, keys: Keys, state: FeatureState, floor: float, chunk: int
+) -> tuple[Tensor, FeatureState]:
+    """The same for torch.compile, whose graphs need not know how many chunks there are.
+
+    Code that serves all lengths would have to reason about that number, and torch's compiler cannot. So in its graphs
+    the walk over the chunks, forward and backward, is one operation that runs as it is written.
+    """
+    gates = keys.c.new_empty(0) if keys.log_g is None else keys.log_g
+    parts = [q, keys.phi, keys.v, keys.c, gates, state.S, state.z, state.level, state.forgotten]
+    y, *after = walk_chunks(parts, floor, chunk)
+    return y, FeatureState(after[0], after[1], after[2], after[3], state.draw)
+
+
+@custom_op("regard::walk_chunks", mutates_args=())
+def walk_chunks(parts: Sequence[Tensor], floor: float, chunk: int) -> list[Tensor]:
+    """attend_chunks: y and the state after, of queries, keys' phi, v, c and log g ((0,) without), and the state."""
+    return [x.clone(memory_format=torch.contiguous_format) for x in _walk(parts, floor, chunk)]
+
+
+@custom_op("regard::walk_chunks_back", mutates_args=())
+def walk_chunks_back(parts: Sequence[Tensor], floor: float, chunk: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of the parts: the walk is done once more, so nothing of it need be kept."""
+    walked: Any = torch.func.vjp(lambda *inputs: _walk(inputs, floor, chunk), *parts)
+    found = walked[1](tuple(gradients))
+    return [gradient.clone(memory_format=torch.contiguous_format) for gradient in found]
+
+
+def _walk(parts: Sequence[Tensor], floor: float, chunk: int) -> tuple[Tensor, ...]:
+    q, phi, v, c, log_g, *state = parts
+    keys = Keys(phi, v, c, log_g if log_g.numel() else None)
+    y, after = attend_chunks(q, keys, FeatureState(state[0], state[1], state[2], state[3], None), floor, chunk)
+    return y, after.S, after.z, after.level, after.forgotten
+
+
+@walk_chunks.register_fake
+def _(parts: Sequence[Tensor], floor: float, chunk: int) -> list[Tensor]:
+    q, v, state = parts[0], parts[2], parts[5:]
+    return [q.new_empty(*q.shape[:4], v.shape[3]), *(x.new_empty(x.shape) for x in state)]
+
+
+@walk_chunks_back.register_fake
+def _(parts: Sequence[Tensor], floor: float, chunk: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in parts]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    parts, ctx.floor, ctx.chunk = inputs
+    ctx.save_for_backward(*parts)
+
+
+def _gradients(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Any, ...]:
+    return walk_chunks_back(ctx.saved_tensors, ctx.floor, ctx.chunk, gradients), None, None
+
+
+walk_chunks.register_autograd(_gradients, setup_context=_keep)
+
+
 def weigh(logarithms: Tensor) -> tuple[Tensor, Tensor]:
     """(weights e^-level, level): logarithms (…, n) as numbers of which the greatest is 1, and its logarithm (…)."""
     level = logarithms.detach().amax(-1).clamp(min=EMPTY)
@@ -138,7 +200,8 @@ def _log_weights(c: Tensor, log_g: Tensor | None) -> Tensor:
 
 def _cut(x: Tensor, C: int, axis: int, fill: float = 0.0) -> Tensor:
     """The axis of length L as two, n and C, the last chunk filled up."""
-    missing = -x.shape[axis] % C
+    n = (x.shape[axis] + C - 1) // C
+    missing = n * C - x.shape[axis]
     if missing:
         x = functional.pad(x, (0, 0) * (-1 - axis) + (0, missing), value=fill)
-    return x.unflatten(axis, (-1, C))
+    return x.unflatten(axis, (n, C))

@@ -17,6 +17,7 @@ from torch.nn import functional
 from regard.attention.checks import check_tensors, one_dtype, with_heads, without_heads
 from regard.attention.random_features.chunked import CHUNK, Keys, add, attend_causally, read
 from regard.attention.random_features.features import RandomFeatures
+from regard.attention.random_features.fused import attend_fused, why_not_fused
 from regard.attention.random_features.reference import attend_pairs
 from regard.attention.random_features.representable import split_mask
 from regard.attention.random_features.state import FeatureState, check_draw, empty_state
@@ -24,8 +25,8 @@ from regard.attention.rules import Mask
 from regard.errors import unknown_name
 
 SEGMENT = 1024  # tokens whose features and states stay in a CPU's cache: longer texts are several times faster in parts
-BACKENDS = ("auto", "chunked", "reference")
-Backend = Literal["auto", "chunked", "reference"]
+BACKENDS = ("auto", "triton", "chunked", "reference")
+Backend = Literal["auto", "triton", "chunked", "reference"]
 
 
 @overload
@@ -97,7 +98,8 @@ def attend_features(
         causal    no query sees a later key; the last query sees every key
         gate      (B, G, n), numbers whose sigmoid is the share of the past that a token keeps; for causal attention
         state     what came before these keys; every query sees all of it. A mask is about the new keys alone
-        backend   "chunked" or "reference", the oracle: quadratic, in float64, without state; "auto" is the former
+        backend   "triton", kernels for NVIDIA GPUs; "chunked", matrix products for any device; "reference", the oracle:
+                  quadratic, in float64, without state. "auto" is the first of these that can do it, but never the last
         chunk     tokens to a chunk; of influence on speed alone
 
     With `return_state` the result is (output, state after the last key), with `return_weights` (output, weights (B,
@@ -120,6 +122,16 @@ def attend_features(
         raise ValueError(f"chunk counts tokens from 1, got {chunk}")
 
     dtype = v.dtype
+    if not return_weights and (backend == "triton" or (backend == "auto" and chunk is None)):
+        why_not = why_not_fused(q, k, v, features, gate, causal, state, return_state)
+        if why_not is None:
+            y, after = attend_fused(
+                q, k, v, features=features, keep=keep, causal=causal, gate=gate, state=state, back=return_state
+            )
+            y = without_heads(y, rank)
+            return y if after is None else (y, after)
+        if backend == "triton":
+            raise ValueError(f"backend 'triton' cannot do this: {why_not}")
     q = q.unflatten(1, (k.shape[1], -1))  # (B, G, r, m, d)
     if return_weights or backend == "reference":
         if state is not None or return_state:

@@ -7,8 +7,6 @@ Peng et al. 2021, sections 3.1 and 3.3; F2, F3.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -76,8 +74,9 @@ class RandomFeatures(nn.Module):
         self.draw = (seed, 0)
         self.register_buffer("W", torch.empty(heads, self.rows, dim))
         self.register_buffer("drawn", torch.tensor(self.draw))
-        self.register_load_state_dict_post_hook(_read_draw)
-        self._fill(0)
+        self.register_load_state_dict_post_hook(lambda own, _: read_draws(own))
+        if not self.W.is_meta:  # else it will be read
+            self._fill(0)
 
     def redraw(self, step: int) -> bool:
         """In training, the draw that belongs to this step; whether it is another one than before.
@@ -104,7 +103,8 @@ class RandomFeatures(nn.Module):
             return x
         if self.normalize:
             x = functional.normalize(x, dim=-1, eps=1e-6)
-        x = x * self.scale**0.5
+        if self.scale != 1:
+            x = x * self.scale**0.5
         return x if self.sigma is None else x * self.sigma[:, None, None].to(x.dtype)
 
     def _fill(self, number: int) -> None:
@@ -119,11 +119,12 @@ class RandomFeatures(nn.Module):
         return f"{name}, dim={self.dim}, features={self.features}, {self.kind}, normalize={self.normalize}"
 
 
-def _read_draw(features: nn.Module, _: Any) -> None:
-    assert isinstance(features, RandomFeatures)
-    if not features.drawn.is_meta:
-        seed, number = features.drawn.tolist()
-        features.draw = (seed, number)
+def read_draws(model: nn.Module) -> None:
+    """Let every RandomFeatures in the model know by which draw the W was made that it was given."""
+    for module in model.modules():
+        if isinstance(module, RandomFeatures) and not module.drawn.is_meta:
+            seed, number = module.drawn.tolist()
+            module.draw = (seed, number)
 
 
 def redraw_features(model: nn.Module, step: int) -> int:

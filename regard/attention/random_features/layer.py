@@ -7,17 +7,25 @@ Peng et al. 2021, section 3; Vaswani et al. 2017, section 3.2.2; F3.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
+from regard.attention.cache import KVCache, StaticCache
 from regard.attention.projections import HeadSizes, SeparateProjection, StackedProjection
-from regard.attention.random_features.cache import FeatureCache
+from regard.attention.random_features.cache import FeatureCache, WholeText, seen_weights
 from regard.attention.random_features.dispatch import attend_features, recall, remember
 from regard.attention.random_features.features import RandomFeatures
 from regard.attention.random_features.maps import FeatureMap
-from regard.attention.random_features.state import FeatureState, empty_state
-from regard.attention.rules import Mask
+from regard.attention.random_features.state import FeatureState, check_draw, empty_state
+from regard.attention.random_features.step import take_step
+from regard.attention.rules import Mask, as_mask
 from regard.positions import Position, make_position
+
+FORGOTTEN = (
+    "a state has forgotten the single keys: no return_weights with a state or a cache; read the whole text at once"
+)
 
 
 class RandomFeatureAttention(nn.Module):
@@ -29,8 +37,9 @@ class RandomFeatureAttention(nn.Module):
         position   rotary, as a module or by name: it turns queries and keys. Schemes that add to scores cannot be had
         gate       let the past fade by g_t = sigmoid(w_g.x_t + b_g), learned for each head; causal self-attention only
         features, map, draw, normalize, scale, learned_scale, seed, redraw_every   as RandomFeatures has them
+        dropout    in training leave out whole keys, each with this probability: there are no single weights
 
-    Dropout of single weights and biases on scores have no place here: there are no scores.
+    Biases on scores have no place here, for there are no scores.
     """
 
     returns_weights = True  # regard.record asks such modules for their weights
@@ -57,6 +66,7 @@ class RandomFeatureAttention(nn.Module):
         redraw_every: int = 0,
         bias: bool = True,
         output: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -67,6 +77,9 @@ class RandomFeatureAttention(nn.Module):
             raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v")
         if heads % kv_heads:
             raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+        self.dropout = dropout
         self.dim, self.key_dim = dim, dim if key_dim is None else key_dim
         self.value_dim = self.key_dim if value_dim is None else value_dim
         sizes = HeadSizes(heads, kv_heads, d_k or dim // heads, d_v or dim // heads)
@@ -100,7 +113,7 @@ class RandomFeatureAttention(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        cache: FeatureCache | None = None,
+        cache: FeatureCache | FeatureState | WholeText | None = None,
         state: FeatureState | None = None,
         return_state: bool = False,
         return_weights: bool = False,
@@ -109,14 +122,25 @@ class RandomFeatureAttention(nn.Module):
 
         Self-attention when only `query` is given; `key` alone also gives the values. A `state` holds the tokens before
         these; a `cache` holds such a state, and then the next one. For cross-attention a text is summed up once by
-        `remember` and asked by `recall`.
+        `remember` and asked by `recall`; given as `cache=` it stands in for `key` and `value`, as a Memory does in
+        exact attention, and a mask has nothing more to say. Weights need the single keys: with a cache, regard.record
+        must have begun before it was made.
         """
         if cache is not None and (state is not None or return_state):
             raise ValueError("a cache holds the state before and after: give either cache= or state= and return_state=")
-        if return_weights and (cache is not None or state is not None or return_state):
-            raise ValueError("a state has forgotten the single keys: no return_weights with a state or a cache")
+        if isinstance(cache, WholeText):
+            return self._look_at(query, cache, mask, return_weights)
+        seen = cache.seen if isinstance(cache, FeatureCache) else None
+        if return_weights and (state is not None or return_state or (cache is not None and seen is None)):
+            raise ValueError(FORGOTTEN)
+        if isinstance(cache, FeatureState):
+            return self.recall(query, cache)
+        if cache is not None and seen is None and key is None and mask is None and _can_step(query):
+            return self._step(query, cache)
         q, k, v, gate = self._project(query, key, value, cache, state)
-        if return_weights:
+        if self.training and self.dropout:
+            mask = self._drop_keys(k, mask)
+        if return_weights and cache is None:
             y, weights = attend_features(
                 q, k, v, features=self.features, mask=mask, causal=causal, gate=gate, return_weights=True
             )
@@ -131,30 +155,66 @@ class RandomFeatureAttention(nn.Module):
         if cache is None:
             return self._join(y), state
         cache.advance(state, k.shape[2])
-        return self._join(y)
+        if seen is None:
+            return self._join(y)
+        weights = seen_weights(q, k, gate, seen, features=self.features, causal=causal)
+        return (self._join(y), weights) if return_weights else self._join(y)
 
-    def remember(self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> FeatureState:
-        """Sum up a text (B, n, width) once, for the many queries that will look at it."""
+    def _step(self, query: Tensor, cache: FeatureCache) -> Tensor:
+        """The next token (B, 1, dim) of each row, as the general way makes it, by fewer operations."""
+        self._check("query", query, self.dim)
+        check_draw(cache.state, self.features.draw)
+        q, k, v = self.input(query, query, query)
+        B, G, r = q.shape[0], k.shape[1], q.shape[1] // k.shape[1]
+        x = torch.cat([q.reshape(B, G, r, -1), k], dim=2)  # (B, G, r + 1, d_k)
+        if self.position is not None:  # all of them stand at one place
+            x = self.position.rotate(x, cache.positions(1).expand(B, r + 1))
+        gate = None if self.gate is None else self.gate(query).mT
+        y = take_step(x, v, features=self.features, gate=gate, state=cache.state)
+        cache.advance(cache.state, 1)
+        return self._join(y.to(v.dtype).reshape(B, -1, 1, self.sizes.d_v))
+
+    def remember(
+        self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
+    ) -> FeatureState | WholeText:
+        """Sum up a text (B, n, width) once, for the many queries that will look at it; not while somebody records."""
         if self.gate is not None:
             raise ValueError("a gate lets the past fade, and a text that is looked at as a whole has none: gate=False")
         value = key if value is None else value
         self._check("key", key, self.key_dim)
         self._check("value", value, self.value_dim)
+        if self._forward_pre_hooks and value is key:
+            return WholeText(key)
         k, v = self.input.remember(key, value)
         return remember(k, v, features=self.features, mask=mask)
 
     def recall(self, query: Tensor, state: FeatureState) -> Tensor:
-        """(B, m, dim) -> (B, m, dim): what queries find in a text that was summed up."""
-        self._check("query", query, self.dim)
-        return self._join(recall(self.input.queries(query), state, features=self.features))
+        """(B, m, dim) -> (B, m, dim): what queries find in a text that was summed up.
 
-    def new_cache(self, batch: int, capacity: int | None = None, *, static: bool = False) -> FeatureCache:
-        """An empty cache. It takes texts of any length and its shapes are fixed, whatever `capacity` and `static`."""
+        Rows side by side may ask one text: then there are several times as many rows of queries as of texts.
+        """
+        self._check("query", query, self.dim)
+        rows, m = query.shape[:2]
+        y = self._join(recall(self.input.queries(query.view(len(state), -1, self.dim)), state, features=self.features))
+        return y.view(rows, m, -1)
+
+    def new_cache(
+        self, batch: int, capacity: int = 0, *, static: bool = False, recorded: bool | None = None
+    ) -> FeatureCache:
+        """An empty cache. It takes texts of any length and its shapes are fixed, whatever `capacity` and `static`.
+
+        These are for the keys beside it while somebody records: `recorded`, by default as hooks on this layer tell.
+        """
         like = next(self.parameters())
         v = like.new_zeros(batch, self.sizes.kv_heads, 0, self.sizes.d_v)
         v = v if like.dtype == torch.float64 else v.float()
         lengths = torch.zeros(batch, dtype=torch.long, device=like.device)
-        return FeatureCache(empty_state(v, self.features.features), lengths)
+        seen: KVCache | StaticCache | None = None
+        if self._forward_pre_hooks if recorded is None else recorded:
+            keys, gates = (like.new_zeros(batch, v.shape[1], capacity, width) for width in (self.sizes.d_k, 1))
+            seen = StaticCache(keys, gates, lengths.clone()) if static else KVCache(keys, gates)
+        state = replace(empty_state(v, self.features.features), draw=self.features.draw)
+        return FeatureCache(state, lengths, seen)
 
     def _project(
         self,
@@ -182,6 +242,22 @@ class RandomFeatureAttention(nn.Module):
             q, k = self.position.rotate(q, i), self.position.rotate(k, i)
         return q, k, v, None if self.gate is None else self.gate(key).mT
 
+    def _look_at(
+        self, query: Tensor, text: WholeText, mask: Mask | Tensor | None, return_weights: bool
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Cross-attention to a text that was not summed up; rows side by side may look at one text."""
+        times = len(query) // len(text.states)
+        key = text.states.repeat_interleave(times, dim=0)
+        if isinstance(mask, Tensor):
+            mask = mask.repeat_interleave(times, dim=0)
+        return self.forward(query, key, mask=mask, return_weights=return_weights)  # type: ignore[return-value]
+
+    def _drop_keys(self, k: Tensor, mask: Mask | Tensor | None) -> Mask | Tensor:
+        """The mask without the keys that this step of training leaves out, others for each head of its own."""
+        heads = k.shape[1] if k.shape[1] == self.sizes.heads else 1
+        kept = torch.rand(k.shape[0], heads, 1, k.shape[2], device=k.device) >= self.dropout
+        return kept if mask is None else as_mask(mask) & kept
+
     def _join(self, y: Tensor) -> Tensor:
         y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
         return y if self.output is None else self.output(y)
@@ -190,6 +266,12 @@ class RandomFeatureAttention(nn.Module):
     def _check(name: str, x: Tensor, width: int) -> None:
         if x.dim() != 3 or x.shape[2] != width:
             raise ValueError(f"{name} must be (B, length, {width}), got {tuple(x.shape)}")
+
+
+def _can_step(query: Tensor) -> bool:
+    """Whether the state may be written over: one token, and nobody wants gradients or half precision inside."""
+    one = query.dim() == 3 and query.shape[1] == 1
+    return one and not torch.is_grad_enabled() and not torch.is_autocast_enabled(query.device.type)
 
 
 def _turning(position: Position | str | None, dim: int, sizes: HeadSizes) -> Position | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -35,6 +36,8 @@ class FeatureState:
     level: Tensor
     forgotten: Tensor
     draw: tuple[int, int] | None
+
+    length: ClassVar[int] = 0  # tokens that a mask must tell about: padding is left out already
 
     def __len__(self) -> int:
         return len(self.S)

@@ -1,0 +1,26 @@
+"""benchmarks/decode_features.py runs at a toy size; no timing here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> None:
+    out = tmp_path / "results" / "features.json"
+    command = [sys.executable, "benchmarks/decode_features.py", "--quick", "--threads", "1", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    *table, last = done.stdout.splitlines()
+    report = json.loads(last)
+    assert report == json.loads(out.read_text()) and report["features"] == 128
+    assert [row["length"] for row in report["rows"]] == [8, 16]
+    for row in report["rows"]:
+        assert min(row["layer"].values()) > 0 and {"features", "exact", "exact in C"} == set(row["model"])
+        assert row["bytes"]["exact"] == 2 * 32 * 4 * row["length"]
+        # S (2, 128, 16), z (2, 128), level and forgotten (2,) in float32, and how long the text is
+        assert row["bytes"]["features"] == 4 * (2 * 128 * 17 + 4) + 8
+    assert report["summary"]["bytes_flat"] and any("layer" in line for line in table)

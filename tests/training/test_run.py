@@ -217,7 +217,7 @@ def test_a_run_that_was_cut_off_before_its_end_is_finished(make_recipe, tmp_path
     settings = {"training.average": 3, "training.keep": 3, "decoding.sentences": 0}
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.training.checkpoint.average_weights", lambda *_: 1 / 0)
+        patch.setattr("regard.training.checkpoint.average_weights", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True)
     cut = train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)

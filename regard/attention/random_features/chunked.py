@@ -111,7 +111,8 @@ def attend_chunks(q: Tensor, keys: Keys, state: FeatureState, floor: float, chun
     before = level[..., :-1, None] + b  # (B, G, n, C): the logarithm of the state's weight
     top = torch.maximum(inside.amax(-1), before).detach()
     old = (before - top).exp()[:, :, None, ..., None]  # (B, G, 1, n, C, 1)
-    scores = (q @ k.mT.unsqueeze(2)) * (inside - top[..., None]).exp().unsqueeze(2)  # (B, G, r, n, C, C)
+    inside = inside.sub_(top[..., None]).exp_()  # in place: new memory costs a CPU as much as the work
+    scores = (q @ k.mT.unsqueeze(2)) * inside.unsqueeze(2)  # (B, G, r, n, C, C)
     num = scores @ v.unsqueeze(2) + old * (q @ S[:, :, None, :-1])
     den = scores.sum(-1, keepdim=True) + old * (q @ z[:, :, None, :-1, :, None])
     y = (num / guarded(den, floor)).flatten(3, 4)[..., :L, :]

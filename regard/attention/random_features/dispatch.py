@@ -24,7 +24,8 @@ from regard.attention.random_features.state import FeatureState, check_draw, emp
 from regard.attention.rules import Mask
 from regard.errors import unknown_name
 
-SEGMENT = 1024  # tokens whose features and states stay in a CPU's cache: longer texts are several times faster in parts
+SEGMENT = 2048  # tokens of all heads whose features stay in a CPU's cache: in parts longer texts are much faster
+SHORTEST = 256  # tokens of a part; shorter ones are much to ask for and little to do
 BACKENDS = ("auto", "triton", "chunked", "reference")
 Backend = Literal["auto", "triton", "chunked", "reference"]
 
@@ -207,12 +208,13 @@ def _causally(
 ) -> tuple[Tensor, FeatureState]:
     """`attend_causally` with the features made here; on a CPU segment by segment, each behind the state before it."""
     n = k.shape[2]
-    if q.shape[3] != n or n <= SEGMENT or q.device.type != "cpu" or torch.compiler.is_compiling():
+    segment = max(SHORTEST, SEGMENT // (q.shape[0] * q.shape[1] * q.shape[2]))
+    if q.shape[3] != n or n <= segment or q.device.type != "cpu" or torch.compiler.is_compiling():
         keys = _weighed_keys(k, v, features, keep, gate)
         return attend_causally(features(q)[0], keys, state, features.map.floor, chunk)
     outputs = []
-    for start in range(0, n, SEGMENT):
-        part = slice(start, start + SEGMENT)
+    for start in range(0, n, segment):
+        part = slice(start, start + segment)
         few = None if keep is None else keep[..., part]
         gates = None if gate is None else gate[..., part]
         y, state = _causally(q[:, :, :, part], k[:, :, part], v[:, :, part], features, few, gates, state, chunk)

@@ -87,6 +87,7 @@ def test_chunks_equal_the_oracle(name: str, options: str) -> None:
 def test_segments_equal_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a CPU does with long texts, here from 16 tokens on; grouped heads, padding, gates, and gradients."""
     monkeypatch.setattr(dispatch, "SEGMENT", 16)
+    monkeypatch.setattr(dispatch, "SHORTEST", 16)
     features = features_for("positive", G=2)
     leaves = [x.requires_grad_() for x in (*inputs(50), torch.randn(2, 2, 50))]
     y, other = (

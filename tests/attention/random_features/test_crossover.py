@@ -108,5 +108,7 @@ def test_what_is_no_table(tmp_path: Path, content: str) -> None:
 
 
 def test_the_shipped_table_can_be_read() -> None:
-    for one in read_tables(crossover.SHIPPED):
+    shipped = read_tables(crossover.SHIPPED)
+    assert "cpu" in {one.device for one in shipped}
+    for one in shipped:
         assert one.rows and all(len(row.exact) == len(row.random) == len(one.lengths) for row in one.rows)

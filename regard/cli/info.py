@@ -107,11 +107,13 @@ def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:
 
 
 def score_lines(scores: dict[str, Any]) -> list[str]:
-    """BLEU and chrF with their signatures, then plain numbers."""
+    """BLEU and chrF with their signatures, then plain numbers; what names no other part is of the validation part."""
     lines = []
     for name, value in scores.items():
+        part = "on the test part, " if name.startswith("test_") else ""
         if isinstance(value, dict) and isinstance(value.get("value"), int | float):
-            lines.append(f"{value.get('name', name)} {value['value']:.1f} ({value.get('signature', 'no signature')})")
+            signature = value.get("signature", "no signature")
+            lines.append(f"{value.get('name', name)} {value['value']:.1f} ({part}{signature})")
         elif isinstance(value, int | float):
             lines.append(f"{name} {value:.4g}")
     return lines

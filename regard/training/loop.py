@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.attention.random_features.features import RandomFeatures
 from regard.errors import StoppedError, UsageError
 from regard.text.ahead import Ahead
 from regard.text.batching import Batch
@@ -83,6 +84,9 @@ class Loop:
             self.whole_model = copy.deepcopy(model)
             self.loss_function = part(model, loss_function, group)
         self.names = trained(model)
+        self.features = [
+            part for part in model.modules() if isinstance(part, RandomFeatures)
+        ]  # drawn anew now and then
         self.summed = Summed(self.names, group) if group.world > 1 and not self.parted else None
         self.optimizer = make_optimizer(self.names, recipe)
         self.counted = torch.ones((), device=device)  # what this step's loss is divided by

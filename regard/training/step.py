@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.attention.random_features.features import redraw_features
 from regard.errors import DivergedError, ResourceError
 from regard.text.batching import Batch
 from regard.training.captured import shapes
@@ -37,7 +36,8 @@ def take_step(loop: Loop, micro: list[Batch], *, rate: float) -> bool:
     """
     progress, meter = loop.progress, loop.meter
     loop.model.train()
-    redraw_features(loop.model, progress.step)
+    for features in loop.features:
+        features.redraw(progress.step)
     tokens = sum(batch.whole_tokens for batch in micro)
     samples = [sample for batch in micro for sample in batch.whole_ids]
     counted = len(samples) if loop.pairs else tokens

@@ -199,6 +199,18 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     assert all(one.count for one in made.values())
 
 
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
+)
+def test_steps_are_recorded_unless_that_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the CPU in the place of a GPU: whether to record is asked, and nothing is recorded."""
+    monkeypatch.setattr("regard.decoding.captured.DEVICES", ("cpu",))
+    monkeypatch.delenv("REGARD_GRAPHS")
+    assert can_capture(make_model("post-norm"), Greedy())
+    monkeypatch.setenv("REGARD_GRAPHS", "0")
+    assert not can_capture(make_model("post-norm"), Greedy())
+
+
 def test_a_cpu_records_nothing() -> None:
     assert not can_capture(make_model("post-norm"), Greedy())
 

@@ -34,6 +34,7 @@ from quality_tables import draw_picture, read_results, write_tables
 
 RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
 PARTS = ("test", "validation")  # the second to tune on
+LAST_TENTH = "tinyshakespeare-last.txt"
 
 
 class Runner:
@@ -71,6 +72,8 @@ class Runner:
             return False
         place = self.folder / f"{run.name}-{run.key}"
         print(f"{run.name}: begun", flush=True)
+        if not run.direction:
+            write_last_tenth(self.folder)
         trained = self.call(train_command(run, place), place)
         judged = None if trained is None else self.call(evaluate_command(run, place, self.part), place)
         if judged is None:
@@ -116,20 +119,19 @@ def train_command(run: Run, place: Path) -> list[str]:
 
 def evaluate_command(run: Run, place: Path, part: str) -> list[str]:
     if not run.direction:
-        return ["evaluate", str(last_tenth(place.parent)), "-m", str(place), *run.system.search, "--json"]
+        return ["evaluate", str(place.parent / LAST_TENTH), "-m", str(place), *run.system.search, "--json"]
     files = run.files.named(part, run.direction)
     return ["evaluate", *files, "-m", str(place), *run.system.search, "--tokenize", run.files.tokenize, "--json"]
 
 
-def last_tenth(folder: Path) -> Path:
+def write_last_tenth(folder: Path) -> None:
     """The part of tinyshakespeare that no model is trained on, as a file: tail -c 111540 of it."""
-    path = folder / "tinyshakespeare-last.txt"
+    path = folder / LAST_TENTH
     if not path.exists():
         text = Path(DATA["tinyshakespeare"]["raw"].test).read_bytes()[-LAST_CHARACTERS:]
-        fresh = path.with_name(f".{path.name}-{threading.get_ident()}")
+        fresh = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
         fresh.write_bytes(text)
         fresh.replace(path)
-    return path
 
 
 def about(run: Run, part: str) -> dict[str, Any]:

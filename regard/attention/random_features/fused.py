@@ -1,6 +1,7 @@
-"""When attention by features goes to the kernels of op_triton.py, on NVIDIA GPUs, and what they are told.
+"""When attention by features goes to kernels, on NVIDIA GPUs, and what they are told.
 
-F3. They make the features themselves, so nothing of their size is ever written.
+F3. op_triton.py has those for texts, step_triton.py the one for a single token. They make the features themselves, so
+nothing of their size is ever written.
 
     B batch   H heads   G heads of keys   m queries   n keys   d, e widths   M rows of W
 """
@@ -63,6 +64,21 @@ def why_not_fused(
         if not MATRIX_UNITS:
             return "it needs a GPU of compute capability 8.0 or more"
     return None
+
+
+def steps_fused(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureState) -> bool:
+    """Whether one token x (B, G, r + 1, d), v (B, G, 1, e) goes to the kernel of step_triton.py."""
+    if not HAVE_TRITON or not (x.is_cuda or INTERPRETED) or torch.compiler.is_compiling():
+        return False
+    sizes = (features.rows or features.dim, features.dim, v.shape[3])
+    return (
+        x.dtype in DTYPES
+        and state.S.dtype == torch.float32
+        and all(part.is_contiguous() for part in (state.S, state.z, state.level, state.forgotten))
+        and kernel_map(features) is not None
+        and {*sizes} <= {*SIZES}
+        and sizes[0] * max(sizes[1:]) <= LARGEST
+    )
 
 
 def attend_fused(

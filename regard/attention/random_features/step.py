@@ -2,8 +2,8 @@
 
 F3: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T, z_t likewise, o_t = phi(q_t) S_t / phi(q_t).z_t; Peng et al. 2021, eq. 7.
 A decoder takes this step for each token and layer, and on a CPU, or for few rows, each operation costs more to ask for
-than to do. So this is the chunked form for a text of one token, in as few of them as there can be. No memory is
-new from step to step, so a CUDA graph can record it.
+than to do. So this is the chunked form for a text of one token, in as few of them as there can be; on NVIDIA GPUs it is
+one kernel (step_triton.py). The state's memory stays where it is, so a CUDA graph can record it.
 
     B batch   G heads of keys   r queries' heads to each   d, e widths of keys and values   F features
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.random_features.features import RandomFeatures
+from regard.attention.random_features.fused import steps_fused
 from regard.attention.random_features.reference import guarded
 from regard.attention.random_features.state import FeatureState
 
@@ -28,6 +29,10 @@ def take_step(
     state: FeatureState,
 ) -> Tensor:
     """Output (B, G, r, e); the state is that after this token from then on, in the same memory."""
+    if steps_fused(x, v, features, state):
+        from regard.attention.random_features.step_triton import take_step_fused
+
+        return take_step_fused(x, v, features=features, gate=gate, state=state)
     B, G, _, d = x.shape
     r = x.shape[2] - 1
     side_by_side = x.to(state.S.dtype).transpose(0, 1).reshape(1, G, 1, B * (r + 1), d)  # rows have W in common

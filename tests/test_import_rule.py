@@ -24,7 +24,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files")
+ABOVE_ALL = ("errors", "version", "files", "c_code")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

@@ -1,19 +1,10 @@
-"""The C of this folder: compiled when it is first wanted, and kept; without a compiler torch does it all.
+"""The C of this folder, and matrices in the order in which it reads them: their product with rows of numbers.
 
-Here too are matrices in the order in which that code reads them, and their product with rows of numbers.
-
-    r rows   i features in   o features out
+r rows   i features in   o features out
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from ctypes import POINTER, Structure, byref, c_int, c_void_p
 from functools import cache
 from pathlib import Path
@@ -23,14 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.files import cache_folder
+from regard.attention.random_features.step_native import STEP
+from regard.c_code import load_library, pointer
 
 SOURCE = Path(__file__).with_name("native.c")
 PRODUCT = Path(__file__).with_name("product.h")
-# Sums in any order, so that they can be done side by side; all of -ffast-math would round small numbers of the whole
-# process to zero, torch's among them.
-FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
-FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
 GROUP = 4  # whole numbers of a row that are multiplied at once
 
 
@@ -81,52 +69,15 @@ def blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
     return padded.view(-1, outputs, padded.shape[1] // inputs, inputs).transpose(1, 2).contiguous()
 
 
-def pointer(tensor: Tensor | None) -> c_void_p:
-    return c_void_p(None if tensor is None else tensor.data_ptr())
-
-
 @cache
 def compiled() -> Any:
-    """The functions of native.c; None where there is no compiler, or no place for what it makes."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None or os.environ.get("REGARD_NATIVE") == "0":
-        return None
-    try:
-        texts = [path.read_text(encoding="utf-8") for path in (SOURCE, PRODUCT)]
-        about = f"{texts} {FLAGS} {platform.machine()} {_cpu()}"
-        place = cache_folder() / f"native-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-                fresh = Path(folder) / place.name
-                compile_to(fresh, compiler, FLAGS)
-                fresh.replace(place)
-        return open_library(place)
-    except (OSError, subprocess.SubprocessError, AttributeError, RuntimeError):  # the last: there is no home folder
-        return None
+    """The functions of native.c; None where they cannot be had."""
+    code = load_library(SOURCE, PRODUCT, STEP)
+    return None if code is None else declare(code)
 
 
-def open_library(path: Path) -> Any:
-    code = ctypes.CDLL(str(path))
+def declare(code: Any) -> Any:
+    """The library, with what its functions take."""
     code.multiply.argtypes = [POINTER(Matrix), *[c_void_p] * 3, c_int, c_int]
     code.decode_step.argtypes = [*[c_void_p] * 4, *[c_int] * 3, *[c_void_p] * 4, c_int]
     return code
-
-
-def compile_to(out: Path, compiler: str, flags: tuple[str, ...]) -> None:
-    """With threads where the compiler knows them, else without."""
-    for threads in (["-fopenmp"], []):
-        command = [compiler, str(SOURCE), *threads, *flags, "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        if done.returncode == 0:
-            return
-    raise OSError(done.stderr.decode(errors="replace"))
-
-
-def _cpu() -> str:
-    """What tells this CPU from another that shares the folder."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        return ""

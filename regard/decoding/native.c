@@ -6,8 +6,7 @@
 
        R rows   p model width   H heads   G key-value heads   d head width   n source tokens
 */
-#include <stdlib.h>
-
+#include "attention/random_features/step.h"
 #include "product.h"
 
 enum { RELU, GELU, GELU_TANH, SWIGLU };
@@ -25,6 +24,9 @@ typedef struct {
   Matrix qkv, out, cross_q, cross_out, up, down;
   Norm self_norm, cross_norm, feed_norm;
   Store own, source;
+  Features features;  /* F = 0: self-attention is exact, with the keys and values of `own`; else it keeps the sums */
+  Sums sums;
+  Matrix gate;        /* out = 0: there is none */
 } Layer;
 
 typedef struct {
@@ -49,26 +51,6 @@ static void join(float *x, const float *y, Norm n, float *z, int rows, int p, Th
     for (int i = 0; i < p; i++) out[i] = (in[i] - mean) * factor * n.weight[i] + (n.bias ? n.bias[i] : 0.0f);
   }
   meet(t);
-}
-
-static void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
-  for (int c = 0; c < turning / 2; c++) {
-    float *one = x + (interleaved ? 2 * c : c), *other = x + (interleaved ? 2 * c + 1 : c + turning / 2);
-    float a = *one, b = *other;
-    *one = a * cosines[c] - b * sines[c];
-    *other = b * cosines[c] + a * sines[c];
-  }
-}
-
-static float dot(const float *x, const float *y, int d) {
-  Floats sums = {0};
-  int i = 0;
-  for (; i + LANES <= d; i += LANES) sums += floats_at(x + i) * floats_at(y + i);
-  float total = 0, some[LANES];
-  memcpy(some, &sums, sizeof some);
-  for (int j = 0; j < LANES; j++) total += some[j];
-  for (; i < d; i++) total += x[i] * y[i];
-  return total;
 }
 
 /* Where token t of a text lies. */
@@ -153,6 +135,21 @@ static void remember(const Shape *shape, Store own, float *rows, int count, cons
   meet(t);
 }
 
+/* Self-attention of the new tokens, by their queries, keys and values `rows` (R, (H + 2 G) d), to y (R, p); `in` is what
+   the gate reads, `gates` (R, G) where it writes. */
+static void attend(const Shape *shape, const Layer *m, const float *in, float *rows, float *gates, float *y, Rounded s,
+                   int count, const int64_t *places, const float *cosines, const float *sines, Thread t) {
+  int H = shape->heads, G = shape->kv_heads, d = shape->dim / H, wide = (H + 2 * G) * d;
+  if (m->features.F) {
+    if (m->gate.out) product(&m->gate, in, gates, s, count, t);
+    New x = {rows, rows + H * d, rows + (H + G) * d, wide, wide, wide};
+    step_features(&m->features, m->sums, x, m->gate.out ? gates : NULL, cosines, sines, y, count, t);
+  } else {
+    remember(shape, m->own, rows, count, places, cosines, sines, t);
+    look(rows, wide, m->own, NULL, y, count, 1, H, G, d, 0, places, t);
+  }
+}
+
 /* x (R, p) the vectors of the new tokens, which stand at `places` (R); scores (R, vocabulary); cosines and sines of
    these places (R, turning / 2). Returns 0, or 1 without memory. */
 int decode_step(const Shape *shape, const Layer *layers, float *x, float *scores, int rows, int sharing, int n,
@@ -173,8 +170,7 @@ int decode_step(const Shape *shape, const Layer *layers, float *x, float *scores
     for (const Layer *m = layers; m < layers + shape->layers; m++) {
       Norm ahead = m + 1 < layers + shape->layers ? m[1].self_norm : shape->last;
       product(&m->qkv, in, a, s, rows, t);
-      remember(shape, m->own, a, rows, places, cosines, sines, t);
-      look(a, wide, m->own, NULL, b, rows, 1, H, G, d, 0, places, t);
+      attend(shape, m, in, a, y, b, s, rows, places, cosines, sines, t);
       product(&m->out, b, y, s, rows, t);
       join(x, y, !shape->pre ? m->self_norm : shape->crosses ? m->cross_norm : m->feed_norm, in, rows, p, t);
       if (shape->crosses) {

@@ -18,7 +18,12 @@ from torch import Tensor, nn
 from regard.attention.cache import KVCache, RowCache
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
-from regard.decoding.compiled import Matrix, compiled, pointer
+from regard.attention.random_features.cache import FeatureCache
+from regard.attention.random_features.layer import RandomFeatureAttention
+from regard.attention.random_features.state import check_draw
+from regard.attention.random_features.step_native import Features, Sums, describe, is_plain, is_written, sums
+from regard.c_code import pointer
+from regard.decoding.compiled import Matrix, compiled
 from regard.decoding.quantize import Weight
 from regard.layers.block import Block
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -52,6 +57,9 @@ class Layer(Structure):
         *((name, Norm) for name in ("self_norm", "cross_norm", "feed_norm")),
         ("own", Store),
         ("source", Store),
+        ("features", Features),
+        ("sums", Sums),
+        ("gate", Matrix),
     )
 
 
@@ -73,7 +81,9 @@ class NativeDecoder:
         self.input = model.target if isinstance(model, Transformer) else model.input
         blocks: Sequence[Block] = model.decoder.blocks
         first = blocks[0]
-        attention = first.self_attention
+        self.attentions: list[Any] = [block.self_attention for block in blocks]
+        attention = self.attentions[0]
+        sizes = attention.input.sizes
         self.rotary = attention.position if isinstance(attention.position, Rotary) else None
         table, _ = model.output_table
         self.vocabulary = len(table)
@@ -81,8 +91,8 @@ class NativeDecoder:
         self.shape = Shape(
             layers=len(blocks),
             dim=attention.dim,
-            heads=attention.heads,
-            kv_heads=attention.kv_heads,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
             pre=first.order == "pre",
             crosses=first.cross_attention is not None,
             activation=ACTIVATIONS.index(first.feed_forward.activation),
@@ -98,8 +108,7 @@ class NativeDecoder:
         return (
             isinstance(state, TransformerState)
             and tokens.shape[1] == 1
-            and isinstance(state.caches[0], KVCache | RowCache)
-            and longest(state.caches[0]) < min(state.caches[0].capacity, LONGEST)
+            and all(map(has_room, state.caches))
             and not any(module._forward_hooks or module._forward_pre_hooks for module in self.modules)
         )
 
@@ -111,8 +120,12 @@ class NativeDecoder:
         scores = x.new_empty(rows, self.vocabulary)
         layers = type(self.layers).from_buffer_copy(self.layers)  # another thread may be at a step of its own
         table = shared_origins(state)
-        for layer, own in zip(layers, state.caches, strict=True):
-            layer.own = store(own, table)
+        for layer, attention, own in zip(layers, self.attentions, state.caches, strict=True):
+            if isinstance(own, FeatureCache):
+                check_draw(own.state, attention.features.draw)
+                layer.sums = sums(own)
+            else:
+                layer.own = store(own, table)
         n, keep = 0, None
         if state.memory is not None:
             n = state.memory[0].k.shape[2]
@@ -139,6 +152,8 @@ class NativeDecoder:
                 own.longest += 1
             elif isinstance(own, KVCache):
                 own.length += 1
+            else:
+                own.advance(own.state, 1)
         return scores
 
     def _layer(self, block: Block) -> Layer:
@@ -153,6 +168,10 @@ class NativeDecoder:
             self_norm=self._norm(block.self_norm),
             feed_norm=self._norm(block.feed_norm),
         )
+        if isinstance(own, RandomFeatureAttention):
+            self.kept += [own.features.W, own.features.sigma]
+            layer.features = describe(own.features, self.rotary, own.sizes.heads, own.sizes.d_v)
+            layer.gate = Matrix() if own.gate is None else self._linear(own.gate)
         if cross is not None:
             rows = slice(0, cross.heads * cross.d_k)
             bias = None if cross.input.bias is None else cross.input.bias[rows]
@@ -188,6 +207,8 @@ def native_decoder(model: nn.Module) -> NativeDecoder | None:
     """The decoder of a model with packed weights in C, if it is of a kind that is written there and C can be had."""
     if not isinstance(model, Transformer | TransformerLM) or not all(map(_is_known, model.decoder.blocks)):
         return None
+    if len({type(block.self_attention) for block in model.decoder.blocks}) > 1:  # a beam's rows move alike in all
+        return None
     table, _ = model.output_table
     if not isinstance(table, Weight) or any(weight.dtype is not torch.float32 for weight in model.parameters()):
         return None
@@ -196,21 +217,47 @@ def native_decoder(model: nn.Module) -> NativeDecoder | None:
 
 
 def _is_known(block: Block) -> bool:
-    attentions = [one for one in (block.self_attention, block.cross_attention) if one is not None]
+    own, cross = block.self_attention, block.cross_attention
     return (
         all(isinstance(norm, LayerNorm | RMSNorm) for norm in (block.self_norm, block.feed_norm))
-        and all(
-            isinstance(one, MultiHeadAttention)
-            and isinstance(one.input, StackedProjection)
-            and one.q_norm is None
-            and one.window is None
-            and one.output is not None
-            and one.d_k == one.d_v == one.dim // one.heads
-            and isinstance(one.input.weight, Weight)
-            for one in attentions
-        )
-        and (block.self_attention.position is None or isinstance(block.self_attention.position, Rotary))
+        and (_is_exact(own) or _is_random(own))
+        and (own.position is None or isinstance(own.position, Rotary))
+        and (cross is None or _is_exact(cross))
     )
+
+
+def _is_exact(one: Any) -> bool:
+    return (
+        isinstance(one, MultiHeadAttention)
+        and one.q_norm is None
+        and one.window is None
+        and _is_stacked(one, one.d_k, one.d_v, one.heads)
+    )
+
+
+def _is_random(one: Any) -> bool:
+    return (
+        isinstance(one, RandomFeatureAttention)
+        and is_written(one.features, one.position, one.sizes.heads)
+        and _is_stacked(one, one.sizes.d_k, one.sizes.d_v, one.sizes.heads)
+    )
+
+
+def _is_stacked(one: Any, d_k: int, d_v: int, heads: int) -> bool:
+    """Whether its matrices are packed, one for queries, keys and values, with heads of one width."""
+    return (
+        isinstance(one.input, StackedProjection)
+        and isinstance(one.input.weight, Weight)
+        and one.output is not None
+        and d_k == d_v == one.dim // heads
+    )
+
+
+def has_room(cache: Any) -> bool:
+    """Whether one token more can be put there, by C."""
+    if isinstance(cache, FeatureCache):
+        return cache.seen is None and is_plain(cache)
+    return isinstance(cache, KVCache | RowCache) and longest(cache) < min(cache.capacity, LONGEST)
 
 
 def longest(cache: KVCache | RowCache) -> int:

@@ -4,30 +4,14 @@
    of a block lie side by side. Whole numbers come four inputs at a time, as CPUs multiply and add them at once. A sum
    runs over the inputs in their order in every tile, so a row gives the same bits beside any others.
 */
-#include <math.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <string.h>
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-#if defined(__AVX512VNNI__) && defined(__AVX512F__)
-enum { LANES = 16, WIDE = 4 };  /* 32 registers: 24 sums, 4 of weights */
-#elif defined(__AVX__)
-enum { LANES = 8, WIDE = 2 };  /* 16 registers: 12 sums, 2 of weights */
-#elif defined(__aarch64__)
-enum { LANES = 4, WIDE = 4 };
-#else
-enum { LANES = 4, WIDE = 2 };
-#endif
+#include "c_code.h"
+
 enum { TILE = 6, BLOCK = LANES * WIDE };
 
-typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 
 typedef struct {  /* of float32, or of whole numbers with the worth of one in each row */
@@ -41,39 +25,8 @@ typedef struct {  /* of float32, or of whole numbers with the worth of one in ea
 
 typedef struct { float *worth; uint8_t *numbers; } Rounded;  /* (rows) and (rows, in), of which four make one step */
 
-static inline int least(int a, int b) { return a < b ? a : b; }
 static inline long fours(int in) { return (in + 3) / 4; }
-static inline Floats floats_at(const float *x) { Floats y; memcpy(&y, x, sizeof y); return y; }
 static inline Ints ints_at(const void *x) { Ints y; memcpy(&y, x, sizeof y); return y; }
-
-enum { PATIENCE = 20000 };  /* looks, about ten microseconds */
-typedef struct { atomic_int arrived, phase; } Meeting;
-typedef struct { int number, threads; Meeting *place; } Thread;
-
-static Thread this_thread(Meeting *place) {
-#if defined(_OPENMP)
-  return (Thread){omp_get_thread_num(), omp_get_num_threads(), place};
-#else
-  return (Thread){0, 1, place};
-#endif
-}
-
-/* The share of a thread in n things begins here, and ends where that of the next begins. */
-static int share(int n, Thread t, int next) { return (int)((long)n * (t.number + next) / t.threads); }
-
-/* Wait until all threads are here. OpenMP's own wait is for CPUs that have nothing else to do: where two threads of ours
-   come to share one, the first would look for the other for milliseconds, and keep it from the CPU by that. */
-static void meet(Thread t) {
-  if (t.threads == 1) return;
-  int phase = atomic_load(&t.place->phase);
-  if (atomic_fetch_add(&t.place->arrived, 1) == t.threads - 1) {
-    atomic_store(&t.place->arrived, 0);
-    atomic_store(&t.place->phase, phase + 1);
-  } else {
-    for (int looks = 0; atomic_load_explicit(&t.place->phase, memory_order_acquire) == phase; looks++)
-      if (looks > PATIENCE) sched_yield();
-  }
-}
 
 /* Adds to each sum the products of four numbers from 0 to 255 and four from -127 to 127; exact in all its ways. */
 static inline Ints add_products(Ints sums, Ints x, Ints w) {

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 import regard
+from regard import c_code
+from regard.attention.random_features.cache import FeatureCache
 from regard.decoding import compiled, quantize
 from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
@@ -44,6 +46,31 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+RANDOM: dict[str, Any] = {"attention": "random-features", "features": 14}
+FEATURES: dict[str, dict[str, Any]] = {
+    "features": {"exact_heads": ("encoder", "decoder.*.cross")},
+    "features gated": {
+        "order": "pre",
+        "position": "rotary",
+        "norm": "rms",
+        "activation": "swiglu",
+        "kv_heads": 2,
+        "bias": False,
+        "feature_gate": True,
+        "feature_map": "optimal",
+        "exact_heads": ("encoder", "decoder.*.cross"),
+    },
+    "features elu": {
+        "feature_map": "elu",
+        "features": None,
+        "feature_norm": False,
+        "feature_scale": False,
+        "exact_heads": ("encoder", "decoder.*.cross"),
+    },
+}
+KINDS |= {kind: {**RANDOM, **settings} for kind, settings in FEATURES.items()}
+
+
 def make(kind: str, form: Any, *, translates: bool = True) -> Any:
     """The widths are no multiples of a tile's."""
     torch.manual_seed(2)
@@ -52,7 +79,7 @@ def make(kind: str, form: Any, *, translates: bool = True) -> Any:
         settings = {"share_embeddings": True, **KINDS[kind]}
         config = TransformerConfig(**{**BASE, **settings}, source_vocabulary=50, target_vocabulary=50)
     else:
-        settings = {key: value for key, value in KINDS[kind].items() if key != "share_embeddings"}
+        settings = {key: value for key, value in KINDS[kind].items() if key not in ("share_embeddings", "exact_heads")}
         config = TransformerLMConfig(**{**BASE, **settings}, vocabulary=50)
     model = make_model(config).eval()
     for name, parameter in model.named_parameters():
@@ -72,6 +99,13 @@ def states(model: Any, rows: int, *, translates: bool) -> list[Any]:
     return [prefill(model, prefix, encode(model, texts(rows)) if translates else None, capacity=9)[1] for _ in range(2)]
 
 
+def kept(cache: Any) -> list[Tensor]:
+    """The keys and values, or the sums."""
+    if isinstance(cache, FeatureCache):
+        return [cache.state.S, cache.state.z, cache.state.level, cache.state.forgotten]
+    return [cache.k[:, :, : cache.length], cache.v[:, :, : cache.length]]
+
+
 @pytest.mark.parametrize("translates", [True, False], ids=["translator", "language model"])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
@@ -88,10 +122,9 @@ def test_a_step_is_that_of_the_modules(kind: str, translates: bool) -> None:
             want = plain.project(plain.decode(tokens, state=theirs)[:, -1])
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
         for own, other in zip(ours.caches, theirs.caches, strict=True):
-            assert own.length == other.length == (6 if rows < 32 else 3)
-            for got, want in ((own.k, other.k), (own.v, other.v)):
-                now = slice(0, own.length)
-                torch.testing.assert_close(got[:, :, now], want[:, :, now], rtol=1e-4, atol=1e-4)
+            assert own.positions(1).unique().tolist() == other.positions(1).unique().tolist() == [6 if rows < 32 else 3]
+            for got, want in zip(kept(own), kept(other), strict=True):
+                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
 @torch.inference_mode()
@@ -119,7 +152,7 @@ def test_rows_know_nothing_of_each_other_bit_by_bit(form: Any) -> None:
         assert torch.equal(model.native.step(alone, tokens[i, None])[0], got[i])
 
 
-@pytest.mark.parametrize("kind", ["paper", "modern"])
+@pytest.mark.parametrize("kind", ["paper", "modern", "features gated"])
 @torch.inference_mode()
 def test_rows_of_different_ages(kind: str) -> None:
     """Two batches, the one further than the other, go on as one; each row gets the bits that it gets in its own."""
@@ -169,9 +202,10 @@ def found_by(model: Any, search: Any, sources: list[list[int]]) -> list[list[int
     return [best[0].tokens for best in generate_tokens(model, sources, search=search, max_tokens=7)]
 
 
+@pytest.mark.parametrize("kind", ["paper", "features", "features gated"])
 @pytest.mark.parametrize("form", ["packed", "int8"])
-def test_the_engine_uses_it_and_texts_are_the_same(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make("paper", form)
+def test_the_engine_uses_it_and_texts_are_the_same(form: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(kind, form)
     taken: list[int] = []
     step = model.native.step
     monkeypatch.setattr(model.native, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))
@@ -185,20 +219,32 @@ def test_the_engine_uses_it_and_texts_are_the_same(form: Any, monkeypatch: pytes
         assert [found_by(model, search, [text])[0] for text in texts(4)] == got
 
 
-def test_who_watches_the_modules_sees_them_run() -> None:
-    model = make("paper", "int8")
+@pytest.mark.parametrize("kind", ["paper", "features"])
+def test_who_watches_the_modules_sees_them_run(kind: str) -> None:
+    model = make(kind, "int8")
     with regard.record(model) as recording:
         found_by(model, Greedy(), texts(1))
     assert len(recording.steps("decoder.0.self")) > 1
 
 
 def test_what_is_not_written_in_c() -> None:
-    for settings in ({"position": "alibi"}, {"qk_norm": True}, {"form": "slice"}):
+    only_one = {**RANDOM, "exact_heads": ("encoder", "decoder.*.cross", "decoder.1")}
+    half = {**RANDOM, "exact_heads": ("encoder", "decoder.*.cross", "decoder.*.self:0,1")}
+    for settings in ({"position": "alibi"}, {"qk_norm": True}, {"form": "slice"}, RANDOM, only_one, half):
         config = TransformerConfig(**BASE, **settings, source_vocabulary=9, target_vocabulary=9)  # type: ignore[arg-type]
         assert pack_weights(make_model(config), "int8").native is None
     config = RecurrentTranslatorConfig(embedding=8, hidden=8, source_vocabulary=9, target_vocabulary=9)
     assert pack_weights(make_model(config), "int8").native is None
     assert native_decoder(make_model(TransformerConfig(**BASE, source_vocabulary=9, target_vocabulary=9))) is None
+
+
+@torch.inference_mode()
+def test_another_draw_is_refused() -> None:
+    model = make("features", "packed", translates=False)
+    state, _ = states(model, 1, translates=False)
+    model.decoder.blocks[1].self_attention.features.draw = (7, 7)
+    with pytest.raises(ValueError, match="W is now draw 7 of seed 7"):
+        model.native.step(state, torch.tensor([[5]]))
 
 
 @pytest.fixture
@@ -210,7 +256,7 @@ def nothing_compiled() -> Any:
 
 def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
+    monkeypatch.setattr(c_code.shutil, "which", lambda name: None)
     model = make("paper", "packed")
     assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
 
@@ -242,7 +288,7 @@ def test_it_is_compiled_once(nothing_compiled: None, monkeypatch: pytest.MonkeyP
     assert compiled.compiled() is not None
     (made,) = (tmp_path / "regard").iterdir()
     compiled.compiled.cache_clear()
-    monkeypatch.setattr(compiled, "compile_to", None)  # it would fail
+    monkeypatch.setattr(c_code, "compile_to", None)  # it would fail
     assert compiled.compiled() is not None and list((tmp_path / "regard").iterdir()) == [made]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,14 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
+from regard import c_code
 from regard.decoding import compiled
 from regard.decoding.compiled import LaidOut
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
 ROWS = (1, 3, 4, 5, 17, 32, 128)
-PLAIN = ("-O3", *compiled.FAST, "-shared", "-fPIC", "-lm")  # for any CPU of this kind
+PLAIN = ("-O3", *c_code.FAST, "-shared", "-fPIC", "-lm")  # for any CPU of this kind
 
 
 def whole(rows: int, columns: int, seed: int) -> Tensor:
@@ -80,15 +82,15 @@ def ways() -> list[tuple[str, ...]]:
     """How this CPU can be told to count: with its newest instructions, with older ones, with none of them."""
     if platform.machine() != "x86_64":
         return [PLAIN]
-    known = "avx2" in compiled._cpu().split()
+    known = "avx2" in c_code._cpu().split()
     return [PLAIN, *([(*PLAIN, "-mavx2", "-mfma")] if known else [])]
 
 
 @pytest.mark.parametrize("flags", ways(), ids=lambda flags: " ".join(flags[len(PLAIN) :]) or "plain")
 def test_all_ways_to_count_give_the_same_numbers(flags: tuple[str, ...], tmp_path: Path) -> None:
     place = tmp_path / "other.so"
-    compiled.compile_to(place, "cc", flags)
-    other = compiled.open_library(place)
+    c_code.compile_to(place, compiled.SOURCE, "cc", flags)
+    other = compiled.declare(ctypes.CDLL(str(place)))
     for rows, out, columns in ((1, 70, 40), (5, 33, 17), (20, 130, 64)):
         numbers, x = whole(out, columns, 7), whole(rows, columns, 8)
         for code in (other, compiled.compiled()):

@@ -20,6 +20,7 @@ from regard.attention.random_features.features import RandomFeatures
 from regard.attention.random_features.maps import FeatureMap
 from regard.attention.random_features.state import FeatureState, check_draw, empty_state
 from regard.attention.random_features.step import take_step
+from regard.attention.random_features.step_native import step_in_c
 from regard.attention.rules import Mask, as_mask
 from regard.positions import Position, make_position
 
@@ -165,14 +166,22 @@ class RandomFeatureAttention(nn.Module):
         self._check("query", query, self.dim)
         check_draw(cache.state, self.features.draw)
         q, k, v = self.input(query, query, query)
+        gate = None if self.gate is None else self.gate(query)  # (B, 1, G)
+        y = step_in_c(q, k, v, features=self.features, position=self.position, gate=gate, cache=cache)
+        if y is None:
+            y = self._step_by_torch(q, k, v, gate, cache)
+        cache.advance(cache.state, 1)
+        return y if self.output is None else self.output(y)
+
+    def _step_by_torch(self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cache: FeatureCache) -> Tensor:
+        """(B, 1, H · d_v), the heads side by side."""
         B, G, r = q.shape[0], k.shape[1], q.shape[1] // k.shape[1]
         x = torch.cat([q.reshape(B, G, r, -1), k], dim=2)  # (B, G, r + 1, d_k)
         if self.position is not None:  # all of them stand at one place
             x = self.position.rotate(x, cache.positions(1).expand(B, r + 1))
-        gate = None if self.gate is None else self.gate(query).mT
-        y = take_step(x, v, features=self.features, gate=gate, state=cache.state)
-        cache.advance(cache.state, 1)
-        return self._join(y.to(v.dtype).reshape(B, -1, 1, self.sizes.d_v))
+        past = None if gate is None else gate.mT
+        y = take_step(x, v, features=self.features, gate=past, state=cache.state)
+        return y.to(v.dtype).reshape(B, 1, -1)
 
     def remember(
         self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None

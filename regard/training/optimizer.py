@@ -12,6 +12,8 @@ from regard.training.distributed import is_spread
 from regard.training.recipe import TrainingRecipe
 
 SCALE = ".sigma"  # of random features: a factor for each dimension, 1 at first
+# Adam moves every number by about the rate. How sharp a softmax head is, a whole matrix decides, and this these few.
+SCALE_TIMES = 10.0
 FUSED = ("cpu", "cuda")  # devices with an optimizer in one kernel
 
 
@@ -38,17 +40,18 @@ def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.op
     """Adam or AdamW in one kernel; weight decay is for matrices, not for biases, norms and learned scales."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
     matrices = [parameter for parameter, name in names.items() if parameter.dim() > 1 and not name.endswith(SCALE)]
-    vectors = [parameter for parameter, name in names.items() if parameter.dim() <= 1 or name.endswith(SCALE)]
+    scales = [parameter for parameter, name in names.items() if name.endswith(SCALE)]
+    vectors = [parameter for parameter, name in names.items() if parameter.dim() <= 1 and not name.endswith(SCALE)]
     groups = [
-        {"params": matrices, "weight_decay": recipe.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": recipe.weight_decay, "times": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "times": 1.0},
+        {"params": scales, "weight_decay": 0.0, "times": SCALE_TIMES},
     ]
     device = next(iter(names)).device
     on_gpu = device.type == "cuda"
     return kind(
-        [group for group in groups if group["params"]],
-        # A number on a GPU can change without a new recording of the step (captured.py).
-        lr=torch.zeros((), device=device) if on_gpu else 0.0,
+        # A number on a GPU can change without a new recording of the step (captured.py), and each group has its own.
+        [group | {"lr": torch.zeros((), device=device) if on_gpu else 0.0} for group in groups if group["params"]],
         betas=recipe.betas,
         eps=recipe.eps,
         fused=device.type in FUSED,
@@ -60,9 +63,9 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """The learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(rate * group["times"])
         else:
-            group["lr"] = rate
+            group["lr"] = rate * group["times"]
 
 
 def update(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:

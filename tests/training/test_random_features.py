@@ -14,7 +14,7 @@ from regard.attention.random_features.features import RandomFeatures
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.training.checkpoint import average_weights, load_checkpoint, model_weights, put_weights, save_checkpoint
-from regard.training.optimizer import make_optimizer, trained
+from regard.training.optimizer import make_optimizer, set_rate, trained
 from regard.training.recipe import TrainingRecipe
 from regard.training.run import train
 
@@ -113,3 +113,7 @@ def test_a_learned_scale_does_not_decay() -> None:
     decayed = [names[weight] for group in optimizer.param_groups if group["weight_decay"] for weight in group["params"]]
     assert decayed and not any(name.endswith("sigma") for name in decayed)
     assert sum(name.endswith("sigma") for name in names.values()) == 3
+    set_rate(optimizer, 0.01)
+    fast = [names[weight] for group in optimizer.param_groups if group["lr"] == 0.1 for weight in group["params"]]
+    assert len(fast) == 3 and all(name.endswith("sigma") for name in fast)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.01, 0.1}

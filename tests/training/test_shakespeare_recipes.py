@@ -15,7 +15,7 @@ LETTERS = 65 + 4  # with the special tokens
 MILLIONS = {  # of parameters
     "shakespeare": 2.7,
     "shakespeare-10m": 10.7,
-    "shakespeare-best": 19.0,
+    "shakespeare-best": 4.8,
     "shakespeare-cpu": 0.8,
     "shakespeare-rnn": 10.6,
 }

@@ -5,8 +5,9 @@ the forward pass and once more in the backward pass, from the same seed. The see
 torch's generator gives at each call: so a recorded step draws anew when it is repeated, `torch.manual_seed` fixes all
 masks, and a training that goes on from a checkpoint goes on with the masks that it would have had.
 
-They are on trial: the environment variable REGARD_DRAWN names where they are used, "residual", "hidden" and
-"attention", some of them with commas between. Without it all is left to torch.
+The environment variable REGARD_DRAWN names the places where they are used, with commas between; empty, it leaves all
+to torch. Without it they are used everywhere: "input" (tokens to vectors), "residual" (and the norm after it), "hidden"
+(ReLU) and "attention" (of short texts).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLACES = os.environ.get("REGARD_DRAWN", "").split(",")
+PLACES = os.environ.get("REGARD_DRAWN", "input,residual,hidden,attention").split(",")
 HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
 MOST = 0.99  # of what is dropped: shares are counted in 1/65536
 
@@ -35,6 +36,6 @@ def draws(what: str, x: Tensor, dropout: float) -> bool:
     )
 
 
-def draw_seed(like: Tensor) -> Tensor:
-    """A number that a call's mask comes from, (1,), on the device."""
-    return torch.randint(2**63 - 1, (1,), device=like.device)
+def draw_seed(like: Tensor, count: int = 1) -> Tensor:
+    """A number that a call's mask comes from, (1,), on the device; or those of several calls, drawn by one kernel."""
+    return torch.randint(2**63 - 1, (count,), device=like.device)

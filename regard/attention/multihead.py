@@ -7,16 +7,26 @@ Vaswani et al. 2017, section 3.2.2; D8, D11, D12, D13.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
+from regard.attention.checks import check_mask
 from regard.attention.dispatch import BACKENDS, Backend, attend
-from regard.attention.projections import HeadSizes, SeparateProjection, SlicedProjection, StackedProjection
+from regard.attention.projections import (
+    HeadSizes,
+    SeparateProjection,
+    SlicedProjection,
+    StackedProjection,
+    cut_heads,
+)
 from regard.attention.rules import Mask, Window, as_mask
 from regard.attention.scores import Score
+from regard.attention.short import attend_shortly, short_fits
 from regard.errors import unknown_name
 from regard.positions import Position, make_position
 
@@ -108,16 +118,24 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
         score: Score | None = None,
         return_weights: bool = False,
+        output_bias: bool = True,
+        seed: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n) before dropout.
 
         Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
         the new tokens to those before; a Memory stands in for `key` and `value`. A `score` replaces the scaled product
-        of queries and keys, and what positions add to it.
+        of queries and keys, and what positions add to it. Without `output_bias` the bias of W^O is left to the caller.
+        A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
         """
         rows = query.shape[0]
         if isinstance(cache, Memory) and cache.k.shape[0] != rows:  # rows side by side that look at one text
             query = query.view(cache.k.shape[0], -1, self.dim)
+        dropout = self.dropout if self.training else 0.0
+        if dropout and cache is None and bias is None and score is None and not return_weights:
+            shortly = self._attend_shortly(query, key, value, mask, causal, dropout, seed)
+            if shortly is not None:
+                return self._end(shortly, output_bias)
         q, k, v = self._project(query, key, value, cache)
         m, position = query.shape[1], self.position
         if position is not None:
@@ -135,7 +153,6 @@ class MultiHeadAttention(nn.Module):
             if near is not None:
                 bias = near if bias is None else bias + near
 
-        dropout = self.dropout if self.training else 0.0
         if return_weights or score is not None or (position is not None and position.needs_weights):
             y, weights = attend(
                 q, k, v, mask=mask, bias=bias, causal=causal, score=score or "scaled", dropout=dropout,
@@ -145,14 +162,48 @@ class MultiHeadAttention(nn.Module):
                 y = y + extra
         else:
             y = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, backend=self.backend)
-        y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
-        if self.output is not None:
-            y = self.output(y)
+        y = self._end(y, output_bias)
         if y.shape[0] != rows:
             y = y.view(rows, -1, y.shape[-1])
             if return_weights:
                 weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)
         return (y, weights) if return_weights else y
+
+    def _end(self, y: Tensor, output_bias: bool) -> Tensor:
+        y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
+        if self.output is None:
+            return y
+        return self.output(y) if output_bias else F.linear(y, self.output.weight)
+
+    def _attend_shortly(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        mask: Mask | Tensor | None,
+        causal: bool,
+        dropout: float,
+        seed: Tensor | None,
+    ) -> Tensor | None:
+        """The heads' results (B, H, m, d) where the kernel for short texts also finds the gradient of the bias."""
+        key, projection, d = query if key is None else key, self.input, self.d_k
+        if not isinstance(projection, StackedProjection) or projection.bias is None or self.backend != "auto":
+            return None
+        if value is not None or any(one is not None for one in (self.position, self.q_norm, self.window)):
+            return None
+        widths = self.kv_heads * d, self.heads * self.d_v, query.shape[-1], key.shape[-1]
+        if query.dim() != 3 or key.dim() != 3 or any(width != self.heads * d for width in widths):
+            return None
+        q, k = cut_heads(query, self.heads, d), cut_heads(key, self.heads, d)  # not yet projected, but of that shape
+        if not short_fits(q, k, k, mask, None, dropout):
+            return None
+        if isinstance(mask, Tensor):
+            mask = check_mask(mask, q, k)
+        q, k, v = projection(query, key, key, constant=True)
+        scale, projected = 1 / math.sqrt(d), projection.bias
+        return attend_shortly(
+            q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout, projected=projected, seed=seed
+        )
 
     def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
         """Project the keys and values of a text (B, n, width) once, for the many queries that will look at it."""

@@ -44,20 +44,24 @@ class StackedProjection(nn.Module):
         for part in self.weight.split(self.rows):  # each matrix by its own size, as if it stood alone
             nn.init.xavier_uniform_(part)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, *, constant: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """If `constant`, the bias gets no gradient here: it is left to who finds those of q, k and v."""
         if key is not query or value is not query:
-            return self.queries(query), *self.remember(key, value)
-        q, k, v = self._cut(F.linear(query, self.weight, self.bias), 0)
+            return self.queries(query, constant=constant), *self.remember(key, value, constant=constant)
+        q, k, v = self._cut(self._part(query, 0, 3, constant), 0)
         return q, k, v
 
-    def queries(self, query: Tensor) -> Tensor:
-        return cut_heads(self._part(query, 0, 1), self.sizes.heads, self.sizes.d_k)
+    def queries(self, query: Tensor, *, constant: bool = False) -> Tensor:
+        return cut_heads(self._part(query, 0, 1, constant), self.sizes.heads, self.sizes.d_k)
 
-    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def remember(self, key: Tensor, value: Tensor, *, constant: bool = False) -> tuple[Tensor, Tensor]:
         _, G, d_k, d_v = self.sizes
         if key is not value:
-            return cut_heads(self._part(key, 1, 2), G, d_k), cut_heads(self._part(value, 2, 3), G, d_v)
-        k, v = self._cut(self._part(key, 1, 3), 1)
+            k, v = self._part(key, 1, 2, constant), self._part(value, 2, 3, constant)
+            return cut_heads(k, G, d_k), cut_heads(v, G, d_v)
+        k, v = self._cut(self._part(key, 1, 3, constant), 1)
         return k, v
 
     def _cut(self, x: Tensor, first: int) -> list[Tensor]:
@@ -71,9 +75,13 @@ class StackedProjection(nn.Module):
         widths = ((H, d_k), (G, d_k), (G, d_v))[first:]
         return [cut_heads(part, count, d) for part, (count, d) in zip(parts, widths, strict=True)]
 
-    def _part(self, x: Tensor, first: int, last: int) -> Tensor:
-        rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))
-        return F.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
+    def _part(self, x: Tensor, first: int, last: int, constant: bool) -> Tensor:
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias.detach() if constant and self.bias is not None else self.bias
+        if last - first < 3:
+            rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))
+            weight, bias = weight[rows], None if bias is None else bias[rows]
+        return F.linear(x, weight, bias)
 
 
 class SeparateProjection(nn.Module):

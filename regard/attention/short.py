@@ -38,12 +38,22 @@ def short_fits(
 
 
 def attend_shortly(
-    q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | Tensor | None, causal: bool, scale: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+    projected: Tensor | None = None,
+    seed: Tensor | None = None,
 ) -> Tensor:
-    """As attend_sdpa, for what `short_fits`."""
+    """As attend_sdpa, for what `short_fits`; a bias that was `projected` with q, k and v gets its gradient here."""
     from regard.attention.short_triton import attend_short
 
     if isinstance(mask, Mask):
         mask = mask.matrix(q.shape[2], k.shape[2], device=q.device)
     keep = None if mask is None else mask[:, 0, 0]  # (B, n)
-    return attend_short(q, k, v, keep, draw_seed(q), causal, scale, dropout)
+    seed = draw_seed(q) if seed is None else seed
+    return attend_short(q, k, v, projected, keep, seed, causal, scale, dropout)

@@ -19,6 +19,7 @@ from torch.library import custom_op
 from triton import language as tl
 
 from regard.attention.drawn_triton import kept, share
+from regard.attention.sums_triton import add_up
 
 # Triton knows those from Ampere on; before, the products would be slow, and take minutes to compile.
 MATRIX_UNITS = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 0)
@@ -39,6 +40,12 @@ def _put(start, row, stride, count, d, values, D: tl.constexpr):
     at = tl.arange(0, D)
     inside = (row < count)[:, None] & (at < d)[None, :]
     tl.store(start + row[:, None] * stride + at[None, :], values.to(start.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _put_sum(start, d, values, D: tl.constexpr):
+    at = tl.arange(0, D)
+    tl.store(start + at, tl.sum(values, 0), mask=at < d)
 
 
 @triton.jit
@@ -112,6 +119,7 @@ def _backward(
     keep,
     seed,
     found,  # of q, k and v: see attend_short_back
+    sums,  # of them over the tokens of a sentence, (B, 3 H d)
     g_batch,
     g_head,
     g_row,
@@ -139,6 +147,7 @@ def _backward(
     N: tl.constexpr,
     D: tl.constexpr,
     ONE: tl.constexpr,
+    SUMS: tl.constexpr,
 ):
     """One head of one sentence: with A the weights, Z those that stay grown, and 0 for the others,
 
@@ -168,11 +177,21 @@ def _backward(
         dq = found + b * m * width + h * d
         dk = found + tl.num_programs(0).to(tl.int64) * m * d + b * n * 2 * width + h * d
     dv = dk + width
-    _put(dv, j, to_next_k, n, d, tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee"), D)
+    own = sums + b * 3 * width + h * d
+    step = tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee")
+    _put(dv, j, to_next_k, n, d, step, D)
+    if SUMS:
+        _put_sum(own + 2 * width, d, step, D)
     steps = weights * (towards - tl.sum(weights * towards, 1)[:, None]) * scale  # dS
     steps = steps.to(keys.dtype)
-    _put(dk, j, to_next_k, n, d, tl.dot(tl.trans(steps), queries, input_precision="ieee"), D)
-    _put(dq, i, to_next_q, m, d, tl.dot(steps, keys, input_precision="ieee"), D)
+    step = tl.dot(tl.trans(steps), queries, input_precision="ieee")
+    _put(dk, j, to_next_k, n, d, step, D)
+    if SUMS:
+        _put_sum(own + width, d, step, D)
+    step = tl.dot(steps, keys, input_precision="ieee")
+    _put(dq, i, to_next_q, m, d, step, D)
+    if SUMS:
+        _put_sum(own, d, step, D)
 
 
 @custom_op("regard::attend_short", mutates_args=())
@@ -180,6 +199,7 @@ def attend_short(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    bias: Tensor | None,
     keep: Tensor | None,
     seed: Tensor | None,
     causal: bool,
@@ -188,7 +208,8 @@ def attend_short(
 ) -> Tensor:
     """q (B, H, m, d), k and v (B, H, n, d) -> (B, H, m, d), where `keep` (B or 1, n) says which keys may be seen.
 
-    Without a seed nothing is dropped.
+    Without a seed nothing is dropped. A `bias` (3 H d,) is in q, k and v already, as a constant: here it is given its
+    gradient, the sum of theirs, which another kernel would have to read for it.
     """
     q, k, v = _in_rows(q), _in_rows(k), _in_rows(v)
     out = _like(q)
@@ -211,17 +232,22 @@ def attend_short_back(
     scale: float,
     dropout: float,
     one: bool,
-) -> Tensor:
+    summed: bool,
+) -> tuple[Tensor, Tensor]:
     """The gradients of q, k and v, one after the other: (B, m, 3 H, d) if `one`, else (B, m, H, d) and (B, n, 2 H, d).
 
-    So they lie as q, k and v do, and the product that made these takes them as they are.
+    So they lie as q, k and v do, and the product that made these takes them as they are. And if `summed` their sums
+    over all tokens in float32, (3 H d,).
     """
     read = tuple(_in_rows(x) for x in (given, q, k, v))
     found = _three(q, k)
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
     strides = [step for x in read for step in x.stride()[:3]]
-    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, *strides, *sizes, **options, ONE=one)
-    return found
+    sums = _sums(q, q.shape[0] if summed else 0)
+    if summed and options["num_warps"] == 4:
+        options["maxnreg"] = 128  # with the sums it would take 150, and one program less would run on a processor
+    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, sums, *strides, *sizes, **options, ONE=one, SUMS=summed)
+    return found, add_up(sums) if summed else _sums(q, 0)
 
 
 def _settings(
@@ -252,26 +278,32 @@ def _three(q: Tensor, k: Tensor) -> Tensor:
     return q.new_empty(q.numel() + 2 * k.numel())
 
 
+def _sums(q: Tensor, *rows: int) -> Tensor:
+    return q.new_empty(*rows, 3 * q.shape[1] * q.shape[3], dtype=torch.float32)
+
+
 @attend_short.register_fake
 def _(q: Tensor, *_: object) -> Tensor:
     return _like(q)
 
 
 @attend_short_back.register_fake
-def _(given: Tensor, q: Tensor, k: Tensor, *_: object) -> Tensor:
-    return _three(q, k)
+def _(given: Tensor, q: Tensor, k: Tensor, *settings: object) -> tuple[Tensor, Tensor]:
+    return _three(q, k), _sums(q) if settings[-1] else _sums(q, 0)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.causal, ctx.scale, ctx.dropout = inputs
-    ctx.save_for_backward(*tensors)
+    q, k, v, bias, *marks, ctx.causal, ctx.scale, ctx.dropout = inputs
+    ctx.bias = None if bias is None else bias.dtype
+    ctx.save_for_backward(q, k, v, *marks)
 
 
 def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     q, k = ctx.saved_tensors[:2]
     B, H, m, d = q.shape
     one = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: cut from one product
-    found = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, one)
+    summed = ctx.bias is not None
+    found, sums = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, one, summed)
     # Compiled code leaves out these cuts where q, k and v, or k and v, were cut likewise from one tensor.
     if one:
         parts = found.view(B, m, 3 * H, d).split_with_sizes((H, H, H), dim=2)
@@ -279,7 +311,7 @@ def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         dq, both = found.split_with_sizes((q.numel(), 2 * k.numel()))
         parts = [dq.view(B, m, H, d), *both.view(B, k.shape[2], 2 * H, d).split_with_sizes((H, H), dim=2)]
     dq, dk, dv = (part.transpose(1, 2) for part in parts)
-    return dq, dk, dv, None, None, None, None, None
+    return dq, dk, dv, sums.to(ctx.bias) if summed else None, None, None, None, None, None
 
 
 attend_short.register_autograd(_gradients, setup_context=_remember)

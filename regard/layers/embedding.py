@@ -46,7 +46,7 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (…) -> vectors (…, D)."""
-        _check_integers(tokens)
+        check_integers(tokens)
         try:
             rows = F.embedding(tokens, self.weight, padding_idx=self.pad_id)  # (…, D)
         except IndexError:  # the look-up on the CPU checks as it goes, for free; on a GPU a check would have to wait
@@ -73,7 +73,7 @@ def one_hot_lookup(tokens: Tensor, table: Tensor) -> Tensor:
 
     A1.
     """
-    _check_integers(tokens)
+    check_integers(tokens)
     vocabulary = len(table)
     _check_range(tokens, vocabulary)
     one_hot = F.one_hot(tokens.long(), vocabulary).to(table.dtype)  # (…, V)
@@ -85,7 +85,7 @@ def bag_of_words(tokens: Tensor, vocabulary: int) -> Tensor:
 
     A2. tokens (…, T) -> counts (…, V); counts @ table is the sum of the token vectors.
     """
-    _check_integers(tokens)
+    check_integers(tokens)
     if tokens.dim() == 0:
         raise ValueError("tokens must be (…, length), got a single number")
     _check_range(tokens, vocabulary)
@@ -94,7 +94,7 @@ def bag_of_words(tokens: Tensor, vocabulary: int) -> Tensor:
     return counts.scatter_add_(-1, tokens, torch.ones_like(tokens))
 
 
-def _check_integers(tokens: Tensor) -> None:
+def check_integers(tokens: Tensor) -> None:
     if tokens.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"tokens must be torch.long or torch.int, got {tokens.dtype}")
 

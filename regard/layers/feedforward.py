@@ -52,16 +52,19 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(dim, stacked * hidden, bias=bias)  # W_1, b_1
         self.down = nn.Linear(hidden, dim, bias=bias)  # W_2, b_2
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (…, p) -> (…, p), each position alone."""
+    def forward(self, x: Tensor, *, output_bias: bool = True, seed: Tensor | None = None) -> Tensor:
+        """x (…, p) -> (…, p), each position alone; without `output_bias` b_2 is left to the caller.
+
+        A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
+        """
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
         if self.activation == "relu" and self.training and draws("hidden", x, self.dropout):
             from regard.layers.hidden_triton import relu_dropped
 
             h = F.linear(x, self.up.weight)  # (…, d_ff)
-            h, _ = relu_dropped(h, self.up.bias, draw_seed(h), self.dropout)
-            return self.down(h)
+            h, _ = relu_dropped(h, self.up.bias, draw_seed(h) if seed is None else seed, self.dropout)
+            return self._down(h, output_bias)
         h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
         if self.activation == "relu":
             h = F.relu(h)
@@ -72,7 +75,10 @@ class FeedForward(nn.Module):
         else:
             gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
             h = F.silu(gate) * value
-        return self.down(F.dropout(h, self.dropout, self.training))
+        return self._down(F.dropout(h, self.dropout, self.training), output_bias)
+
+    def _down(self, h: Tensor, bias: bool) -> Tensor:
+        return self.down(h) if bias else F.linear(h, self.down.weight)
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}, dropout={self.dropout}"

@@ -20,7 +20,7 @@ from torch.library import custom_op
 from triton import language as tl
 
 from regard.attention.drawn_triton import kept, share
-from regard.layers.sums_triton import add_up
+from regard.attention.sums_triton import add_up
 
 ROWS, COLUMNS = 8, 256  # that a program takes at a time
 PROGRAMS = 8  # on a processor of the GPU

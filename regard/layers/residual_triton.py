@@ -20,7 +20,7 @@ from torch.library import custom_op
 from triton import language as tl
 
 from regard.attention.drawn_triton import kept, share
-from regard.layers.sums_triton import add_up
+from regard.attention.sums_triton import add_up
 
 NUMBERS = 512  # that a warp holds of each tensor: 16 a thread
 FORWARD, BACKWARD = 24, 16  # warps on a processor of the GPU, as many as its registers hold
@@ -39,6 +39,7 @@ def _normed(s, inside, width, eps, CENTRED: tl.constexpr):
 def _forward(
     x,
     h,
+    shift,
     weight,
     bias,
     seed,
@@ -49,22 +50,25 @@ def _forward(
     eps,
     dropped,
     grown,
+    SHIFT: tl.constexpr,
     CENTRED: tl.constexpr,
     BIAS: tl.constexpr,
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """s = x + dropout(h) and y = norm(s): some rows now and some before them, with one look at the weights."""
+    """s = x + dropout(h + shift), y = norm(s): some rows now and some before them, with one look at the weights."""
     at = tl.arange(0, P)
     gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     if BIAS:
-        shift = tl.load(bias + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
+        level = tl.load(bias + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     key = tl.load(seed)
     for back in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
         r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
         inside = (r < rows)[:, None] & (at < width)[None, :]
         where = r.to(tl.int64)[:, None] * width + at[None, :]
         added = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
+        if SHIFT:  # read each time: to keep it would cost registers, and so programs that run at once
+            added += tl.load(shift + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
         total = tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
         total += tl.where(kept(key, r, dropped, ROWS, P), added * grown, 0.0)
         rounded = total.to(s.dtype.element_ty)
@@ -73,7 +77,7 @@ def _forward(
         normed, _ = _normed(rounded.to(tl.float32), inside, width, eps, CENTRED)
         normed *= gain
         if BIAS:
-            normed += shift
+            normed += level
         tl.store(y + where, normed.to(y.dtype.element_ty), mask=inside)
 
 
@@ -86,19 +90,20 @@ def _backward(
     seed,
     dx,
     dh,
-    sums,  # (programs, 2, p) of the weight's and the bias' gradients
+    sums,  # (programs, 2 or 3, p) of the gradients of weight, bias and, if SHIFT, what h was shifted by
     rows,
     width,
     eps,
     dropped,
     grown,
+    SHIFT: tl.constexpr,
     CENTRED: tl.constexpr,
     MORE: tl.constexpr,  # whether there is a ds
     POST: tl.constexpr,  # whether it is a part of dy
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """As many rows, so that each program has one sum over them to write for the weight and one for the bias.
+    """As many rows, so that each program has one sum over them to write for each vector.
 
     With n = (s - mean) / size and g = weight dy:   dx = (g - mean(g) - n mean(g n)) / size + ds.
     If POST, ds comes into dy.
@@ -106,6 +111,7 @@ def _backward(
     at = tl.arange(0, P)
     gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     to_weight, to_bias = tl.zeros((ROWS, P), tl.float32), tl.zeros((ROWS, P), tl.float32)
+    to_shift = tl.zeros((ROWS, P), tl.float32)
     key = tl.load(seed)
     for back in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
         r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
@@ -129,10 +135,14 @@ def _backward(
             step += more
         tl.store(dx + where, step.to(dx.dtype.element_ty), mask=inside)
         step = tl.where(kept(key, r, dropped, ROWS, P), step * grown, 0.0)
+        if SHIFT:
+            to_shift += step
         tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
-    own = sums + tl.program_id(0) * 2 * width + at
+    own = sums + tl.program_id(0) * (3 if SHIFT else 2) * width + at
     tl.store(own, tl.sum(to_weight, 0), mask=at < width)
     tl.store(own + width, tl.sum(to_bias, 0), mask=at < width)
+    if SHIFT:
+        tl.store(own + 2 * width, tl.sum(to_shift, 0), mask=at < width)
 
 
 @triton.jit
@@ -153,6 +163,7 @@ def add_norm(
     x: Tensor,
     past: Tensor,
     h: Tensor,
+    shift: Tensor | None,
     weight: Tensor,
     bias: Tensor | None,
     seed: Tensor,
@@ -161,8 +172,9 @@ def add_norm(
     centred: bool,
     post: bool,
 ) -> tuple[Tensor, Tensor]:
-    """x and h (…, p) -> y = norm(s) and s = x + dropout(h); the norm is LayerNorm if `centred`, else RMSNorm.
+    """x and h (…, p) -> y = norm(s), s = x + dropout(h + shift); the norm is LayerNorm if `centred`, else RMSNorm.
 
+    `shift` (p,) is the bias of the product that made h: here its gradient is a sum over what is in hand already.
     The gradient of x is sent to `past`, which is x, or else what came as s from the call that gave x as y: in a
     post-norm block y goes into the next sublayer and past it, and the sum of its two gradients would be a kernel of its
     own. So if `post`, a gradient of s is meant for y, and the backward kernel adds it while it reads.
@@ -173,6 +185,7 @@ def add_norm(
     _forward[(_programs(x, rows, options, FORWARD),)](
         x,
         h,
+        weight if shift is None else shift,
         weight,
         weight if bias is None else bias,
         seed,
@@ -182,6 +195,7 @@ def add_norm(
         x.shape[-1],
         eps,
         *share(dropout),
+        SHIFT=shift is not None,
         CENTRED=centred,
         BIAS=bias is not None,
         **options,
@@ -200,13 +214,17 @@ def add_norm_back(
     eps: float,
     centred: bool,
     post: bool,
+    shifted: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, of h, and of weight and bias as (2, p); `ds` as in add_norm: of s, or if `post` of y."""
+    """The gradients of x, of h, and of weight, bias and, if `shifted`, shift as (2 or 3, p).
+
+    `ds` as in add_norm: of s, or if `post` of y.
+    """
     dy = dy.contiguous()
     dx, dh = torch.empty_like(s), torch.empty_like(s)
     rows, options = _tiling(s)
     programs = _programs(s, rows, options, BACKWARD)
-    sums = torch.empty(programs, 2, s.shape[-1], device=s.device)
+    sums = torch.empty(programs, 3 if shifted else 2, s.shape[-1], device=s.device)
     _backward[(programs,)](
         dy,
         dy if ds is None else ds.contiguous(),
@@ -220,6 +238,7 @@ def add_norm_back(
         s.shape[-1],
         eps,
         *share(dropout),
+        SHIFT=shifted,
         CENTRED=centred,
         MORE=ds is not None,
         POST=post,
@@ -271,8 +290,8 @@ def _(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
 
 
 @add_norm_back.register_fake
-def _(dy: Tensor, ds: Tensor | None, s: Tensor, weight: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
-    return _contiguous(s), _contiguous(s), weight.new_empty(2, weight.shape[0])
+def _(dy: Tensor, ds: Tensor | None, s: Tensor, weight: Tensor, *settings: object) -> tuple[Tensor, Tensor, Tensor]:
+    return _contiguous(s), _contiguous(s), weight.new_empty(3 if settings[-1] else 2, weight.shape[0])
 
 
 @add_dropped.register_fake
@@ -281,9 +300,9 @@ def _(x: Tensor | None, h: Tensor, *_: object) -> Tensor:
 
 
 def _remember_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    _, _, _, weight, bias, seed, *ctx.settings = inputs
+    _, _, _, shift, weight, bias, seed, *ctx.settings = inputs
     ctx.save_for_backward(output[1], weight, seed)
-    ctx.bias = bias is not None
+    ctx.shifted, ctx.bias = shift is not None, bias is not None
     ctx.set_materialize_grads(False)  # of the two results one may be used alone: zeros would have to be read
 
 
@@ -294,11 +313,13 @@ def _norm_gradients(ctx: Any, dy: Tensor | None, ds: Tensor | None) -> tuple[Ten
         dy, ds = ds, None
     if dy is None:
         if ds is None:
-            return (None,) * 10
-        dx, dh, both = ds, add_dropped(None, ds, seed, dropout), torch.zeros_like(weight).expand(2, -1)
+            return (None,) * 11
+        dx, dh, none = ds, add_dropped(None, ds, seed, dropout), torch.zeros_like(weight)
+        found = torch.stack([none, none, dh.flatten(0, -2).sum(0).to(weight.dtype)])
     else:
-        dx, dh, both = add_norm_back(dy, ds, s, weight, seed, *ctx.settings)
-    return None, dx, dh, both[0], both[1] if ctx.bias else None, None, None, None, None, None
+        dx, dh, found = add_norm_back(dy, ds, s, weight, seed, *ctx.settings, ctx.shifted)
+    to_shift, to_bias = found[2] if ctx.shifted else None, found[1] if ctx.bias else None
+    return None, dx, dh, to_shift, found[0], to_bias, None, None, None, None, None
 
 
 def _remember_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

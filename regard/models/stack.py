@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from regard.attention.drawn import draw_seed, draws
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.random_features.mixed import Cache, Source
 from regard.attention.rules import Mask
 from regard.layers.block import Block
-from regard.layers.embedding import Embedding
+from regard.layers.embedding import Embedding, check_integers
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
 from regard.models.attention import make_attention
 from regard.models.config import StackConfig
-from regard.positions import Position, make_position
+from regard.positions import Position, Sinusoidal, make_position
 
 
 class TokenInput(nn.Module):
@@ -37,14 +38,35 @@ class TokenInput(nn.Module):
         """tokens (B, m) -> (B, m, p); `positions` (m,) or (B, m) where they do not start at 0."""
         if tokens.dim() != 2:
             raise ValueError(f"tokens must be (B, length), got {tuple(tokens.shape)}")
+        if positions is None:
+            p = self.dropout.p if self.dropout.training else 0.0
+            if p and isinstance(self.position, Sinusoidal | None) and draws("input", self.embedding.weight, p):
+                return self._drawn(tokens, p)
         x = self.embedding(tokens)
         if self.position is not None:
             if positions is None:
                 positions = torch.arange(tokens.shape[1], device=tokens.device)
             x = self.position.embed(x, positions)
-        if torch.is_autocast_enabled(x.device.type):  # so the residuals are in half precision too: half the bytes
-            x = x.to(torch.get_autocast_dtype(x.device.type))
-        return self.dropout(x)
+        return self.dropout(x.to(_half_or(x.dtype, x.device)))
+
+    def _drawn(self, tokens: Tensor, dropout: float) -> Tensor:
+        """The same by a kernel, in training."""
+        from regard.layers.embedding_triton import embed_dropped
+
+        check_integers(tokens)
+        table, factor, pad_id = self.embedding.weight, self.embedding.factor, self.embedding.pad_id
+        places = None
+        if isinstance(self.position, Sinusoidal):
+            places = self.position.rows(torch.arange(tokens.shape[1], device=tokens.device), torch.float32)
+        dtype = _half_or(table.dtype, table.device)
+        return embed_dropped(
+            tokens, table, places, draw_seed(table), factor, dropout, -1 if pad_id is None else pad_id, dtype
+        )
+
+
+def _half_or(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """That of autocast where it is on, so that the residuals are in half precision too: half the bytes."""
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else dtype
 
 
 class Stack(nn.Module):
@@ -66,15 +88,18 @@ class Stack(nn.Module):
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p)."""
+        past = x if all(block.hands_on(x) for block in self.blocks) else None
         for number, block in enumerate(self.blocks):
-            x = block(
+            found = block(
                 x,
                 mask=mask,
                 causal=causal,
                 cache=None if caches is None else caches[number],
                 memory=memory if memory is None or isinstance(memory, Tensor) else memory[number],
                 memory_mask=memory_mask,
+                past=past,
             )
+            x, past = (found, None) if past is None else found
         return x if self.norm is None else self.norm(x)
 
     def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:

@@ -120,9 +120,9 @@ class Sinusoidal(Position):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
         check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
-        return x + self._rows(positions, x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
+        return x + self.rows(positions, x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
 
-    def _rows(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+    def rows(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """The vectors of these positions, (T, D) or (B, T, D).
 
         They are computed anew: no table that a longer sentence outgrows, that `.to(bfloat16)` would round or that a

@@ -21,8 +21,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import masks
-from regard.attention import drawn, short
+from regard import MultiHeadAttention, masks
+from regard.attention import drawn, multihead, short
 from regard.attention.dispatch import attend
 from regard.attention.fused import mask_matrix
 from regard.attention.reference import attend_reference
@@ -83,7 +83,7 @@ def masks_of(seed: Tensor, B: int, H: int, m: int, n: int, dtype: torch.dtype) -
     for units in (v, upstream):
         units.diagonal(dim1=-2, dim2=-1).fill_(n)
     v = v[:, :, :n].requires_grad_()
-    y = attend_short(q[:, :, :m], k[:, :, :n], v, None, seed, False, 1.0, SHARE)
+    y = attend_short(q[:, :, :m], k[:, :, :n], v, None, None, seed, False, 1.0, SHARE)
     return [y[..., :n], torch.autograd.grad(y, v, upstream[:, :, :m])[0][..., :m].mT]
 
 
@@ -131,15 +131,19 @@ def check(
     if keep is not None and not one_mask:
         keep[0] = False
     seed = torch.tensor([m], device=device) if dropout else None
-    y = attend_short(q, k, v, keep, seed, causal, 0.3, SHARE if dropout else 0.0)
+    bias = torch.zeros(3 * H * d, device=device, requires_grad=True)
+    y = attend_short(q, k, v, bias, keep, seed, causal, 0.3, SHARE if dropout else 0.0)
     assert y.shape == q.shape and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
     allowed = None if keep is None else keep[:, None, None]
     allowed = mask_matrix(allowed, causal, q, k)
     mask = None if seed is None else check_masks(seed, B, H, m, n, dtype)
     wanted = by_hand(q, k, v, allowed, 0.3, mask)
     upstream = torch.randn(y.shape, device=device).to(dtype)
-    found = torch.autograd.grad(y, given, upstream)
+    *found, to_bias = torch.autograd.grad(y, [*given, bias], upstream)
     exact = (wanted, *torch.autograd.grad(wanted, given, upstream.double()))
+    tokens = (B * max(m, n)) ** 0.5
+    sums = torch.cat([one.double().sum((0, 2)).flatten() for one in exact[1:]])
+    close("the bias", to_bias / tokens, sums / tokens, dtype)
     for name, one, other in zip(("y", "dq", "dk", "dv"), (y, *found), exact, strict=True):
         close(f"{name}, {m} x {n} x {d}, {dtype}", one, other, dtype)
     assert [one.stride() for one in found] == [one.stride() for one in given]  # gradients lie as what they are of
@@ -181,6 +185,39 @@ def check_attend(device: str) -> None:
                 close(f"{given}, causal {causal}", found, wanted, torch.float16)
         both = attend(q, k, v, mask=masks.causal() & masks.padding(keep), dropout=SHARE)
         torch.testing.assert_close(both, attend(q, k, v, mask=keep[:, None, None], causal=True, dropout=SHARE))
+
+
+def check_layer(device: str) -> None:
+    """The layer leaves its bias' gradient to the kernel; all is as where q, k and v come through `attend`."""
+    B, n, seed = 2, 5, torch.tensor([4], device=device)
+    layer = MultiHeadAttention(dim=16, heads=2, dropout=SHARE).to(device).half()
+    torch.nn.init.normal_(layer.input.bias)
+    x, memory = torch.randn(2, B, n, 16, device=device, dtype=torch.float16, requires_grad=True).unbind()
+    keep = (torch.arange(n, device=device) < torch.tensor([[5], [3]], device=device))[:, None, None]
+    given = [x, memory, *layer.parameters()]
+    with patch.object(short, "draws", always), patch.object(short, "draw_seed", lambda like: seed):
+        for key, causal in ((None, True), (memory, False), (memory[:, :4], False)):
+            mask = keep if key is None else keep[..., : key.shape[1]]
+            with patch.object(multihead, "attend") as other:
+                found = layer(x, key, mask=mask, causal=causal)
+            assert not other.called
+            with patch.object(layer, "_attend_shortly", lambda *_: None):
+                wanted = layer(x, key, mask=mask, causal=causal)
+            assert torch.equal(found, wanted)
+            upstream = torch.randn_like(found)
+            one, two = (torch.autograd.grad(y, given, upstream, allow_unused=True) for y in (found, wanted))
+            torch.testing.assert_close(one, two, rtol=2**-8, atol=2**-7)
+        with pytest.raises(ValueError, match="mask"):
+            layer(x, mask=torch.ones(3, 1, 1, n, dtype=torch.bool, device=device))
+        for other in (
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, position="rotary"),
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, bias=False),
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, qk_norm=True),
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, kv_heads=1),
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, window=2),
+            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, backend="sdpa"),
+        ):
+            assert other.half()._attend_shortly(x.cpu(), None, None, None, True, SHARE, None) is None
 
 
 class OnGPU:
@@ -247,14 +284,16 @@ def check_operator(device: str) -> None:
 
     q, k, v = tensors(device, 1, 2, 3, 4, 8, torch.float32)
     keep, seed = torch.ones(1, 4, dtype=torch.bool, device=device), torch.tensor([3], device=device)
-    torch.library.opcheck(attend_short, (q, k, v, keep, seed, True, 0.3, SHARE))
+    bias = torch.zeros(3 * 2 * 8, device=device, requires_grad=True)
+    torch.library.opcheck(attend_short, (q, k, v, bias, keep, seed, True, 0.3, SHARE))
+    torch.library.opcheck(attend_short, (q, k, v, None, keep, seed, True, 0.3, SHARE))
 
 
 @pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
 def test_the_kernel_is_the_reference() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "REGARD_DRAWN": "residual,hidden,attention"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the kernel is the reference\n"
@@ -274,7 +313,7 @@ def test_the_kernel_is_the_reference_cuda(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
-@pytest.mark.parametrize("part", [check_mask, check_attend, check_operator])
+@pytest.mark.parametrize("part", [check_mask, check_attend, check_layer, check_operator])
 def test_the_kernel_in_its_place_cuda(part: Callable[[str], None]) -> None:
     part("cuda")
 
@@ -282,7 +321,7 @@ def test_the_kernel_in_its_place_cuda(part: Callable[[str], None]) -> None:
 if __name__ == "__main__":
     for case in CASES:
         check("cpu", **case)
-    for part in (check_mask, check_attend, check_operator):
+    for part in (check_mask, check_attend, check_layer, check_operator):
         part("cpu")
     check_fits()
     print("the kernel is the reference")

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from regard import Block, FeedForward, LayerNorm, MultiHeadAttention, RMSNorm
 from regard.attention import drawn, short
 from regard.layers import block as block_module, feedforward
+from regard.models.stack import Stack
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
 SHARE = 0.3
@@ -42,9 +43,17 @@ def close(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
 
 
 def check_norm(
-    device: str, *, norm: type, rows: int, width: int, dtype: torch.dtype, both: bool, post: bool = False
+    device: str,
+    *,
+    norm: type,
+    rows: int,
+    width: int,
+    dtype: torch.dtype,
+    both: bool,
+    post: bool = False,
+    shifted: bool = False,
 ) -> None:
-    """norm(x + dropout(h)), the sum if `both`, and all gradients, with the mask laid on by hand.
+    """norm(x + dropout(h + shift)), the sum if `both`, and all gradients, with the mask laid on by hand.
 
     If `post`, what comes back for the sum counts for the norm.
     """
@@ -58,11 +67,12 @@ def check_norm(
     bias = getattr(module, "bias", None)
     if bias is not None:
         nn.init.normal_(bias)
-    given = [x, h, *module.parameters()]
+    shift = torch.randn(width, generator=draw).to(device) if shifted else None
+    given = [x, h, *([] if shift is None else [shift]), *module.parameters()]
     for one in given:
         one.requires_grad_()
     seed = torch.tensor([width], device=device)
-    y, s = add_norm(x.detach(), x, h, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm, post)
+    y, s = add_norm(x.detach(), x, h, shift, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm, post)
     assert y.dtype == s.dtype == dtype
     with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
         found = torch.autograd.grad([y, s] if both else y, given, [dy, ds] if both else dy)
@@ -70,8 +80,9 @@ def check_norm(
 
     exact = norm(width).to(device).double()
     exact.load_state_dict(module.state_dict())
-    wide = [x.detach().double().requires_grad_(), h.detach().double().requires_grad_(), *exact.parameters()]
-    total = wide[0] + wide[1] * mask_of(seed, rows, width).double()
+    inputs = [one.detach().double().requires_grad_() for one in given[: 3 if shifted else 2]]
+    wide = [*inputs, *exact.parameters()]
+    total = inputs[0] + sum(inputs[1:]) * mask_of(seed, rows, width).double()
     close(s, total, dtype)
     total = total + (s.double() - total).detach()  # the norm is of what was rounded
     wanted_y = exact(total)
@@ -95,8 +106,8 @@ def check_mask(device: str) -> None:
     drawn_again = []
     for _ in range(2):
         torch.manual_seed(5)
-        drawn_again.append([int(drawn.draw_seed(one)) for _ in range(3)])
-    assert drawn_again[0] == drawn_again[1] and len(set(drawn_again[0])) == 3
+        drawn_again.append([int(drawn.draw_seed(one)), *drawn.draw_seed(one, 3).tolist()])
+    assert drawn_again[0] == drawn_again[1] and len(set(drawn_again[0])) == 4
 
 
 def check_hidden(device: str, *, bias: bool, dtype: torch.dtype) -> None:
@@ -122,7 +133,7 @@ def check_hidden(device: str, *, bias: bool, dtype: torch.dtype) -> None:
 
 
 def check_sums(device: str) -> None:
-    from regard.layers.sums_triton import add_up
+    from regard.attention.sums_triton import add_up
 
     for shape in ((1, 3), (2100, 2, 20), (70, 16)):
         parts = torch.randn(shape, device=device)
@@ -162,9 +173,14 @@ def check_blocks(device: str) -> None:
     seed = torch.tensor([11], device=device)
     for order, norm in (("post", LayerNorm), ("pre", LayerNorm), ("pre", RMSNorm)):
         block = block_of(order, lambda norm=norm: norm(16)).to(device)
+        for one in (block.self_attention, block.cross_attention):
+            nn.init.normal_(one.output.bias)
         x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
         given = [x, memory, *block.parameters()]
-        with patch.object(block_module, "draws", always), patch.object(block_module, "draw_seed", lambda _: seed):
+        with (
+            patch.object(block_module, "draws", always),
+            patch.object(block_module, "draw_seed", lambda _, count: seed.repeat(count)),
+        ):
             found = block(x, memory=memory, causal=True)
         block.dropout = Drop(seed)
         with patch.object(block_module, "draws", lambda *_: False):
@@ -173,6 +189,32 @@ def check_blocks(device: str) -> None:
         upstream = torch.randn_like(wanted)
         gradients = [torch.autograd.grad(one, given, upstream) for one in (found, wanted)]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def check_stack(device: str) -> None:
+    """Post-norm blocks hand on the sums before their norms: the gradients are those of blocks that do not."""
+    from regard.layers import residual_triton
+
+    seed = torch.tensor([5], device=device)
+    stack = Stack(blocks=[block_of("post", lambda: LayerNorm(16)) for _ in range(3)]).to(device)
+    x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
+    given = [x, memory, *stack.parameters()]
+    with (
+        patch.object(block_module, "draws", always),
+        patch.object(block_module, "draw_seed", lambda _, count: seed.repeat(count)),
+    ):
+        with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
+            found = stack(x, memory=memory)
+            upstream = torch.randn_like(found)
+            gradients = torch.autograd.grad(found, given, upstream)
+        wanted = x
+        for block in stack.blocks:
+            wanted = block(wanted, memory=memory)
+    assert [call.args[1] is None for call in back.call_args_list] == [True] + 8 * [False]  # no sums left to others
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradients, torch.autograd.grad(wanted, given, upstream), rtol=1e-4, atol=1e-4)
+    with patch.object(block_module, "draws", lambda *_: False):
+        assert not any(block.hands_on(x) for block in stack.blocks)
 
 
 def check_feed_forward(device: str) -> None:
@@ -187,6 +229,35 @@ def check_feed_forward(device: str) -> None:
         found = layer.train()(x)
     mask, _ = relu_dropped(torch.ones(5, 24, device=device), None, seed, SHARE)
     torch.testing.assert_close(found, layer.down(torch.relu(layer.up(x)) * mask), rtol=1e-5, atol=1e-5)
+
+
+def check_seeds(device: str) -> None:
+    """A block draws once for all of its dropout, a number for each place, and its sublayers draw none."""
+    from regard.attention import short_triton
+    from regard.layers import hidden_triton, residual_triton
+
+    block, seeds = block_of("post", lambda: LayerNorm(16)).to(device).half(), torch.arange(6, device=device)
+    block.feed_forward.dropout = block.self_attention.dropout = block.cross_attention.dropout = SHARE
+    x = torch.randn(2, 3, 16, device=device, dtype=torch.float16)
+    used = []
+
+    def noting(real: Any, at: int) -> Any:
+        return lambda *given: used.append(int(given[at])) or real(*given)
+
+    with ExitStack() as all_of_them:
+        for module in (block_module, feedforward, short):
+            all_of_them.enter_context(patch.object(module, "draws", always))
+        all_of_them.enter_context(patch.object(block_module, "draw_seed", lambda _, count: seeds[:count]))
+        for module in (feedforward, short):
+            all_of_them.enter_context(patch.object(module, "draw_seed", None))
+        for module, name, at in (
+            (short_triton, "attend_short", 5),
+            (residual_triton, "add_norm", 6),
+            (hidden_triton, "relu_dropped", 2),
+        ):
+            all_of_them.enter_context(patch.object(module, name, noting(getattr(module, name), at)))
+        block(x, memory=x)
+    assert used == [0, 1, 2, 3, 4, 5]
 
 
 def check_compiled(device: str) -> None:
@@ -216,17 +287,21 @@ def check_all(device: str) -> None:
     check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=float32, both=True)
     check_norm(device, norm=LayerNorm, rows=9, width=64, dtype=bfloat16, both=True)
     check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=True, post=True)
-    check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=bfloat16, both=True, post=True)
+    check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=bfloat16, both=True, post=True, shifted=True)
+    check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=True, shifted=True)
+    check_norm(device, norm=LayerNorm, rows=3, width=600, dtype=float32, both=False, post=True, shifted=True)
     check_mask(device)
     check_sums(device)
     for bias, dtype in ((True, float32), (False, float32), (True, bfloat16)):
         check_hidden(device, bias=bias, dtype=dtype)
     check_feed_forward(device)
     check_blocks(device)
+    check_stack(device)
+    check_seeds(device)
     check_compiled(device)
     x, h = torch.randn(2, 3, 16, device=device, requires_grad=True).unbind()
     w, seed = torch.randn(16, device=device, requires_grad=True), torch.tensor([3], device=device)
-    torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, seed, SHARE, 1e-5, True, False))
+    torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, w, seed, SHARE, 1e-5, True, False))
     torch.library.opcheck(add_dropped, (x, h, seed, SHARE))
     torch.library.opcheck(relu_dropped, (h, w, seed, SHARE))
 
@@ -235,15 +310,14 @@ def check_all(device: str) -> None:
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
 def test_the_kernels_are_the_modules() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "REGARD_DRAWN": "residual,hidden,attention"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the kernels are the modules\n"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
-def test_the_kernels_are_the_modules_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawn, "PLACES", ["residual", "hidden", "attention"])
+def test_the_kernels_are_the_modules_cuda() -> None:
     check_all("cuda")
     for width in (512, 1024, 4096):
         check_norm("cuda", norm=LayerNorm, rows=5000, width=width, dtype=torch.bfloat16, both=True)
@@ -255,8 +329,8 @@ def test_the_kernels_are_the_modules_cuda(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes much that the compiler does not."""
-    from regard.attention import short_triton
-    from regard.layers import hidden_triton, residual_triton, sums_triton
+    from regard.attention import short_triton, sums_triton
+    from regard.layers import hidden_triton, residual_triton
 
     made = []
     for module in (residual_triton, hidden_triton, short_triton, sums_triton):
@@ -266,17 +340,17 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     seed = torch.tensor([3])
     for width in (20, 512, 4096):
         x, w = torch.zeros(3, width, dtype=torch.bfloat16), torch.zeros(width)
-        residual_triton.add_norm(x, x, x, w, w, seed, SHARE, 1e-5, True, True)
+        residual_triton.add_norm(x, x, x, w, w, w, seed, SHARE, 1e-5, True, True)
         for post in (True, False):
-            residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True, post)
+            residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True, post, True)
         residual_triton.add_dropped(x, x, seed, SHARE)
         _, lives = hidden_triton.relu_dropped(x, w, seed, SHARE)
         hidden_triton.relu_dropped_back(x, lives, SHARE)
     for length in (5, 64, 128):
         q, keep = torch.zeros(2, 2, length, 64, dtype=torch.bfloat16), torch.ones(2, length, dtype=torch.bool)
         for mask, causal in ((keep, False), (None, True)):
-            short_triton.attend_short(q, q, q, mask, seed, causal, 0.1, SHARE)
-            short_triton.attend_short_back(q, q, q, q, mask, seed, causal, 0.1, SHARE, causal)
+            short_triton.attend_short(q, q, q, None, mask, seed, causal, 0.1, SHARE)
+            short_triton.attend_short_back(q, q, q, q, mask, seed, causal, 0.1, SHARE, causal, causal)
     assert len(made) == 8 and all(one.count >= 3 for one in made)
 
 
@@ -300,6 +374,16 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     assert drawn.draws("residual", x, 0.1)
     monkeypatch.setattr(drawn, "HAVE_TRITON", False)
     assert not drawn.draws("residual", x, 0.1)
+
+
+@pytest.mark.parametrize(("asked", "places"), [(None, 4), ("", 0), ("hidden,residual", 2)])
+def test_the_environment_may_name_their_places(asked: str | None, places: int) -> None:
+    """By default all of them; nothing that is named leaves all to torch."""
+    environment = {name: value for name, value in os.environ.items() if name != "REGARD_DRAWN"}
+    code = "from regard.attention.drawn import PLACES; print(sum(map(bool, PLACES)))"
+    environment |= {} if asked is None else {"REGARD_DRAWN": asked}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
+    assert done.stdout == f"{places}\n", done.stderr
 
 
 if __name__ == "__main__":

@@ -104,7 +104,11 @@ def attend_fused(
     normalize = features.normalize and not features.map.raw
     before = (None, None, None) if state is None else (state.S, state.z, state.level)
     rest = (features.W, a, c, log_g, *before)
-    how = (normalize, features.sigma is not None, *known, 0)
+    map, (sign, *numbers, floor) = known
+    levels = needs_levels(q.dtype, features, log_g)
+    if not levels and normalize:  # with them it is for sums that are divided by the weight of the heaviest key
+        floor *= math.exp(sign * features.scale / 2)
+    how = (normalize, features.sigma is not None, levels, map, (sign, *numbers, floor), 0)
     y, _, _ = attend_walk(q, k, v, *rest, causal, *how)
     if not back:
         return y, None
@@ -125,6 +129,26 @@ def key_weights(k: Tensor, keep: Tensor | None, gate: Tensor | None) -> tuple[Te
         c = c.masked_fill(~keep, float("-inf")).expand(k.shape[:3])
         log_g = None if log_g is None else log_g.masked_fill(~keep, 0.0)
     return c, log_g
+
+
+def needs_levels(dtype: torch.dtype, features: RandomFeatures, log_g: Tensor | None) -> bool:
+    """Whether the kernels must guard against features and weights too large or too small for the dtype.
+
+    A feature of a normalised x is e^u times less than 2, with |u| <= |w| |x| and |w| about sqrt(d): of N(0, I) it is 5
+    more for one row in 300,000. If that is at most e^20 = 2^29, products of two are between 2^-60, which is above the
+    floor of denominators, and 2^60, and so the sum of 2^31 of them is below 2^127, where bfloat16 and float32 end.
+    Float16 ends at 2^16; gates make weights as small as they like.
+    """
+    known = kernel_map(features)
+    assert known is not None
+    map, (sign, _, stretch, bend, _) = known
+    if dtype == torch.float16 or log_g is not None:
+        return True
+    if map == "elu" or (map == "trig" and sign == 0.0):  # whose features are as large as x, or at most 1
+        return False
+    w = features.dim**0.5 + 5
+    largest = abs(bend) * w**2 + stretch * w * features.scale**0.5 + features.scale / 2
+    return not features.normalize or features.sigma is not None or largest > 20
 
 
 def kernel_map(features: RandomFeatures) -> tuple[str, tuple[float, ...]] | None:

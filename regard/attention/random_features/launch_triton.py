@@ -21,11 +21,25 @@ from regard.attention.random_features.grad_triton import deltas, grad
 from regard.attention.random_features.mix_triton import mix
 from regard.attention.random_features.sums_triton import scan, sums
 
-CHUNK = 64
 PAIRS = ("hyperbolic", "trig")
 PROGRAMS = 2  # on each processor of the GPU
 LN2 = math.log(2)  # kernels have logarithms to base 2
 BLOCK = 1024  # numbers of a state that a program scans
+
+
+class Shape(NamedTuple):
+    """What a kernel is compiled for: tokens of a chunk, warps, stages of loads, and registers of a thread.
+
+    Unless it is told that there are 255 registers, the assembler takes 32 for the largest of the kernels.
+    """
+
+    chunk: int = 64
+    warps: int = 4
+    stages: int = 2
+    registers: int = 255
+
+
+FORWARD, BACKWARD = Shape(stages=3), Shape()
 
 
 @contextmanager
@@ -72,6 +86,7 @@ class Settings(NamedTuple):
     causal: bool
     normalize: bool
     scaled: bool  # whether the numbers of `a` differ
+    levels: bool  # whether features or weights may be of any size
     map: str  # "hyperbolic", "positive", "trig" or "elu"
     per: int  # tokens of a segment
     sign: float  # of |x|²/2 in the logarithm of a key's weight
@@ -82,7 +97,7 @@ class Settings(NamedTuple):
 
     @property
     def signed(self) -> bool:
-        return self.map == "trig"  # other features are positive, and so are denominators
+        return self.map == "trig" and self.levels  # other features are positive, and so are denominators
 
     def features(self, d: int) -> int:
         return count(self.map, self.W, d)
@@ -112,8 +127,8 @@ class Settings(NamedTuple):
             "SIGNED": self.signed and reverse,
             "REVERSE": reverse,
             "BENT": self.bend != 0.0,
+            "LEVELS": self.levels,
             "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",  # of float32 three parts are multiplied
-            "C": CHUNK,
             "D": d,
             "E": e,
             "M": F // 2 if self.map in PAIRS else F,
@@ -140,28 +155,32 @@ def add_up(side: Side, has: Settings, asked: Queries | None, shared: int) -> tup
     if before is not None:
         S, z, level = before
         totals[:, 0] = torch.cat([S.flatten(2), z], dim=2).flatten(0, 1)
-        levels[:, 0] = level.flatten() / LN2
+        if has.levels:
+            levels[:, 0] = level.flatten() / LN2
+        else:
+            totals[:, 0] *= level.flatten().exp()[:, None]
+            levels[:, 0] = 0.0
     of_queries = (x, x, x) if asked is None else asked
     sums[(segments, B * heads)](
         x, y, *has.keys(x), *of_queries, has.W, has.a, totals, levels, left, *x.stride()[:3], *y.stride()[:3],
         *has.strides(), heads, shared, n, has.per, *has.numbers(), **has.constants(x, e, reverse=asked is not None),
-        **shape(has, x, e),
+        **shape(has, x, e, back=asked is not None),
     )  # fmt: skip
     size = F * (e + 1)
     scan[(B * heads, triton.cdiv(size, BLOCK))](
-        totals, levels, left, after, segments + 1, size, GIVEN=before is not None, BLOCK=BLOCK
+        totals, levels, left, after, segments + 1, size, GIVEN=before is not None, LEVELS=has.levels, BLOCK=BLOCK
     )
     return totals, after
 
 
-def shape(has: Settings, x: Tensor, e: int) -> dict[str, int]:
-    """Warps and stages: what eight warps hold of a state, four would have to spill; float32 fills the memory alone.
-
-    Unless it is told that there are 255 registers, the assembler takes 32 for the largest of the kernels.
-    """
+def shape(has: Settings, x: Tensor, e: int, *, back: bool) -> dict[str, int]:
+    """What eight warps hold of a state, four would have to spill; float32 fills the memory alone, without stages."""
     M = has.constants(x, e, reverse=False)["M"]
-    warps = 4 if M * e <= 64 * 64 else 8
-    return {"num_warps": warps, "num_stages": 1 if x.dtype == torch.float32 else 2, "maxnreg": 255}
+    chunk, warps, stages, registers = BACKWARD if back else FORWARD
+    if M * e > 64 * 64:
+        chunk, warps, registers = 64, 8, 255
+    stages = 1 if x.dtype == torch.float32 else stages
+    return {"C": chunk, "num_warps": warps, "num_stages": stages, "maxnreg": registers}
 
 
 def states_for(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor] | None:
@@ -182,6 +201,7 @@ def settings(
     causal: bool,
     normalize: bool,
     scaled: bool,
+    levels: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
@@ -191,8 +211,10 @@ def settings(
     if not per:  # some programs for each processor: fewer leave some idle, more add up more states
         processors = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 1
         segments = max(1, PROGRAMS * processors // (q.shape[0] * q.shape[1]))
-        per = triton.cdiv(triton.cdiv(q.shape[2], CHUNK), segments) * CHUNK
-    return Settings(W.contiguous(), a.contiguous(), c, log_g, state, causal, normalize, scaled, map, per, *numbers)
+        chunk = max(FORWARD.chunk, BACKWARD.chunk)
+        per = triton.cdiv(triton.cdiv(q.shape[2], chunk), segments) * chunk
+    how = (causal, normalize, scaled, levels, map, per)
+    return Settings(W.contiguous(), a.contiguous(), c, log_g, state, *how, *numbers)
 
 
 def in_rows(x: Tensor) -> Tensor:
@@ -228,7 +250,7 @@ def walk(
         *x.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides(),
         heads, shared, m, k.shape[2], has.per, 0 if states is None else levels.shape[1], *has.numbers(), has.floor,
         **has.constants(x, e, reverse=asked is not None), CAUSAL=has.causal, STATES=states is not None,
-        **shape(has, x, e),
+        **shape(has, x, e, back=asked is not None),
     )  # fmt: skip
 
 
@@ -258,17 +280,18 @@ def walk_back(
         heads, shared, m, k.shape[2], has.per, 0 if states is None else levels.shape[1], *has.numbers(),
         **has.constants(x, e, reverse=reverse) | {"SIGNED": has.signed},
         CAUSAL=has.causal, STATES=states is not None, LEARNED=learned,
-        **shape(has, x, e),
+        **shape(has, x, e, back=True),
     )  # fmt: skip
     return out, to_c, to_a
 
 
-def find_deltas(y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: Settings) -> tuple[Queries, Tensor]:
+def find_deltas(y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: Settings) -> tuple[Tensor, Queries, Tensor]:
     """What queries stand for in the backward pass, and what gates get of those whose denominator is the floor."""
     B, H, m, e = y.shape
-    asked, fixed = Queries(*(torch.empty_like(top) for _ in range(3))), torch.empty_like(top)
-    deltas[(triton.cdiv(m, CHUNK), B * H)](
-        y, dy, top, den, *asked, fixed, *y.stride()[:3], *dy.stride()[:3], H, m, has.floor,
-        GATED=has.log_g is not None, SIGNED=has.signed, C=CHUNK, E=e,
+    asked, fixed = Queries(*(torch.empty_like(den) for _ in range(3))), torch.empty_like(den)
+    out = dy if has.levels else like(dy, e)
+    deltas[(triton.cdiv(m, BACKWARD.chunk), B * H)](
+        y, dy, top, den, *asked, fixed, out, *y.stride()[:3], *dy.stride()[:3], *out.stride()[:3], H, m, has.floor,
+        GATED=has.log_g is not None, SIGNED=has.signed, LEVELS=has.levels, C=BACKWARD.chunk, E=e,
     )  # fmt: skip
-    return asked, fixed
+    return out, asked, fixed

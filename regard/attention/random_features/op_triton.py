@@ -44,18 +44,19 @@ def attend_walk(
     causal: bool,
     normalize: bool,
     scaled: bool,
+    levels: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q (B, H, m, d), k (B, G, n, d), v (B, G, n, e) -> y (B, H, m, e); top and den (B, H, m) for the backward pass.
 
-    The rest as Settings has it, the numbers in its order; `per` 0: as is good for the GPU.
+    The rest as Settings has it, the numbers in its order; `per` 0: as is good for the GPU. Without levels no top.
     """
     q, k, v = in_rows(q), in_rows(k), in_rows(v)
-    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, map, numbers, per)
+    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, levels, map, numbers, per)
     y = like(q, v.shape[-1])
-    top, den = (q.new_empty(q.shape[:3], dtype=torch.float32) for _ in range(2))
+    top, den = _for_later(q, levels)
     shared = q.shape[1] // k.shape[1]
     walk(q, Side(k, v), has, states_for(Side(k, v), has, None, 1), None, y, top, den, shared)
     return y, top, den
@@ -80,6 +81,7 @@ def attend_walk_back(
     causal: bool,
     normalize: bool,
     scaled: bool,
+    levels: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
@@ -87,10 +89,10 @@ def attend_walk_back(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of q, k, v, a, c and log_g."""
     dy, y, q, k, v = (in_rows(x) for x in (dy, y, q, k, v))
-    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, map, numbers, per)
+    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, levels, map, numbers, per)
     B, H, G = q.shape[0], q.shape[1], k.shape[1]
     shared = H // G
-    asked, fixed = find_deltas(y, dy, top, den, has)
+    dy, asked, fixed = find_deltas(y, dy, top, den, has)
     queries, keys = Side(q, dy), Side(k, v)
     dq, _, da = walk_back(
         queries, keys, has, states_for(keys, has, None, 1), asked, shared, reverse=False, learned=learned
@@ -131,28 +133,37 @@ def sum_up(
     level: Tensor | None,
     normalize: bool,
     scaled: bool,
+    levels: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The state after keys (B, G, n, d) and values (B, G, n, e): S, z and level, without gradients."""
     k, v = in_rows(k), in_rows(v)
-    has = settings(k, W, a, c, log_g, S, z, level, True, normalize, scaled, map, numbers, per)
-    totals, levels = add_up(Side(k, v), has, None, 1)
+    has = settings(k, W, a, c, log_g, S, z, level, True, normalize, scaled, levels, map, numbers, per)
+    totals, after = add_up(Side(k, v), has, None, 1)
     (B, G, _, d), e = k.shape, v.shape[-1]
     F = has.features(d)
     last = totals[:, -1].unflatten(0, (B, G))
     return (
         last[..., : F * e].unflatten(-1, (F, e)).clone(),
         last[..., F * e :].clone(),
-        levels[:, -1].unflatten(0, (B, G)) * LN2,
+        after[:, -1].unflatten(0, (B, G)) * LN2,
     )
 
 
+def _for_later(q: Tensor, levels: bool) -> tuple[Tensor, Tensor]:
+    """Empty top and den."""
+    B, H, m, _ = q.shape
+    return q.new_empty(B, H, m if levels else 0, dtype=torch.float32), q.new_empty(B, H, m, dtype=torch.float32)
+
+
 @attend_walk.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
-    top, den = (q.new_empty(q.shape[:3], dtype=torch.float32) for _ in range(2))
-    return like(q, v.shape[-1]), top, den
+def _(
+    q: Tensor, k: Tensor, v: Tensor, W: Tensor, a: Tensor, c: Tensor | None, log_g: Tensor | None, S: Tensor | None,
+    z: Tensor | None, level: Tensor | None, causal: bool, normalize: bool, scaled: bool, levels: bool, *_: object,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    return like(q, v.shape[-1]), *_for_later(q, levels)
 
 
 @attend_walk_back.register_fake
@@ -168,7 +179,7 @@ def _(
 @sum_up.register_fake
 def _(
     k: Tensor, v: Tensor, W: Tensor, a: Tensor, c: Tensor | None, log_g: Tensor | None, S: Tensor | None,
-    z: Tensor | None, level: Tensor | None, normalize: bool, scaled: bool, map: str, *_: object,
+    z: Tensor | None, level: Tensor | None, normalize: bool, scaled: bool, levels: bool, map: str, *_: object,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     F = count(map, W, k.shape[3])
     S, z, level = (k.new_empty(*k.shape[:2], *shape, dtype=torch.float32) for shape in ((F, v.shape[3]), (F,), ()))
@@ -183,11 +194,11 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, T
 
 def _gradients(ctx: Any, dy: Tensor | None, *_: object) -> tuple[Tensor | None, ...]:
     if dy is None:
-        return (None,) * 16
+        return (None,) * 17
     needed = ctx.needs_input_grad
     dq, dk, dv, da, dc, dlog_g = attend_walk_back(dy, *ctx.saved_tensors, *ctx.settings, needed[4])
     found = (dq, dk, dv, None, da, dc, dlog_g)
-    return *(one if need else None for one, need in zip(found, needed, strict=False)), *(None,) * 9
+    return *(one if need else None for one, need in zip(found, needed, strict=False)), *(None,) * 10
 
 
 attend_walk.register_autograd(_gradients, setup_context=_remember)

@@ -4,6 +4,10 @@ F2, F3; maps.py has the maps as formulas. A tile of features is kept as two halv
 each made of the same u; where a map has one half, the other is the same and nobody looks at it. Logarithms are to base
 2 in all kernels, for 2^x is what a GPU computes.
 
+Weights and features that may be of any size are kept as numbers * 2^level (LEVELS), and sums of them are brought to one
+level as flash attention does with its maxima. Where the host knows that nothing can overflow, a token's weight is a
+factor of its features, every level is 0, and a walk is products and nothing else.
+
     C tokens of a chunk   d width of queries and keys   M rows of W   u = W x
 """
 
@@ -14,20 +18,31 @@ from triton import language as tl
 
 EMPTY: tl.constexpr = tl.constexpr(-1e30)  # as in state.py
 SHORTEST: tl.constexpr = tl.constexpr(1e-6)  # as in features.py: what is shorter is not brought to length 1
+N: tl.constexpr = tl.constexpr(8)  # columns of the narrowest tile that matrix units take
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def tile(start, at, stride, inside, WIDTH: tl.constexpr):
-    """Rows of a matrix as (C, WIDTH), zeros where there are none."""
-    where = at.to(tl.int64)[:, None] * stride + tl.arange(0, WIDTH)[None, :]
-    return tl.load(start + where, mask=inside[:, None], other=0.0)
+def tile(start, first, stride, inside, C: tl.constexpr, WIDTH: tl.constexpr):
+    """Rows from `first` on of a matrix as (C, WIDTH), zeros where there are none."""
+    return tl.load(places(start, first, stride, C, WIDTH), mask=inside[:, None], other=0.0)
 
 
 @triton.jit
-def first_column(x, ROWS: tl.constexpr, N: tl.constexpr):
-    """x (ROWS,) as the first column of a matrix (ROWS, N) of zeros."""
-    return tl.where((tl.arange(0, N) == 0)[None, :], tl.broadcast_to(x[:, None], (ROWS, N)), 0.0)
+def places(start, first, stride, C: tl.constexpr, WIDTH: tl.constexpr):
+    """Where those rows lie: far from the start, but 32 bits are enough for the way from the first of them."""
+    start += first.to(tl.int64) * stride
+    return start + (tl.arange(0, C)[:, None] * stride + tl.arange(0, WIDTH)[None, :])
+
+
+@triton.jit
+def columns(x, ROWS: tl.constexpr, dtype: tl.constexpr):
+    """x (ROWS,) as the sum of the columns of a matrix (ROWS, N): what rounding leaves of it, the rest, and zeros."""
+    column = tl.arange(0, N)[None, :]
+    rounded = x.to(dtype)
+    rest = (x - rounded.to(tl.float32)).to(dtype)
+    zeros = tl.zeros((ROWS, N), dtype)
+    return tl.where(column == 0, rounded[:, None], tl.where(column == 1, rest[:, None], zeros))
 
 
 @triton.jit
@@ -50,34 +65,36 @@ def load_w(W, a, stretch, bend, M: tl.constexpr, D: tl.constexpr, MAP: tl.conste
 
 
 @triton.jit
-def lengths(x, scale, NORMALIZE: tl.constexpr, SCALED: tl.constexpr):
-    """What brings x (C, d) to length 1, (C,), or 1; and |x|²/2 of what the map is given, (C,)."""
-    x = x.to(tl.float32)
-    square = tl.sum(x * x, 1)
+def normal(x, scale, NORMALIZE: tl.constexpr, SCALED: tl.constexpr):
+    """x (C, d) at length 1 if it is to be, |x|²/2 of what the map is given, (C,), and what brought it there, (C,).
+
+    A product of x as it was, its result brought to length 1, would be as good, but would be slow: matrix units want x
+    in an order in shared memory that sums of its squares do not want.
+    """
+    full = x.to(tl.float32)
+    square = tl.sum(full * full, 1)
+    inverse = tl.full((x.shape[0],), 1.0, tl.float32)
     if NORMALIZE:
-        inverse = 1.0 / tl.maximum(tl.sqrt(square), SHORTEST)
-    else:
-        inverse = tl.full((x.shape[0],), 1.0, tl.float32)
+        inverse = tl.rsqrt(tl.maximum(square, SHORTEST * SHORTEST))
+        x = (full * inverse[:, None]).to(x.dtype)
     if SCALED:
-        x = x * scale[None, :]
-        square = tl.sum(x * x, 1)
+        full *= scale[None, :]
+        square = tl.sum(full * full, 1)
     else:  # all of `scale` is one number
         square *= tl.max(scale * scale, 0)
-    return inverse, 0.5 * inverse * inverse * square
+    return x, 0.5 * inverse * inverse * square, inverse
 
 
 @triton.jit
 def phi(
-    x, w, bias, scale, factor,
-    AXIS: tl.constexpr, MAP: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, BENT: tl.constexpr,
+    x, w, bias, weight, factor,
+    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Features of x (C, d), (M, C) if they lie along axis 0, else (C, M): both halves, levels (C,), `lengths` of x.
+    """Features of x (C, d) times 2^weight, (M, C) if they lie along axis 0, else (C, M): both halves, levels (C,).
 
-    Who needs both forms calls this twice: a product more, but no tile is ever turned that was computed, for Triton up
-    to 3.7.0 gets products with such tiles wrong on Hopper.
+    Who needs both forms calls this twice: a product more, but no features must be turned by way of shared memory.
     """
-    inverse, half = lengths(x, scale, NORMALIZE, SCALED)
     if MAP == "elu":
         if AXIS == 0:
             u = tl.trans(x).to(tl.float32)
@@ -89,35 +106,42 @@ def phi(
     else:
         u = tl.dot(x, tl.trans(w), input_precision=PRECISION)
         bias = bias[None, :]
-    one, other, level = numbers(u, inverse, bias, factor, AXIS, MAP, BENT)
-    return one, other, level, half, inverse
+    return numbers(u, bias, weight, factor, AXIS, KEYS, MAP, BENT, LEVELS)
 
 
 @triton.jit
-def numbers(u, inverse, bias, factor, AXIS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr):
-    """phi = numbers * 2^level of u * inverse + bias: both halves of the numbers, and the level; along the axis."""
-    by = tl.expand_dims(inverse, AXIS)
-    if MAP == "hyperbolic":
-        level = tl.max(tl.abs(u), AXIS) * inverse
-        under = tl.expand_dims(level - tl.log2(factor), AXIS)  # a 2^x = 2^{x + log a}
-        one, other = tl.exp2(u * by - under), tl.exp2(u * -by - under)
-    elif MAP == "positive":
-        if BENT:
-            u = u * by + bias
-            level = tl.max(u, AXIS)
-            one = tl.exp2(u - tl.expand_dims(level - tl.log2(factor), AXIS))
-        else:
-            level = tl.max(u, AXIS) * inverse
-            one = tl.exp2(u * by - tl.expand_dims(level - tl.log2(factor), AXIS))
-        other = one
+def numbers(
+    u, bias, weight, factor,
+    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
+):  # fmt: skip
+    """phi 2^weight = numbers * 2^level of u + bias: both halves of the numbers, and the level.
+
+    What is taken out of a query's features is not in its level, for it cancels in attention's quotient.
+    """
+    exponential: tl.constexpr = MAP == "hyperbolic" or MAP == "positive"
+    if BENT:
+        u += bias
+    if LEVELS and exponential:
+        top = tl.max(tl.abs(u) if MAP == "hyperbolic" else u, AXIS)
+        level, more = weight + top if KEYS else weight, -top
+    elif LEVELS:
+        level, more = weight, tl.zeros_like(weight)
     else:
-        level = tl.zeros((u.shape[1 - AXIS],), tl.float32)
+        level, more = tl.zeros_like(weight), weight
+    if exponential:
+        more = tl.expand_dims(more + tl.log2(factor), AXIS)  # a 2^x = 2^{x + log a}
+        one = tl.exp2(more + u)
+        other = one
+        if MAP == "hyperbolic":
+            other = tl.exp2(more - u)
+    else:
         if MAP == "trig":
-            one, other = waves(u * by)
-            one, other = one * factor, other * factor
+            one, other = waves(u)
         else:
             one = tl.where(u > 0, u + 1.0, tl.exp2(tl.minimum(u, 0.0) * LOG2E))
             other = one
+        much = tl.expand_dims(tl.exp2(more) * factor, AXIS)
+        one, other = one * much, other * much
     return one, other, level
 
 
@@ -166,40 +190,58 @@ def gates(log_g, at, inside, C: tl.constexpr, GATED: tl.constexpr):
 
 @triton.jit
 def weight_logs(
-    level, half, c, h, at, inside, SIGN: tl.constexpr, KEYS: tl.constexpr, GIVEN: tl.constexpr
+    half, c, h, at, inside, SIGN: tl.constexpr, KEYS: tl.constexpr, GIVEN: tl.constexpr, LEVELS: tl.constexpr
 ):  # fmt: skip
-    """Logarithms of tokens' weights, (C,): of keys what the map says and what is given, c; of queries h."""
+    """Logarithms of tokens' weights, (C,): of keys what the map says and what is given, c; of queries h.
+
+    Without LEVELS weights of queries are in dy and t already: see `deltas`.
+    """
     if KEYS:
-        own = level + half * (SIGN * LOG2E)
+        own = half * (SIGN * LOG2E)
         if GIVEN:
             own += tl.load(c + at, mask=inside, other=0.0) * LOG2E
         own = tl.where(inside, own, -float("inf"))
-    else:
+    elif LEVELS:
         own = tl.load(h + at, mask=inside, other=-float("inf"))
+    else:
+        own = tl.zeros_like(half)
     return own
 
 
 @triton.jit
-def weights(c, b, total, level, at, C: tl.constexpr, REVERSE: tl.constexpr, GATED: tl.constexpr):
+def causal(scores, other, REVERSE: tl.constexpr, TURNED: tl.constexpr):
+    """scores (C who ask, C who answer), or TURNED; `other` for tokens after the one who asks, REVERSE: before it."""
+    at = tl.arange(0, scores.shape[0])
+    if REVERSE != TURNED:
+        seen = at[None, :] >= at[:, None]
+    else:
+        seen = at[None, :] <= at[:, None]
+    return tl.where(seen, scores, other)
+
+
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def weights(c, b, total, level, REVERSE: tl.constexpr, GATED: tl.constexpr, TURNED: tl.constexpr):
     """How much each token of a chunk sees of each, (C, C), and of the state, (C,), times 2^-top; and top (C,).
 
     2^{c_j + b_i - b_j}, j <= i, when the text is walked forward; backward, the gates are those after i up to j >= i.
     """
-    logs = tl.broadcast_to(c[None, :], (C, C))
-    before = tl.zeros((C,), tl.float32) + level
-    if REVERSE:
-        seen = at[None, :] >= at[:, None]
-        if GATED:
-            logs += b[None, :] - b[:, None]
-            before += total - b
+    mine, old = tl.zeros_like(c), tl.zeros_like(c) + level
+    if GATED and REVERSE:
+        c, mine, old = c + b, -b, old + total - b
+    elif GATED:
+        c, mine, old = c - b, b, old + b
+    top = tl.maximum(tl.associative_scan(c, 0, larger, reverse=REVERSE) + mine, old)
+    mine -= top
+    if TURNED:
+        logs = c[:, None] + mine[None, :]
     else:
-        seen = at[None, :] <= at[:, None]
-        if GATED:
-            logs += b[:, None] - b[None, :]
-            before += b
-    logs = tl.where(seen, logs, -float("inf"))
-    top = tl.maximum(tl.max(logs, 1), before)
-    return tl.exp2(logs - top[:, None]), tl.exp2(before - top), top
+        logs = c[None, :] + mine[:, None]
+    return tl.exp2(causal(logs, -float("inf"), REVERSE, TURNED)), tl.exp2(old - top), top
 
 
 @triton.jit

@@ -23,7 +23,7 @@ from torch import Tensor
 from regard import masks
 from regard.attention.random_features.dispatch import attend_features
 from regard.attention.random_features.features import RandomFeatures
-from regard.attention.random_features.fused import why_not_fused
+from regard.attention.random_features.fused import needs_levels, why_not_fused
 from regard.attention.random_features.maps import MAPS, Trig
 
 linux = pytest.mark.skipif(
@@ -67,16 +67,22 @@ def check(
     padding: bool = False,
     learned: bool = False,
     normalize: bool | None = None,
+    scale: float | None = None,
     longest: float = 1.0,
+    levels: bool = True,
     programs: int = 2,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Output and all gradients; keys are up to `longest` times as long as others."""
-    from regard.attention.random_features import launch_triton
+    """Output and all gradients; keys are up to `longest` times as long as others.
+
+    With `levels` False the kernels must have chosen to do without, and are then made to do with them too.
+    """
+    from regard.attention.random_features import fused, launch_triton
 
     n = m if n is None else n
     torch.manual_seed(0)
-    features = features_for(device, map, d, F, G, dtype, learned, normalize=normalize)
+    features = features_for(device, map, d, F, G, dtype, learned, normalize=normalize, scale=scale)
+    assert needs_levels(dtype, features, torch.zeros(1) if gate else None) == levels
     shapes = ((B, m, H, d), (B, n, G, d), (B, n, G, e))
     q, k, v = (torch.randn(shape).to(device, dtype).transpose(1, 2) for shape in shapes)  # as a layer cuts them
     k = k * torch.linspace(1.0, longest, n, device=device)[:, None].to(dtype)
@@ -89,19 +95,20 @@ def check(
         keep[..., :3] = False  # queries before the first key see nothing
     given: dict[str, Any] = {"features": features, "mask": keep, "causal": causal}
     given["gate"] = leaves[3] if gate else None
-    with patch.object(launch_triton, "PROGRAMS", programs):
-        y = attend_features(q, k, v, backend="triton", **given)
-        assert y.shape == (B, H, m, e) and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
-        upstream = torch.randn(y.shape, device=device).to(dtype)
-        found = torch.autograd.grad(y, leaves, upstream)
+    upstream = torch.randn(B, m, H, e).to(device, dtype).transpose(1, 2)
     exact = [x.double() for x in (q, k, v)]
     wanted = attend_features(*exact, backend="reference", **given)
-    names = ["y", "dq", "dk", "dv"] + ["dgate"] * gate + ["dsigma"] * learned
     results = (wanted, *torch.autograd.grad(wanted, leaves, upstream.double()))
-    for name, one, other in zip(names, (y, *found), results, strict=True):
-        close(f"{name}, {map}, {m} x {n}, {dtype}", one, other, dtype)
-    if keep is not None and causal:
-        assert not y[:, :, :3].any() and not found[0][:, :, :3].any()  # exactly zero
+    names = ["y", "dq", "dk", "dv"] + ["dgate"] * gate + ["dsigma"] * learned
+    for way in {levels, True}:
+        with patch.object(launch_triton, "PROGRAMS", programs), patch.object(fused, "needs_levels", return_value=way):
+            y = attend_features(q, k, v, backend="triton", **given)
+            found = torch.autograd.grad(y, leaves, upstream)
+        assert y.shape == (B, H, m, e) and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
+        for name, one, other in zip(names, (y, *found), results, strict=True):
+            close(f"{name}, {map}, {m} x {n}, {dtype}, levels {way}", one, other, dtype)
+        if keep is not None and causal:
+            assert not y[:, :, :3].any() and not found[0][:, :, :3].any()  # exactly zero
 
 
 def small(device: str, L: int = 130, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,20 +120,31 @@ def check_state(device: str) -> None:
     """A text in two parts is the text; and the state between them is that of the other backend."""
     features = features_for(device, "hyperbolic", 16, 32, 1, torch.float32, False)
     q, k, v = small(device)
-    gate = torch.randn(1, 2, 130, device=device) + 2
-    whole = attend_features(q, k, v, features=features, causal=True, gate=gate, backend="chunked")
-    state = None
-    for part in (slice(0, 70), slice(70, 130)):
-        given: dict[str, Any] = {"features": features, "causal": True, "gate": gate[..., part], "return_state": True}
-        cut = [x[:, :, part] for x in (q, k, v)]
-        other = attend_features(*cut, **given, state=state, backend="chunked")[1]
-        y, state = attend_features(*cut, **given, state=state, backend="triton")
-        torch.testing.assert_close(y, whole[:, :, part], rtol=1e-5, atol=1e-5)
-        shift = (state.level - other.level).exp()
-        torch.testing.assert_close(state.S * shift[..., None, None], other.S, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(state.z * shift[..., None], other.z, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(state.forgotten, other.forgotten)
-        assert state.draw == other.draw
+    for gate in (torch.randn(1, 2, 130).to(device) + 2, None):  # with and without levels
+        whole = attend_features(q, k, v, features=features, causal=True, gate=gate, backend="chunked")
+        ours = other = None
+        for part in (slice(0, 70), slice(70, 130)):
+            given: dict[str, Any] = {"features": features, "causal": True, "return_state": True}
+            given["gate"] = None if gate is None else gate[..., part]
+            cut = [x[:, :, part] for x in (q, k, v)]
+            y, ours = attend_features(*cut, **given, state=other, backend="triton")  # from the other's state
+            other = attend_features(*cut, **given, state=other, backend="chunked")[1]
+            torch.testing.assert_close(y, whole[:, :, part], rtol=1e-5, atol=1e-5)
+            shift = (ours.level - other.level).exp()
+            torch.testing.assert_close(ours.S * shift[..., None, None], other.S, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours.z * shift[..., None], other.z, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours.forgotten, other.forgotten)
+            assert ours.draw == other.draw
+
+
+def check_zeros(device: str) -> None:
+    """A vector of zeros cannot be brought to length 1, so a key of zeros has another weight e^{-|x|²/2}."""
+    features = features_for(device, "hyperbolic", 16, 32, 1, torch.float32, False, scale=2.0)
+    q, k, v = small(device, 20)
+    q[:, :, 3] = k[:, :, ::2] = 0.0
+    y = attend_features(q, k, v, features=features, causal=True, backend="triton")
+    exact = [x.double() for x in (q, k, v)]
+    close("zeros", y, attend_features(*exact, features=features, causal=True, backend="reference"), torch.float32)
 
 
 def check_order(device: str) -> None:
@@ -144,20 +162,23 @@ def check_order(device: str) -> None:
 
 def check_floor(device: str) -> None:
     """Denominators that are taken for the floor have no gradient, here many of them; the oracle knows no floor."""
-    features = features_for(device, "trig", 16, 32, 1, torch.float32, False, normalize=False)
-    leaves = [x.requires_grad_() for x in (*small(device, 20), torch.randn(1, 2, 20, device=device) + 1)]
-    q, k, v, gate = leaves
-    upstream = torch.randn_like(v)
-    results = []
-    with patch.object(Trig, "floor", 0.5):
-        for backend, exact in (("triton", torch.float32), ("chunked", torch.float64)):
-            given = [x.to(exact) for x in (q, k, v)]
-            y = attend_features(*given, features=features, causal=True, gate=gate, backend=backend)
-            results.append((y, *torch.autograd.grad(y, leaves, upstream.to(exact))))
-    without = attend_features(q, k, v, features=features, causal=True, gate=gate, backend="chunked")
-    assert 2 < (without - results[0][0]).abs().amax(-1).gt(0.01).sum() < 38  # rows of 40
-    for one, other in zip(*results, strict=True):
-        close("with a floor", one, other, torch.float32)
+    for normalize, floor in ((False, 0.2), (True, 2.0)):
+        torch.manual_seed(0)  # and all is drawn on the CPU: how many these are is chance
+        features = features_for(device, "trig", 16, 32, 1, torch.float32, False, normalize=normalize)
+        leaves = [x.requires_grad_() for x in (*small(device, 20), torch.randn(1, 2, 20).to(device) + 1)]
+        q, k, v, gate = leaves
+        given: dict[str, Any] = {"features": features, "causal": True, "gate": None if normalize else gate}
+        leaves = leaves[: 3 if normalize else 4]  # without a gate there are no levels
+        upstream = torch.randn(v.shape).to(device)
+        results = []
+        with patch.object(Trig, "floor", floor):
+            for backend, exact in (("triton", torch.float32), ("chunked", torch.float64)):
+                y = attend_features(*(x.to(exact) for x in (q, k, v)), **given, backend=backend)
+                results.append((y, *torch.autograd.grad(y, leaves, upstream.to(exact))))
+        without = attend_features(q, k, v, **given, backend="chunked")
+        assert 5 < (without - results[0][0]).abs().amax(-1).gt(0.01).sum() < 35  # rows of 40
+        for one, other in zip(*results, strict=True):
+            close("with a floor", one, other, torch.float32)
 
 
 def check_compiled(device: str) -> None:
@@ -186,9 +207,10 @@ def check_operators(device: str) -> None:
     c = torch.zeros(1, 1, 20, device=device, requires_grad=True)
     numbers = (-1.0, 0.2, 1.0, 0.0, 1e-20)
     rest = (W, a, c, None, None, None, None)
-    torch.library.opcheck(attend_walk, (q, k, v, *rest, True, True, True, "hyperbolic", numbers, 64))
+    for levels in (True, False):
+        torch.library.opcheck(attend_walk, (q, k, v, *rest, True, True, True, levels, "hyperbolic", numbers, 64))
     alone = [None if x is None else x.detach() for x in (k, v, *rest)]
-    torch.library.opcheck(sum_up, (*alone, True, True, "positive", numbers, 64))
+    torch.library.opcheck(sum_up, (*alone, True, True, True, "positive", numbers, 64))
 
 
 CASES: list[dict[str, Any]] = [
@@ -196,12 +218,18 @@ CASES: list[dict[str, Any]] = [
     {"map": "trig", "m": 100, "gate": True, "padding": True, "programs": 1},
     {"map": "optimal", "m": 70, "learned": True, "normalize": False},
     {"map": "positive", "m": 40, "n": 70, "causal": False, "padding": True, "learned": True, "H": 2},
-    {"map": "elu", "m": 70, "F": 16},
-    {"map": "plain", "m": 20, "n": 70, "causal": False},
+    {"map": "elu", "m": 70, "F": 16, "padding": True, "levels": False},
+    {"map": "plain", "m": 20, "n": 70, "causal": False, "levels": False},
+    {"map": "hyperbolic", "m": 130, "H": 2, "padding": True, "levels": False, "programs": 4},
+    {"map": "hyperbolic", "m": 70, "scale": 4.0, "levels": False},  # as large as features may be without levels
+    {"map": "hyperbolic", "m": 40, "scale": 5.0},
+    {"map": "trig", "m": 100, "H": 2, "G": 2, "levels": False},
+    {"map": "positive", "m": 40, "n": 70, "causal": False, "padding": True, "levels": False, "H": 2},
+    {"map": "optimal", "m": 70, "levels": False},
     {"map": "positive", "m": 70, "normalize": False, "longest": 30.0, "F": 16},  # weights from 1 to e^-100 or so
     {"map": "hyperbolic", "m": 70, "gate": True, "dtype": torch.float16},
 ]
-PARTS = [check_state, check_order, check_floor, check_compiled, check_operators]
+PARTS = [check_state, check_zeros, check_order, check_floor, check_compiled, check_operators]
 
 
 @linux
@@ -219,12 +247,14 @@ LARGE: list[dict[str, Any]] = [
     for dtype in (torch.bfloat16, torch.float16, torch.float32)
     for map, F, more in (
         ("hyperbolic", 128, {"gate": True, "learned": True, "padding": True}),
-        ("hyperbolic", 64, {"programs": 1}),
-        ("hyperbolic", 256, {"causal": False, "n": 300, "padding": True}),
+        ("hyperbolic", 128, {"padding": True, "levels": dtype == torch.float16}),
+        ("hyperbolic", 64, {"programs": 1, "levels": dtype == torch.float16}),
+        ("hyperbolic", 256, {"causal": False, "n": 300, "padding": True, "levels": dtype == torch.float16}),
         ("positive", 128, {"gate": True}),
         ("trig", 128, {"gate": True, "padding": True}),
+        ("trig", 128, {"padding": True, "levels": dtype == torch.float16}),
         ("optimal", 64, {"learned": True}),
-        ("elu", 64, {"d": 64}),
+        ("elu", 64, {"d": 64, "levels": dtype == torch.float16}),
     )
 ]
 
@@ -251,6 +281,19 @@ class OnGPU:
 
     def numel(self) -> int:
         return self.shape.numel()
+
+
+def test_levels_are_for_what_may_overflow() -> None:
+    def needs(dtype: torch.dtype = torch.bfloat16, gate: Tensor | None = None, **more: Any) -> bool:
+        return needs_levels(dtype, RandomFeatures(dim=64, **more), gate)
+
+    for map in MAPS:
+        assert not needs(map=map) and needs(torch.float16, map=map) and needs(gate=torch.zeros(1), map=map)
+        assert map == "elu" or needs(map=map, learned_scale=True) == (map != "plain")
+        assert map == "elu" or needs(map=map, normalize=False) == (map != "plain")
+    assert not needs(scale=2.0) and needs(scale=3.0)
+    for d in (16, 128):  # the rows are no longer than it takes them for
+        assert RandomFeatures(dim=d, features=256, heads=16).W.norm(dim=-1).max() < d**0.5 + 5
 
 
 @linux
@@ -314,7 +357,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         q, k, v = torch.zeros(3, 1, 2, 128, d, dtype=torch.bfloat16).unbind()
         c = torch.zeros(1, 2, 128) if gate else None
         rest = (torch.zeros(1, M, d), torch.ones(1, d), c, c, None, None, None)
-        settings = (True, True, gate, map, (-1.0, 0.1, 1.0, 0.0, 1e-20), 64)
+        settings = (True, True, gate, gate, map, (-1.0, 0.1, 1.0, 0.0, 1e-20), 64)
         y, top, den = op_triton.attend_walk(q, k, v, *rest, *settings)
         op_triton.attend_walk_back(y, y.clone(), top, den, q, k, v, *rest, *settings, gate)
     assert launch_triton.grad.count == launch_triton.mix.count == 6

@@ -225,9 +225,12 @@ SYSTEMS = (
     ),
 )
 
-# Random features in all attention of the decoder, and one thing after another changed.
-FEATURES = ("model.attention=random-features", "model.exact_heads=encoder")
-LETTERS = ("model.attention=random-features", "model.feature_gate=true", "model.features=64")
+# Random features in all attention of the decoder, or in all heads but one of four that look at the source; and in a
+# language model, one thing after another changed.
+RANDOM = ("model.attention=random-features", "model.feature_gate=true")
+FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256")
+MIXED = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0"]')
+LETTERS = (*RANDOM, "model.features=64")
 CHANGED = {
     "softmax": (),
     "64 features": LETTERS,
@@ -246,7 +249,16 @@ SYSTEMS += (
         goals={"en-de": Goal(**THREE)},
         settings=FEATURES,
         forms=("tokenised",),
-        features="random features",
+        features="256 random features",
+    ),
+    System(
+        "mixed",
+        "multi30k-tiny",
+        "",
+        goals={"en-de": Goal(**THREE)},
+        settings=MIXED,
+        forms=("tokenised",),
+        features="128 random features; one head of four exact in cross-attention",
     ),
     *(
         System(

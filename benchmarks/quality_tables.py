@@ -85,7 +85,7 @@ def shakespeare_table(results: Sequence[Line]) -> str:
     for system, direction, goal in _goals("tinyshakespeare"):
         lines = lines_of(results, system, direction, "raw")
         values = [line["nats"] for line in lines]
-        ours = (_with_stride(values, lines), spread([line["validation"]["loss"] for line in lines], 4))
+        ours = (_with_stride(values, lines), spread(_known(line["validation"]["loss"] for line in lines), 4))
         numbers = (_published(system, goal), _required(goal), *ours, _size(lines), _work(lines))
         rows.append((f"`{system.recipe}`", *numbers, verdict(goal, values, lower=True)))
     return _table(head, rows)
@@ -183,6 +183,10 @@ def draw_picture(results: Sequence[Line], path: Path = PICTURE) -> Path:
 def _goals(data: str, *, features: bool = False) -> list[tuple[System, str, Goal]]:
     systems = [s for s in SYSTEMS if s.data == data and bool(s.features) == features]
     return [(s, direction, goal) for s in systems for direction, goal in s.goals.items()]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _bleu(lines: Sequence[Line]) -> list[float]:

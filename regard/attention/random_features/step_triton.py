@@ -16,22 +16,23 @@ from triton import language as tl
 from regard.attention.random_features.features import RandomFeatures
 from regard.attention.random_features.fused import kernel_map
 from regard.attention.random_features.launch_triton import PAIRS
-from regard.attention.random_features.phi_triton import LOG2E, lengths, load_w, numbers
+from regard.attention.random_features.phi_triton import LOG2E, load_w, normal, numbers
 from regard.attention.random_features.state import FeatureState
 
 
 @triton.jit
 def phi_of_one(
-    x, w, bias, scale, factor, MAP: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, BENT: tl.constexpr
+    x, w, bias, scale, factor,
+    KEYS: tl.constexpr, MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr,
+    BENT: tl.constexpr,
 ):  # fmt: skip
-    """Features of one vector x (d,) as columns (M, 1): both halves; and its level and |x|²/2, (1,)."""
-    inverse, half = lengths(x[None, :], scale, NORMALIZE, SCALED)
+    """Features of one vector x (d,) as columns (M, 1), both halves; of a key also the logarithm of its weight, (1,)."""
+    x, half, _ = normal(x[None, :], scale, NORMALIZE, SCALED)
     if MAP == "elu":
-        u = x[:, None]
+        u = tl.trans(x)
     else:
-        u = tl.sum(w * x[None, :], 1)[:, None]
-    one, other, level = numbers(u, inverse, bias[:, None], factor, 0, MAP, BENT)
-    return one, other, level, half
+        u = tl.sum(w * x, 1)[:, None]
+    return numbers(u, bias[:, None], half * (SIGN * LOG2E), factor, 0, KEYS, MAP, BENT, True)
 
 
 @triton.jit(do_not_specialize=["G"])
@@ -51,8 +52,8 @@ def step(
     w, bias, scale = load_w(W + g * w_head, a + g * a_head, stretch, bend, M, D, MAP)
     x += row * (R + 1) * D
     key = tl.load(x + R * D + wide).to(tl.float32)
-    k1, k2, top, half = phi_of_one(key, w, bias, scale, factor, MAP, NORMALIZE, SCALED, BENT)
-    new, old = tl.max(top + half * (SIGN * LOG2E), 0), tl.load(level_at + row) * LOG2E
+    k1, k2, new = phi_of_one(key, w, bias, scale, factor, True, MAP, SIGN, NORMALIZE, SCALED, BENT)
+    new, old = tl.max(new, 0), tl.load(level_at + row) * LOG2E
     if GATED:
         t = tl.load(gate + row).to(tl.float32)
         log_g = (tl.minimum(t, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(t)))) * LOG2E  # log sigmoid(t); of -t it is t less
@@ -73,7 +74,7 @@ def step(
         tl.store(sums + M, z2)
     for i in tl.static_range(R):
         query = tl.load(x + i * D + wide).to(tl.float32)
-        q1, q2, _, _ = phi_of_one(query, w, bias, scale, factor, MAP, NORMALIZE, SCALED, BENT)
+        q1, q2, _ = phi_of_one(query, w, bias, scale, factor, False, MAP, SIGN, NORMALIZE, SCALED, BENT)
         num, den = tl.sum(q1 * S1, 0), tl.sum(tl.sum(q1 * z1, 0), 0)
         if PAIR:
             num += tl.sum(q2 * S2, 0)

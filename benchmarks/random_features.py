@@ -43,12 +43,12 @@ def all_cells(device: str, lengths: tuple[int, ...]) -> Iterator[Cell]:
                 yield Cell(work, L, max(1, TOKENS // L) if device == "cuda" else 1, HEADS[device], device)
 
 
-def prepare(cell: Cell, leave_out: list[str]) -> tuple[dict[str, Run], dict[str, str]]:
-    """What runs, each tried twice; and of what does not the reason."""
+def prepare(cell: Cell, counts: list[int], leave_out: list[str]) -> tuple[dict[str, Run], dict[str, str]]:
+    """What runs, each tried twice, ours with these numbers of features; and of what does not the reason."""
     runs: dict[str, Run] = {}
     reasons: dict[str, str] = {}
     inputs, outputs = cell.inputs(), {}
-    for name, make in contenders(cell):
+    for name, make in contenders(cell, counts):
         if name.split()[0] in leave_out:
             continue
         try:
@@ -77,9 +77,9 @@ def check_same(outputs: dict[str, Tensor]) -> None:
             raise AssertionError(f"{OURS} and {name} do not compute the same thing: they differ by {off:.1%}")
 
 
-def measure(cell: Cell, *, rounds: int, leave_out: list[str]) -> dict[str, object]:
+def measure(cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str]) -> dict[str, object]:
     """The cell with its times, and how many times as fast we are as the best SDPA and as each other."""
-    runs, reasons = prepare(cell, leave_out)
+    runs, reasons = prepare(cell, counts, leave_out)
     samples = take_turns(runs, device=cell.device, rounds=rounds, budget=0.0)
     exact = [name for name in runs if name.startswith("sdpa")]
     best = min(exact, key=samples.median) if exact else None
@@ -158,12 +158,17 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CUDA if there is one")
     parser.add_argument("--lengths", type=int, nargs="+", metavar="L", help="default: those of the targets")
+    parser.add_argument(
+        "--features", type=int, nargs="+", default=[64, 128, 256], metavar="F", help="how many of ours; 128 among them"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="samples of each contender (default: 5)")
     parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="sdpa, fla, performer or chunked")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds after which no cell is begun (150)")
     parser.add_argument("--check", action="store_true", help="exit with status 1 when a target is missed")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object here too")
     args = parser.parse_args()
+    if 128 not in args.features:
+        parser.error("--features: 128 must be among them, for the targets are about it")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device here; use cpu or auto")
     return args
@@ -190,7 +195,7 @@ def main() -> int:
         if time.perf_counter() - start > args.limit:
             print(f"{cell.work:8} {cell.L:6}: not begun, {args.limit:.0f} s are over")
             continue
-        cells.append(measure(cell, rounds=args.rounds, leave_out=args.without))
+        cells.append(measure(cell, rounds=args.rounds, counts=args.features, leave_out=args.without))
         print(row(cells[-1]), flush=True)
         for name, reason in cells[-1]["does_not_run"].items():
             if reasons.setdefault(name, reason) is reason:

@@ -6,7 +6,7 @@ B batch   H heads   L length   d width of queries, keys and values   F features
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,10 +48,10 @@ class Cell:
         return [x.to(dtype).transpose(1, 2).requires_grad_(self.work == "backward") for x in rows]
 
 
-def contenders(cell: Cell) -> Iterator[tuple[str, Callable[[], Attention]]]:
+def contenders(cell: Cell, counts: Sequence[int]) -> Iterator[tuple[str, Callable[[], Attention]]]:
     """Names, and how to make each; making or trying one may raise, which is what will be said of it."""
     fast = "triton" if cell.device == "cuda" else "chunked"
-    for F in (64, 128, 256):
+    for F in counts:
         yield f"regard {F}", lambda F=F: ours(cell, F, fast)
     if cell.device == "cuda":
         if cell.L in COMPILED_AT:

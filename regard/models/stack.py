@@ -88,7 +88,7 @@ class Stack(nn.Module):
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p)."""
-        past = x if all(block.hands_on(x) for block in self.blocks) else None
+        past = x if all(block.order == "post" and block.draws(x) for block in self.blocks) else None
         for number, block in enumerate(self.blocks):
             found = block(
                 x,

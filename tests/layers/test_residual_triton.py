@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard import Block, FeedForward, LayerNorm, MultiHeadAttention, RMSNorm
 from regard.attention import drawn, short
-from regard.layers import block as block_module, feedforward
+from regard.layers import block as block_module, block_drawn, feedforward
 from regard.models.stack import Stack
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
@@ -179,7 +179,7 @@ def check_blocks(device: str) -> None:
         given = [x, memory, *block.parameters()]
         with (
             patch.object(block_module, "draws", always),
-            patch.object(block_module, "draw_seed", lambda _, count: seed.repeat(count)),
+            patch.object(block_drawn, "draw_seed", lambda _, count: seed.repeat(count)),
         ):
             found = block(x, memory=memory, causal=True)
         block.dropout = Drop(seed)
@@ -201,7 +201,7 @@ def check_stack(device: str) -> None:
     given = [x, memory, *stack.parameters()]
     with (
         patch.object(block_module, "draws", always),
-        patch.object(block_module, "draw_seed", lambda _, count: seed.repeat(count)),
+        patch.object(block_drawn, "draw_seed", lambda _, count: seed.repeat(count)),
     ):
         with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
             found = stack(x, memory=memory)
@@ -214,7 +214,7 @@ def check_stack(device: str) -> None:
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(gradients, torch.autograd.grad(wanted, given, upstream), rtol=1e-4, atol=1e-4)
     with patch.object(block_module, "draws", lambda *_: False):
-        assert not any(block.hands_on(x) for block in stack.blocks)
+        assert not any(block.draws(x) for block in stack.blocks)
 
 
 def check_feed_forward(device: str) -> None:
@@ -247,7 +247,7 @@ def check_seeds(device: str) -> None:
     with ExitStack() as all_of_them:
         for module in (block_module, feedforward, short):
             all_of_them.enter_context(patch.object(module, "draws", always))
-        all_of_them.enter_context(patch.object(block_module, "draw_seed", lambda _, count: seeds[:count]))
+        all_of_them.enter_context(patch.object(block_drawn, "draw_seed", lambda _, count: seeds[:count]))
         for module in (feedforward, short):
             all_of_them.enter_context(patch.object(module, "draw_seed", None))
         for module, name, at in (

@@ -293,7 +293,7 @@ def check_operator(device: str) -> None:
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
 def test_the_kernel_is_the_reference() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "REGARD_DRAWN": "attention"}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the kernel is the reference\n"

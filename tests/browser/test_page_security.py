@@ -74,6 +74,7 @@ def test_every_tab_asks_this_machine_alone(wide: Watched, explorer: Explorer) ->
 @pytest.mark.parametrize("text", MARKUP)
 def test_a_sentence_with_markup_is_shown_as_text(wide: Watched, explorer: Explorer, text: str) -> None:
     wide.page.goto(explorer.address)
+    expect(wide.page.get_by_test_id("output-text")).to_have_text("Jane visits Africa in September")  # the first one
     wide.page.get_by_test_id("text").fill(f"chat {text}")
     wide.page.get_by_test_id("send").click()
     wide.page.wait_for_load_state("networkidle")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,21 @@ class Compiled:
         options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
         self.ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
         self.count += 1
+
+
+@pytest.fixture
+def interpret() -> Callable[..., None]:
+    """Runs a test file as a script, for Triton's interpreter is chosen when a kernel is defined; it must say this."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("CUDA: Triton comes for Linux on x86_64")
+
+    def run(file: str, said: str, **environment: str) -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1", **environment}
+        done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{said}\n"
+
+    return run
 
 
 @pytest.fixture

@@ -8,10 +8,6 @@ the kernel itself.
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -289,14 +285,8 @@ def check_operator(device: str) -> None:
     torch.library.opcheck(attend_short, (q, k, v, None, keep, seed, True, 0.3, SHARE))
 
 
-@pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
-)
-def test_the_kernel_is_the_reference() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "REGARD_DRAWN": "attention"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the kernel is the reference\n"
+def test_the_kernel_is_the_reference(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernel is the reference", REGARD_DRAWN="attention")
 
 
 LARGE: list[dict[str, Any]] = [

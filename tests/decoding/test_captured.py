@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -157,14 +156,8 @@ def check_all() -> None:
     assert ended > 3
 
 
-@pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
-)
-def test_the_kernels_write_what_the_modules_write() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the same texts\n"
+def test_the_kernels_write_what_the_modules_write(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the same texts", OMP_NUM_THREADS="1")
 
 
 @pytest.fixture(autouse=True)

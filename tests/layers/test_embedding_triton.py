@@ -8,10 +8,9 @@ the kernel itself.
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -125,14 +124,8 @@ def check_all(device: str) -> None:
     torch.library.opcheck(embed_dropped, (tokens, table, places, seed, 2.0, SHARE, -1, torch.float32))
 
 
-@pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
-)
-def test_the_kernel_is_the_input() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the kernel is the input\n"
+def test_the_kernel_is_the_input(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernel is the input")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

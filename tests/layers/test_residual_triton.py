@@ -306,14 +306,8 @@ def check_all(device: str) -> None:
     torch.library.opcheck(relu_dropped, (h, w, seed, SHARE))
 
 
-@pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
-)
-def test_the_kernels_are_the_modules() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the kernels are the modules\n"
+def test_the_kernels_are_the_modules(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernels are the modules")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

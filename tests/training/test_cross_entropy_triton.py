@@ -7,10 +7,7 @@ The interpreter is chosen when a kernel is defined, so a process of its own runs
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -68,14 +65,8 @@ def check_all(device: str) -> None:
         assert not loss.isfinite() and not nll.isfinite()
 
 
-@pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
-)
-def test_the_kernel_is_the_formula() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the kernel is the formula\n"
+def test_the_kernel_is_the_formula(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernel is the formula")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

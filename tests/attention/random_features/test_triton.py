@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -232,12 +231,8 @@ CASES: list[dict[str, Any]] = [
 PARTS = [check_state, check_zeros, check_order, check_floor, check_compiled, check_operators]
 
 
-@linux
-def test_the_kernels_are_the_oracle() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "the kernels are the oracle\n"
+def test_the_kernels_are_the_oracle(interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernels are the oracle")
 
 
 LARGE: list[dict[str, Any]] = [

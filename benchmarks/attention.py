@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from statistics import median
 
 import torch
 from attention_contenders import HAS_X_TRANSFORMERS, UNEQUAL, Cell, Forms, H, Place, attend_runs, d, multihead_runs
-from timing import Samples, fastest, hardware, take_turns
+from timing import Samples, command, fastest, hardware, take_turns
 from torch import Tensor
 
 import regard
@@ -176,7 +175,7 @@ def main() -> int:
     report = {
         "benchmark": "attention",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/attention.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": versions(),
         "setting": {"device": device, "dtype": str(dtype).removeprefix("torch."), "B": place.B, "H": H, "d": d},

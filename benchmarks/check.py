@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from timing import hardware
+from timing import command, hardware
 
 import regard
 from regard.text.check import short_check
@@ -101,7 +100,7 @@ def main() -> int:
     report: dict[str, object] = {
         "benchmark": "check",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/check.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware("cpu"),
         "versions": {"python": sys.version.split()[0], "regard": regard.__version__, **packages},
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from timing import hardware
+from timing import command, hardware
 from train import SETTINGS
 from train_contenders import RECIPE, Ours
 
@@ -191,7 +190,7 @@ def main() -> int:
     report = {
         "benchmark": "data",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/data.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__},
         "setting": {"device": device, "sampling": args.sampling, "kind": args.kind, "batch_tokens": args.batch_tokens},

@@ -13,7 +13,6 @@ import argparse
 import importlib
 import json
 import random
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from pathlib import Path
 import torch
 from decode_peers import Contender, CTranslate2, Ours, Setting, Tokens, Transformers, make_model, make_sources
 from decode_same import agreement, check_forced, compare, penalties_cancel
-from timing import Samples, hardware, sample
+from timing import Samples, command, hardware, sample
 
 import regard
 from regard.models.transformer import Transformer
@@ -250,7 +249,7 @@ def main() -> int:
     report = {
         "benchmark": "decode_cpu",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/decode_cpu.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": {**machine, "threads": args.threads},
         "versions": {
             "python": sys.version.split()[0],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import Samples, hardware, take_turns
+from timing import Samples, command, hardware, recorded, take_turns
 
 import regard
 from regard.attention.cache import KVCache
@@ -112,18 +111,7 @@ def with_graphs(runs: dict[str, Run], device: str) -> dict[str, Run]:
     """On CUDA each of them once more, recorded."""
     if device != "cuda":
         return runs
-    found = dict(runs)
-    for name, run in runs.items():
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                run()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            run()
-        found[f"{name}, graph"] = graph.replay
-    return found
+    return runs | {f"{name}, graph": recorded(run) for name, run in runs.items()}
 
 
 @torch.inference_mode()
@@ -217,7 +205,7 @@ def main() -> int:
     report: dict[str, Any] = {
         "benchmark": "decode_features",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/decode_features.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(args.device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__},
         "batch": args.batch,

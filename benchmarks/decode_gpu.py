@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ import torch
 from decode_cpu import package_version, pair
 from decode_peers import Contender, Ours, Setting, Transformers, make_model, make_sources
 from decode_same import compare
-from timing import hardware, sample, take_turns
+from timing import command, hardware, sample, take_turns
 
 import regard
 from regard.decoding.bench import read_speed, step_bytes
@@ -138,7 +137,7 @@ def main() -> int:
     report = {
         "benchmark": "decode_gpu",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/decode_gpu.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": {
             "python": sys.version.split()[0],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from copy import deepcopy
@@ -19,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from timing import hardware
+from timing import command, hardware
 
 import regard
 from regard.decoding.bench import read_speed
@@ -86,7 +85,7 @@ def main() -> int:
     report = {
         "benchmark": "decode_long",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/decode_long.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__},
         "tokens": tokens,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 
-from timing import hardware
+from timing import command, hardware
 
 import regard
 from regard.api.finding import find_model
@@ -162,7 +161,7 @@ def main() -> int:
     report: dict[str, object] = {
         "benchmark": "decode_memory",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/decode_memory.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware("cpu"),
         "versions": {
             "python": sys.version.split()[0],

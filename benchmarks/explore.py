@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import shlex
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
 
-from timing import hardware
+from timing import command, hardware
 
 import regard
 from regard.text.demo_corpus import demo_pairs
@@ -115,7 +114,7 @@ def main() -> int:
     report: dict[str, Any] = {
         "benchmark": "explore",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/explore.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware("cpu"),
         "versions": {"python": sys.version.split()[0], "regard": regard.__version__}
         | {name: version(name) for name in ("torch", "fastapi", "uvicorn")},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import hardware
+from timing import command, hardware
 
 import regard
 import regard.training.forecast
@@ -153,7 +152,7 @@ def main() -> int:
     report: dict[str, Any] = {
         "benchmark": "forecast",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/forecast.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__},
         "setting": {"device": device},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from timing import Run
@@ -81,6 +82,17 @@ def sdpa(backend: SDPBackend | None) -> Attention:
     return run
 
 
+def phi(x: Tensor, W: Tensor) -> Tensor:
+    """The features of `regard 128` of x (B, H, L, d), as (B, L, H, F)."""
+    u = functional.normalize(x.transpose(1, 2).float(), dim=-1).to(x.dtype) @ W.mT  # of length 1: e^u is no danger
+    return torch.cat([u.exp(), (-u).exp()], dim=-1)
+
+
+@cache
+def compiled_phi() -> Callable[..., Tensor]:
+    return torch.compile(phi, dynamic=True)
+
+
 def linear(cell: Cell, given: bool = False) -> Attention:
     """flash-linear-attention, which wants (B, L, H, F), with the features of `regard 128`.
 
@@ -89,20 +101,15 @@ def linear(cell: Cell, given: bool = False) -> Attention:
     chunk_linear_attn = importlib.import_module("fla.ops.linear_attn").chunk_linear_attn
     features = RandomFeatures(dim=d, features=128).to(cell.device)
     W = features.W[0].to(torch.bfloat16)
-
-    def phi(x: Tensor) -> Tensor:
-        u = functional.normalize(x.transpose(1, 2).float(), dim=-1).to(x.dtype) @ W.mT  # of length 1: e^u is no danger
-        return torch.cat([u.exp(), (-u).exp()], dim=-1)
-
     if given:
         cached: dict[int, Tensor] = {}
 
         def make(x: Tensor) -> Tensor:
             if id(x) not in cached:
-                cached[id(x)] = phi(x.detach()).requires_grad_(x.requires_grad)
+                cached[id(x)] = phi(x.detach(), W).requires_grad_(x.requires_grad)
             return cached[id(x)]
     else:
-        make = torch.compile(phi, dynamic=True)
+        make = partial(compiled_phi(), W=W)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         y, _ = chunk_linear_attn(make(q), make(k), v.transpose(1, 2), scale=1.0, normalize=True)

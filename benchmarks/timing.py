@@ -7,6 +7,8 @@ import math
 import os
 import platform
 import random
+import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 Run = Callable[[], object]
 
 SAMPLE = 3e-3  # seconds: a sample repeats its call until it lasts this long, far above the clock's grain
+LONG = 0.1  # seconds: no sample has to last longer
 
 
 class Samples:
@@ -48,16 +51,18 @@ def take_turns(runs: dict[str, Run], *, device: str, rounds: int, budget: float)
     """Sample every contender once a round, for at least `rounds` rounds and then until `budget` seconds are spent.
 
     Each round has an order of its own and all samples hold the same number of calls, so that none gains by its place,
-    by who ran before it or by a longer sample.
+    by who ran before it or by a longer sample; only of what is slow a sample holds fewer, which last as long.
     """
-    calls = max(calls_in_sample(run, device) for run in runs.values())
+    once = {name: seconds_once(run, device) for name, run in runs.items()}
+    most = max(math.ceil(SAMPLE / time) for time in once.values())
+    calls = {name: min(most, math.ceil(LONG / time)) for name, time in once.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     names, order = list(runs), random.Random(0)
     start, done = time.perf_counter(), 0
     while done < max(rounds, 2) or (time.perf_counter() - start < budget and done < 200):
         order.shuffle(names)
         for name in names:
-            seconds[name].append(sample(runs[name], calls, device))
+            seconds[name].append(sample(runs[name], calls[name], device))
         done += 1
     return Samples(seconds)
 
@@ -93,14 +98,39 @@ def sample(run: Run, calls: int, device: str) -> float:
             gc.enable()
 
 
-def calls_in_sample(run: Run, device: str) -> int:
-    """How many calls fill a sample; the calls made to find out also warm the contender up."""
+def seconds_once(run: Run, device: str) -> float:
+    """About how long a call takes; the calls made to find out also warm the contender up."""
     once = sample(run, 1, device)
     if once < 100 * SAMPLE:  # a first call may be slow for reasons of its own
         once = sample(run, 1, device)
     if once < SAMPLE:
         once = sample(run, max(1, math.ceil(SAMPLE / once / 4)), device)
-    return max(1, math.ceil(SAMPLE / once))
+    return once
+
+
+def recorded(run: Run) -> Run:
+    """The same work as a CUDA graph, so that nobody waits for Python."""
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # what is compiled or chosen is so now
+            run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = run()
+
+    def again() -> object:
+        graph.replay()
+        return kept
+
+    return again
+
+
+def command() -> str:
+    """What was asked for, as a reader would: files of other folders by their names only."""
+    words = [Path(word).name if word.startswith(("/", "..")) else word for word in sys.argv[1:]]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
 
 
 def hardware(device: str) -> dict[str, object]:

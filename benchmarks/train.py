@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -17,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from timing import hardware, take_turns
+from timing import command, hardware, take_turns
 from train_contenders import CONTENDERS, PLACES, Ours, Plain, Setting, copy_weights, make_batches
 
 import regard
@@ -184,7 +183,7 @@ def main() -> int:
     report = {
         "benchmark": "train",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/train.py", *sys.argv[1:]]),
+        "command": command(),
         "hardware": hardware(device),
         "versions": {
             "python": sys.version.split()[0],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from timing import Samples, hardware, take_turns
+from timing import Samples, command, hardware, take_turns
 from train_contenders import PLACES, RECIPE, Setting
 from train_gpu_batches import PAIRS, smooth_batches
 from train_gpu_contenders import (
@@ -266,12 +265,6 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def spoken(words: list[str]) -> str:
-    """The command as a reader would give it: places of this machine by their last name only."""
-    shown = [Path(word).name if word.startswith(("/", "..")) else word for word in words]
-    return shlex.join(["python", "benchmarks/train_gpu.py", *shown])
-
-
 def main() -> int:
     args = arguments()
     device = "cpu" if args.quick else "cuda"
@@ -281,7 +274,7 @@ def main() -> int:
     report = {
         "benchmark": "train_gpu",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": spoken(sys.argv[1:]),
+        "command": command(),
         "hardware": hardware(device) | {"gpu_used": used_by_others(device)},
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__},
         "matmul_rate": matmul_rate(device),

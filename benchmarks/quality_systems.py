@@ -228,7 +228,7 @@ SYSTEMS = (
 # Random features in all attention of the decoder, or in all heads but one of four that look at the source; and in a
 # language model, one thing after another changed.
 RANDOM = ("model.attention=random-features", "model.feature_gate=true")
-FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256")
+FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256", "model.feature_cross_map=rows")
 MIXED = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0"]')
 LETTERS = (*RANDOM, "model.features=64")
 CHANGED = {

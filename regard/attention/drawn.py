@@ -5,9 +5,9 @@ the forward pass and once more in the backward pass, from the same seed. The see
 torch's generator gives at each call: so a recorded step draws anew when it is repeated, `torch.manual_seed` fixes all
 masks, and a training that goes on from a checkpoint goes on with the masks that it would have had.
 
-They are on trial: the environment variable REGARD_DRAWN names the places where they are used, with commas between:
-"input" (tokens to vectors), "residual" (and the norm after it), "hidden" (ReLU) and "attention" (of short texts).
-Without it all is left to torch.
+The places are "input" (tokens to vectors), "residual" (and the norm after it), "hidden" (ReLU) and "attention" (of
+short texts). The environment variable REGARD_DRAWN may name fewer, with commas between; where it is empty, all is left
+to torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLACES = os.environ.get("REGARD_DRAWN", "").split(",")
+PLACES = os.environ.get("REGARD_DRAWN", "input,residual,hidden,attention").split(",")
 HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
 MOST = 0.99  # of what is dropped: shares are counted in 1/65536
 

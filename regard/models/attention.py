@@ -9,6 +9,7 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.attention.random_features.layer import RandomFeatureAttention
 from regard.attention.random_features.mixed import Attention, MixedAttention
 from regard.models.config import StackConfig
+from regard.models.exact_heads import is_causal
 from regard.positions import Position
 
 MOST = 4096  # layers of a model: each has a seed of its own, and models with other seeds have others
@@ -51,6 +52,7 @@ def _exact(
 def _random(
     config: StackConfig, layer: str, position: Position | None, heads: int, *, output: bool
 ) -> RandomFeatureAttention:
+    map = config.feature_map if layer.endswith(".self") else config.feature_cross_map or config.feature_map
     return RandomFeatureAttention(
         dim=config.dim,
         heads=heads,
@@ -59,11 +61,11 @@ def _random(
         d_v=config.dim // config.heads,
         position=position,
         features=config.features,
-        map=config.feature_map,
+        map=map,
         draw=config.feature_draw,
-        normalize=config.feature_norm,
+        normalize=None if map == "rows" else config.feature_norm,
         learned_scale=config.feature_scale,
-        gate=config.feature_gate and layer.startswith("decoder") and layer.endswith(".self"),
+        gate=config.feature_gate and is_causal(layer),
         seed=config.feature_seed * MOST + config.attention_layers.index(layer),
         redraw_every=config.feature_redraw,
         bias=config.bias,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, get_args
 
 from regard.attention.multihead import FORMS
 from regard.attention.random_features.draws import KINDS
-from regard.attention.random_features.maps import MAPS
+from regard.attention.random_features.maps import MAPS, WHOLE
 from regard.attention.scores import SCORES
 from regard.errors import UsageError, unknown_name
 from regard.layers.block import ORDERS
@@ -107,6 +107,7 @@ class StackConfig(Config):
         "attention": MECHANISMS,
         "feature_map": MAPS,
         "feature_draw": KINDS,
+        "feature_cross_map": WHOLE,
     }
 
     layers: int = 6
@@ -130,6 +131,7 @@ class StackConfig(Config):
     exact_heads: tuple[str, ...] = ()  # heads that stay exact, see exact_heads.py
     features: int | None = None  # numbers that the map makes of a query or a key; 128, or what the map prescribes
     feature_map: str = "hyperbolic"
+    feature_cross_map: str | None = None  # of cross-attention, if another
     feature_draw: str = "orthogonal"
     feature_norm: bool = True  # queries and keys of length 1; else as they are
     feature_scale: bool = True  # a learned factor for each head and dimension

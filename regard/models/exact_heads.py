@@ -69,21 +69,28 @@ def check_features(config: StackConfig) -> None:
             f"position {config.position!r} adds to scores, and random features have none: take 'rotary' or one that "
             f"acts on embeddings, or name every self-attention in exact_heads"
         )
-    if config.feature_gate and not any(layer.startswith("decoder") for layer in own):
+    if config.feature_gate and not any(map(is_causal, random)):
         raise UsageError("feature_gate is for self-attention of a decoder, and none of it has random features here")
     if config.form != "projected" or config.qk_norm:
         name = "qk_norm" if config.qk_norm else "form = 'slice'"
         raise UsageError(f"{name} is for exact attention: random features project all, and feature_norm normalises")
-    made = make_map(config.feature_map)
-    if made.raw and (config.feature_norm or config.feature_scale):
-        raise UsageError(
-            f"feature_map {config.feature_map!r} takes queries and keys as they are: feature_norm and feature_scale "
-            f"must be false"
-        )
-    try:
-        made.sizes(config.features, config.dim // config.heads)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    if config.feature_cross_map is not None and not set(random) - set(own):
+        raise UsageError("feature_cross_map is for cross-attention, and none of it has random features here")
+    for name in {config.feature_map, config.feature_cross_map or config.feature_map}:
+        made = make_map(name)
+        if made.raw and (config.feature_norm or config.feature_scale):
+            raise UsageError(
+                f"map {name!r} takes queries and keys as they are: feature_norm and feature_scale must be false"
+            )
+        try:
+            made.sizes(config.features, config.dim // config.heads)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+
+
+def is_causal(layer: str) -> bool:
+    """Whether that layer ("decoder.2.self") looks at what came before alone."""
+    return layer.startswith("decoder") and layer.endswith(".self")
 
 
 def _names(name: str, layer: str) -> bool:

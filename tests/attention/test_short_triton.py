@@ -286,7 +286,7 @@ def check_operator(device: str) -> None:
 
 
 def test_the_kernel_is_the_reference(interpret: Callable[..., None]) -> None:
-    interpret(__file__, "the kernel is the reference", REGARD_DRAWN="attention")
+    interpret(__file__, "the kernel is the reference")
 
 
 LARGE: list[dict[str, Any]] = [

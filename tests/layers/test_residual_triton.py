@@ -370,9 +370,9 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     assert not drawn.draws("residual", x, 0.1)
 
 
-@pytest.mark.parametrize(("asked", "places"), [(None, 0), ("", 0), ("hidden,residual", 2)])
+@pytest.mark.parametrize(("asked", "places"), [(None, 4), ("", 0), ("hidden,residual", 2)])
 def test_the_environment_may_name_their_places(asked: str | None, places: int) -> None:
-    """They are on trial: nothing that is named leaves all to torch."""
+    """Without it they are drawn in all of them; where it is empty, torch does all."""
     environment = {name: value for name, value in os.environ.items() if name != "REGARD_DRAWN"}
     code = "from regard.attention.drawn import PLACES; print(sum(map(bool, PLACES)))"
     environment |= {} if asked is None else {"REGARD_DRAWN": asked}

@@ -30,7 +30,7 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
 CHOICE = (
     "activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style", "feature_map",
-    "feature_draw",
+    "feature_draw", "feature_cross_map",
 )  # fmt: skip
 ZERO = ("pad_id", "feature_redraw", "feature_seed")  # counts from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])

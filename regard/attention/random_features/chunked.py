@@ -56,8 +56,14 @@ def add(state: FeatureState, keys: Keys) -> FeatureState:
     return state.merge(FeatureState(S, z.squeeze(-1), level, forgotten, None))
 
 
-def read(q: Tensor, state: FeatureState, floor: float) -> Tensor:
-    """phi(q) S / phi(q).z for the features q (B, G, r, m, F): (B, G, r, m, e)."""
+def read(q: Tensor, state: FeatureState, floor: float, *, each: bool = False) -> Tensor:
+    """phi(q) S / phi(q).z for the features q (B, G, r, m, F): (B, G, r, m, e).
+
+    With `each` sum_f p_f S_f / z_f, where p is phi(q) over its sum: the map Rows.
+    """
+    if each:
+        found = state.S / guarded(state.z, floor).unsqueeze(-1)  # (B, G, F, e): what each row of W sees
+        return (q @ found.unsqueeze(2)) / guarded(q.sum(-1, keepdim=True), floor)
     den = q @ state.z[:, :, None, :, None]
     return (q @ state.S.unsqueeze(2)) / guarded(den, floor)
 

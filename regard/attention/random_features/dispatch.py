@@ -117,6 +117,10 @@ def attend_features(
         gate = _check_gate(gate, k, rank)
         if not causal:
             raise ValueError("gate lets the past fade, so it is for causal attention: give causal=True, or no gate")
+    if causal and features.each:
+        raise ValueError(
+            "map 'rows' is for attention that is not causal: each query would need sums of its own; take another map"
+        )
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
     if chunk is not None and chunk < 1:
@@ -149,7 +153,7 @@ def attend_features(
             y, state = _causally(q, k, v, features, keep, gate, state, CHUNK if chunk is None else chunk)
         else:
             state = add(state, _weighed_keys(k, v, features, keep, gate))
-            y = read(features(q)[0], state, features.map.floor)
+            y = read(features(q)[0], state, features.map.floor, each=features.each)
     y = without_heads(y.flatten(1, 2), rank).to(dtype)
     return (y, replace(state, draw=features.draw)) if return_state else y
 
@@ -192,7 +196,7 @@ def recall(q: Tensor, state: FeatureState, *, features: RandomFeatures) -> Tenso
         raise ValueError(f"features are for queries of width {features.dim}, got {q.shape[3]}")
     with torch.autocast(q.device.type, enabled=False):
         phi_q = features(_at_least_float(q).unflatten(1, (state.S.shape[1], -1)))[0]
-        y = read(phi_q, state, features.map.floor)
+        y = read(phi_q, state, features.map.floor, each=features.each)
     return without_heads(y.flatten(1, 2), rank).to(dtype)
 
 

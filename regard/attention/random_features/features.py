@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.attention.random_features.draws import KINDS, draw_rows
-from regard.attention.random_features.maps import FeatureMap, make_map
+from regard.attention.random_features.maps import FeatureMap, Rows, make_map
 from regard.errors import unknown_name
 
 
@@ -24,12 +24,13 @@ class RandomFeatures(nn.Module):
         dim            width of a head's queries and keys
         features       how many numbers phi makes of them, 128 when not given; more are exacter and slower
         heads          rows W of its own for each head of the keys; 1: all heads share them
-        map            "hyperbolic", "positive", "optimal", "trig", "plain" (the lecture's formula, biased), "elu", or
-                       a FeatureMap
+        map            "hyperbolic", "positive", "optimal", "trig", "plain" (the lecture's formula, biased), "elu",
+                       "rows" (not for causal attention), or a FeatureMap
         draw           "orthogonal" or "independent" rows
-        normalize      bring queries and keys to length 1 first, which keeps the variance small; the default. False
-                       estimates the softmax attention of the queries and keys as they are
-        scale          what q.k is multiplied by; 1 when normalised, else 1/sqrt(dim) as in exact attention
+        normalize      bring queries and keys to length 1 first, which keeps the variance small; the default but of
+                       "rows". False estimates the softmax attention of the queries and keys as they are
+        scale          what q.k is multiplied by; 1 when normalised, else 1/sqrt(dim) as in exact attention, 1/dim of
+                       "rows"
         learned_scale  a factor for each head and dimension of queries and keys, 1 at first
         seed           W is a function of seed and number of the draw; give each layer a seed of its own
         redraw_every   steps of training between two draws, 0: never; `redraw` says the step
@@ -63,8 +64,9 @@ class RandomFeatures(nn.Module):
         self.map = make_map(map)
         if self.map.raw and (normalize or scale is not None or learned_scale):
             raise ValueError(f"map {map!r} takes queries and keys as they are: no normalize, scale or learned_scale")
-        self.normalize = not self.map.raw if normalize is None else normalize
-        self.scale = scale if scale is not None else 1.0 if self.normalize else dim**-0.5
+        self.each = isinstance(self.map, Rows)  # a quotient for each feature, not for each query
+        self.normalize = not (self.map.raw or self.each) if normalize is None else normalize
+        self.scale = scale if scale is not None else 1.0 if self.normalize else 1 / dim if self.each else dim**-0.5
         self.features, self.rows = self.map.sizes(features, dim)
         self.dim, self.heads, self.kind, self.redraw_every = dim, heads, draw, redraw_every
         self.sigma = nn.Parameter(torch.ones(heads, dim)) if learned_scale else None

@@ -214,6 +214,8 @@ class RandomFeatureAttention(nn.Module):
 
         These are for the keys beside it while somebody records: `recorded`, by default as hooks on this layer tell.
         """
+        if self.features.each:
+            raise ValueError("a cache is for causal attention, and map 'rows' is not: take another map")
         like = next(self.parameters())
         v = like.new_zeros(batch, self.sizes.kv_heads, 0, self.sizes.d_v)
         v = v if like.dtype == torch.float64 else v.float()

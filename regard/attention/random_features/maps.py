@@ -23,6 +23,7 @@ USUAL = 128  # features, when nobody says how many
 TINY = 1e-20  # a sum of positive features is that small only where there is no key
 NOISE = 1e-3  # sums of sines and cosines may come near 0 by chance, and a quotient by them would be anything
 MAPS = ("trig", "plain", "positive", "hyperbolic", "optimal", "elu")
+WHOLE = (*MAPS, "rows")  # for attention that sees whole texts
 
 
 class FeatureMap(Protocol):
@@ -172,19 +173,39 @@ class EluPlusOne:
         return functional.elu(x) + 1, torch.zeros_like(x[..., 0])
 
 
+@dataclass(frozen=True)
+class Rows:
+    """phi(x) = exp(u), and a quotient for each feature: y = sum_f p_f S_f / z_f with p = phi(q) / sum phi(q).
+
+    Shen et al. 2021 (Efficient Attention), eq. 5, with random rows W in front of the two softmaxes. S_f / z_f = sum_j
+    softmax_j(w_f.k_j) v_j: each row looks at the text as a query of its own, exactly, and a query mixes what they
+    found. It estimates no softmax of q.k, but can point at single words, where estimates are noise. A
+    causal query would need sums S / z of its own, so it is for attention that sees whole texts.
+    """
+
+    raw: ClassVar[bool] = False
+    floor: ClassVar[float] = TINY
+
+    def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
+        return _singles(features)
+
+    def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+        return _exponentials(x @ W.mT, 1.0)
+
+
 def make_map(name: str | FeatureMap) -> FeatureMap:
     """The map of that name; one that is given as an object stays what it is."""
     known: dict[str, type[FeatureMap]] = dict(
-        zip(MAPS, (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne), strict=True)
+        zip(WHOLE, (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne, Rows), strict=True)
     )
     if isinstance(name, str):
         if name not in known:
-            raise ValueError(unknown_name("feature map", name, MAPS))
+            raise ValueError(unknown_name("feature map", name, WHOLE))
         return known[name]()
     missing = [part for part in ("raw", "floor", "sizes", "__call__") if not hasattr(name, part)]
     if missing or isinstance(name, type):
         what = "is a class, give one object of it" if isinstance(name, type) else f"has no {', '.join(missing)}"
-        raise TypeError(f"map must be a name ({', '.join(MAPS)}) or a FeatureMap, and this one {what}: got {name!r}")
+        raise TypeError(f"map must be a name ({', '.join(WHOLE)}) or a FeatureMap, and this one {what}: got {name!r}")
     return name
 
 

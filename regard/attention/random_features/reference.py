@@ -25,13 +25,20 @@ def attend_pairs(
     causal: bool,
     gate: Tensor | None,  # (B, G, n), before the sigmoid
 ) -> tuple[Tensor, Tensor]:
-    """(output (B, G, r, m, e), weights (B, G, r, m, n))."""
+    """(output (B, G, r, m, e), weights (B, G, r, m, n)); with the map Rows neither causal nor a gate."""
     m, n = q.shape[-2], k.shape[-2]
     exact = torch.float32 if q.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+    tiny = 1e-300 if exact == torch.float64 else 1e-30
     phi_q, _ = features(q.to(exact))  # a query's factor is in all its weights, and they are divided by their sum
     phi_k, level = features(k.unsqueeze(2).to(exact))
     # Of the keys' factors e^level softmax takes out a common one, which cancels likewise; e^1000 is no number.
-    weights = phi_q @ (phi_k * level.softmax(-1).unsqueeze(-1)).mT  # (B, G, r, m, n)
+    phi_k = phi_k * level.softmax(-1).unsqueeze(-1)  # (B, G, 1, n, F)
+    if features.each:  # every column by itself sums to 1, then every row
+        phi_k = phi_k if keep is None else phi_k * keep[:, :, None, :, None]
+        phi_k = phi_k / guarded(phi_k.sum(-2, keepdim=True), tiny)
+        weights = phi_q / guarded(phi_q.sum(-1, keepdim=True), tiny) @ phi_k.mT
+        return weights @ v.to(exact).unsqueeze(2), weights
+    weights = phi_q @ phi_k.mT  # (B, G, r, m, n)
     if gate is not None and n:
         # S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T, so key j counts (1 - g_j) g_{j+1} … g_i for query i.
         log_g = functional.logsigmoid(gate.to(exact))
@@ -45,7 +52,7 @@ def attend_pairs(
         weights = weights * causal_matrix(m, n, device=q.device)
     if keep is not None:
         weights = weights * keep[..., None, None, :]
-    weights = weights / guarded(weights.sum(-1, keepdim=True), 1e-300 if exact == torch.float64 else 1e-30)
+    weights = weights / guarded(weights.sum(-1, keepdim=True), tiny)
     return weights @ v.to(exact).unsqueeze(2), weights
 
 

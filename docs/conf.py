@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -41,6 +42,8 @@ html_theme = "furo"
 html_title = f"regard {release}"
 html_static_path = ["_static"]
 html_css_files = ["regard.css"]
+
+NAVIGATION: dict[tuple[object, ...], str] = {}  # see share_navigation
 
 
 def as_restructured_text(lines: list[str]) -> list[str]:
@@ -112,7 +115,25 @@ def write_crossover(app: Sphinx) -> None:
         page.replace(folder / page.name)
 
 
+def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Draw the table of contents once for all pages of source code in folders equally deep: it is most of their work.
+
+    These pages stand in no table of contents, so theirs differ only in how many `../` lead out of their folder.
+    """
+    draw = context["toctree"]
+
+    def drawn(**options: Any) -> str:
+        place = (page.count("/"), *options.values())
+        if place not in NAVIGATION:
+            NAVIGATION[place] = draw(**options)
+        return NAVIGATION[place]
+
+    if page.startswith("_modules/"):
+        context["toctree"] = drawn
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", write_crossover)
     app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("html-page-context", share_navigation, priority=400)  # before the theme asks for it

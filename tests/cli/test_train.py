@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
@@ -121,20 +120,22 @@ def send_at_step(process: subprocess.Popen[str], step: int, number: signal.Signa
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp_path: Path) -> None:
-    process, whole = start(files, tmp_path / "run"), start(files, tmp_path / "whole")
+    """That it ends with the same bits, and all about SIGTERM, is in tests/faults/test_stop.py."""
+    process = start(files, tmp_path / "run")
     said = send_at_step(process, 30, signal.SIGINT)
     assert process.returncode == 130
-    assert "stopped by Ctrl-C after step" in said
+    stopped = re.search(r"stopped by Ctrl-C after step (\d+)", said)
+    assert stopped, said
     assert "Traceback" not in said
     assert not (tmp_path / "run/training/step-00000200").exists()
     rest = start(files, tmp_path / "run")
-    for one in (rest, whole):
-        said = one.communicate(timeout=200)[1]
-        assert one.returncode == 0, said
-    ends = [load_file(tmp_path / out / "training/step-00000200/weights.safetensors") for out in ("run", "whole")]
-    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[1])
+    said = rest.communicate(timeout=200)[1]
+    assert rest.returncode == 0, said
+    assert f"going on from step {stopped[1]}\n" in said
+    assert (tmp_path / "run/training/step-00000200/weights.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_sigterm_saves(files: tuple[Path, Path], tmp_path: Path) -> None:
     process = start(files, tmp_path / "run")
     said = send_at_step(process, 30, signal.SIGTERM)
@@ -194,8 +195,6 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
 )
 def test_wrong_input(case: str, files: tuple[Path, Path], tmp_path: Path) -> None:
     """What, where, why; the right exit code; and no half-made run is left."""
-    import re
-
     arguments, code, words = broken(case, *files)
     result = regard("train", *arguments, "--out", tmp_path / "run")
     assert result.exit_code == code, result.stderr

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from random_features_contenders import Cell, contenders, d, timed
-from timing import Run, command, hardware, recorded, take_turns
+from timing import Run, command, hardware, take_turns
 from torch import Tensor
 
 import regard
@@ -32,7 +32,6 @@ TOKENS, HEADS = 65536, {"cuda": 16, "cpu": 4}
 LONGEST_BACKWARD = {"cuda": 65536, "cpu": 4096}
 FLOOR = 4 * d * 2  # bytes for each token and head: q, k, v and y in bfloat16
 OURS, SHARE = "regard 128", 0.3
-EAGER = "performer"  # timed as it ships: a loop in Python over parts of the text
 SAME = ("regard 128", "chunked 128", "fla 128")  # they compute the same thing
 
 
@@ -44,10 +43,7 @@ def all_cells(device: str, lengths: tuple[int, ...]) -> Iterator[Cell]:
 
 
 def prepare(cell: Cell, counts: list[int], leave_out: list[str]) -> tuple[dict[str, Run], dict[str, str]]:
-    """What runs, each tried twice, ours with these numbers of features; and of what does not the reason.
-
-    On CUDA a call is recorded and repeated, as a step of training is.
-    """
+    """What runs, each tried twice, ours with these numbers of features; and of what does not the reason."""
     runs: dict[str, Run] = {}
     reasons: dict[str, str] = {}
     inputs, outputs = cell.inputs(), {}
@@ -61,8 +57,6 @@ def prepare(cell: Cell, counts: list[int], leave_out: list[str]) -> tuple[dict[s
             del first
             run()
             runs[name] = run
-            if cell.device == "cuda" and not name.startswith(EAGER):
-                runs[name] = recorded(run)
         except Exception as error:  # whatever other people's code does: it is reported, and the others are measured
             reasons[name] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
             if name == OURS:
@@ -97,7 +91,6 @@ def measure(cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str])
         "does_not_run": reasons,
         "best_sdpa": best,
         "times_as_fast": {name: samples.ratio(name, OURS) for name in runs if name != OURS},
-        "recorded": cell.device == "cuda" and [name for name in runs if not name.startswith(EAGER)],
         "again": samples.again(OURS),
     }
 

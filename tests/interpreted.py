@@ -4,6 +4,8 @@
 
 The interpreter puts its own functions into the language anew for every call of every function, which is a good part
 of its time, and takes them out after each kernel. Here they are put in once, and stay.
+
+It reads and writes wherever a kernel says; here nowhere but in the memory of the tensors that the kernel was given.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import runpy
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -28,5 +32,42 @@ def put_in_once(function: Callable[..., object]) -> SimpleNamespace:
     return SimpleNamespace(restore=lambda: None)
 
 
+class Checked:
+    """The interpreter's reads and writes, none of them elsewhere than in the tensors of the kernel that runs."""
+
+    def __init__(self) -> None:
+        self.plain, self.first, self.last = interpreter._interpreter, np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+
+    def own(self, arguments: list[Any]) -> None:
+        stores = {x.untyped_storage() for x in arguments if hasattr(x, "untyped_storage")}
+        places = sorted((x.data_ptr(), x.data_ptr() + x.nbytes()) for x in stores)
+        self.first, self.last = np.array(places, np.uint64).reshape(-1, 2).T
+
+    def check(self, pointers: np.ndarray, mask: np.ndarray, size: int) -> None:
+        at = pointers[mask.astype(bool)].astype(np.uint64)
+        which = np.searchsorted(self.first, at, side="right")
+        if at.size and (which.min() == 0 or (at + np.uint64(size) > self.last[which - 1]).any()):
+            raise IndexError("the kernel reads or writes memory that it was not given")
+
+    def load(self, pointers: np.ndarray, mask: np.ndarray, other: np.ndarray, dtype: Any) -> np.ndarray:
+        self.check(pointers, mask, np.dtype(dtype).itemsize)
+        return self.plain.load(pointers, mask, other, dtype)
+
+    def store(self, pointers: np.ndarray, value: np.ndarray, mask: np.ndarray) -> None:
+        self.check(pointers, mask, value.itemsize)
+        self.plain.store(pointers, value, mask)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+
+def give(executor: Any, arguments: Any, named: dict[str, Any]) -> Any:
+    given = take(executor, arguments, named)
+    checked.own([*given[0], *given[1].values()])
+    return given
+
+
+checked, take = Checked(), interpreter.GridExecutor._init_args_hst
+interpreter._interpreter, interpreter.GridExecutor._init_args_hst = checked, give
 interpreter._patch_lang = put_in_once
 runpy.run_path(sys.argv[1], run_name="__main__")

@@ -24,7 +24,7 @@ from statistics import median
 
 import torch
 from attention_contenders import HAS_X_TRANSFORMERS, UNEQUAL, Cell, Forms, H, Place, attend_runs, d, multihead_runs
-from timing import Samples, command, fastest, hardware, take_turns
+from timing import Samples, command, fastest, hardware, keep, take_turns
 from torch import Tensor
 
 import regard
@@ -198,9 +198,7 @@ def main() -> int:
     for name in ("attend", "multihead", "noise"):
         found = report["summary"][name]
         print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in found.items()))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     met = all(report["summary"][subject]["met"] for subject in ("attend", "multihead") if args.only in (None, subject))
     return 1 if args.check and (busy or not met) else 0

@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 from decode_peers import Contender, CTranslate2, Ours, Setting, Tokens, Transformers, make_model, make_sources
 from decode_same import agreement, check_forced, compare, penalties_cancel
-from timing import Samples, command, hardware, sample
+from timing import Samples, command, hardware, keep, sample
 
 import regard
 from regard.models.transformer import Transformer
@@ -278,9 +278,7 @@ def main() -> int:
     if busy:
         print("\nThe machine was busy with other work when this began: these numbers prove nothing.")
     print("\n" + ", ".join(f"{key} {value}" for key, value in report["summary"].items()))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     met = report["summary"]["met"] and report["summary"]["same_texts"] and not busy
     return 1 if args.check and not met else 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import Samples, command, hardware, recorded, take_turns
+from timing import Samples, command, hardware, keep, recorded, take_turns
 
 import regard
 from regard.attention.cache import KVCache
@@ -220,9 +220,7 @@ def main() -> int:
     )
     report["rows"] = measure(args)
     report["summary"] = summary(report["rows"], growth(args))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 0
 

@@ -25,7 +25,7 @@ import torch
 from decode_cpu import package_version, pair
 from decode_peers import Contender, Ours, Setting, Transformers, make_model, make_sources
 from decode_same import compare
-from timing import command, hardware, sample, take_turns
+from timing import command, hardware, keep, sample, take_turns
 
 import regard
 from regard.decoding.bench import read_speed, step_bytes
@@ -159,9 +159,7 @@ def main() -> int:
         print(row(cells[-1]), flush=True)
     report |= {"texts": texts, "cells": cells, "summary": summary(cells, texts)}
     print("\n" + ", ".join(f"{key} {value}" for key, value in report["summary"].items()))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 1 if args.check and not (report["summary"]["met"] and report["summary"]["same_texts"]) else 0
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from timing import command, hardware
+from timing import command, hardware, keep
 
 import regard
 from regard.decoding.bench import read_speed
@@ -103,9 +103,7 @@ def main() -> int:
         parts = " ".join(f"{part:7.3f}" for part in found["milliseconds"])
         print(f"{name:10}{parts}   {found['growth']:.3f} of which {found['reading']:.3f}", flush=True)
     report["forms"] = results
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 0
 

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from itertools import cycle, islice
 from pathlib import Path
 
-from timing import command, hardware
+from timing import command, hardware, keep
 
 import regard
 from regard.api.finding import find_model
@@ -175,8 +175,7 @@ def main() -> int:
     report["summary"] = summary = judge(cells)
     print(f"\npeak of the longest file over that of the shortest: {summary['growth']} (flat: at most {GROWTH})")
     print(f"peak over that of transformers: {summary['of_transformers']}")
-    if args.out is not None:
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return int(args.check and not (summary["flat"] and summary["below"]))
 

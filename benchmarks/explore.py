@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
 
-from timing import command, hardware
+from timing import command, hardware, keep
 
 import regard
 from regard.text.demo_corpus import demo_pairs
@@ -136,8 +136,7 @@ def main() -> int:
         for name, taken in times.items()
     }
     report |= {"packed_bytes": packed, "seconds": told, "summary": {"met": met, "busy": busy, "targets": TARGETS}}
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, args.out)
     print(json.dumps(report))
     return int(args.check and (busy or not met))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import command, hardware
+from timing import command, hardware, keep
 
 import regard
 import regard.training.forecast
@@ -166,9 +166,7 @@ def main() -> int:
     report["summary"] = {**summary(report["cells"]), "busy": busy}
     if busy:
         print("\nThe machine was busy with other work when this began: the times prove nothing.")
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 1 if args.check and (busy or not report["summary"]["met"]) else 0
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from random_features_contenders import Cell, contenders, d, timed
-from timing import Run, command, hardware, take_turns
+from timing import Run, command, hardware, keep, take_turns
 from torch import Tensor
 
 import regard
@@ -196,6 +196,7 @@ def main() -> int:
             continue
         cells.append(measure(cell, rounds=args.rounds, counts=args.features, leave_out=args.without))
         print(row(cells[-1]), flush=True)
+        keep(report | {"cells": cells}, args.out)  # whatever becomes of the others
         for name, reason in cells[-1]["does_not_run"].items():
             if reasons.setdefault(name, reason) is reason:
                 print(f"    {name} does not run: {reason}", flush=True)
@@ -204,9 +205,7 @@ def main() -> int:
     print()
     for name, target in found.items():
         print(f"{name}: {target['found']:.2f}, wanted {target['target']:g}: {'met' if target['met'] else 'MISSED'}")
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 1 if args.check and not (found and all(target["met"] for target in found.values())) else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
 import os
 import platform
@@ -125,6 +126,13 @@ def recorded(run: Run) -> Run:
         return kept
 
     return again
+
+
+def keep(report: dict[str, object], path: Path | None) -> None:
+    """Write the report to a file, if one is named."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 def command() -> str:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from timing import command, hardware, take_turns
+from timing import command, hardware, keep, take_turns
 from train_contenders import CONTENDERS, PLACES, Ours, Plain, Setting, copy_weights, make_batches
 
 import regard
@@ -204,9 +204,7 @@ def main() -> int:
         print("\nThe machine was busy with other work when this began: these numbers prove nothing.")
     report["summary"]["busy"] = busy
     print("\n" + ", ".join(f"{key} {value}" for key, value in report["summary"].items()))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 1 if args.check and (busy or not report["summary"]["met"]) else 0
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from timing import Samples, command, hardware, take_turns
+from timing import Samples, command, hardware, keep, take_turns
 from train_contenders import PLACES, RECIPE, Setting
 from train_gpu_batches import PAIRS, smooth_batches
 from train_gpu_contenders import (
@@ -287,15 +287,14 @@ def main() -> int:
         if (cell := in_own_process(name, report["matmul_rate"])) is not None:
             print("" if cells and not args.profile else head, *rows(cell), sep="\n", flush=True)
             cells.append(cell)
+            keep(report | {"cells": cells}, args.out)  # whatever becomes of the others
     busy = report["hardware"]["load"] > report["hardware"]["cores"] / 4 or report["hardware"]["gpu_used"] > 2
     if busy:
         print("\nThe machine was busy with other work when this began: these numbers prove nothing.")
     failed = len(args.only) - len(cells)
     met = not failed and all(cell["met"] for cell in cells)
     report |= {"cells": cells, "summary": {"met": met, "failed": failed, "busy": busy}}
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    keep(report, args.out)
     print(json.dumps(report))
     return 1 if failed or (args.check and (busy or not met)) else 0
 

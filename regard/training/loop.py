@@ -156,6 +156,7 @@ class Loop:
                 break
             taken.append(placed)
         self.meter.waited += ahead.waited - began
+        self.progress.seconds += ahead.waited - began
         return taken
 
     def train_step(self, micro: list[Batch]) -> None:

@@ -25,7 +25,8 @@ class Progress:
     epoch: int = 0
     consumed: int = 0  # samples of this epoch, over all processes
     tokens: int = 0  # target tokens, over all epochs
-    seconds: float = 0.0  # spent in steps
+    # Spent in steps and in waiting for their data: a GPU that is behind holds up whoever asks it for something next.
+    seconds: float = 0.0
     preparing: float = 0.0  # of these, in steps of a new shape: kernels are chosen, compiled and recorded
     judged: int = 0  # the step of the last validation
     best: float | None = None

@@ -294,6 +294,20 @@ def test_the_first_step_of_a_shape_is_waited_for() -> None:
     assert waiting == [0, 1, 0, 1, 2]
 
 
+def test_waiting_for_data_is_time_of_training_too() -> None:
+    """A GPU that is behind holds up the thread that makes its batches: then the steps look short."""
+    loop = make_loop([])
+
+    class Slow:
+        waited = 3.0  # before
+
+        def take(self, stop: Callable[[], bool]) -> None:
+            self.waited += 0.5
+
+    assert loop.take(Slow(), StopFlag()) == []  # type: ignore[arg-type]
+    assert loop.progress.seconds == loop.meter.waited == 0.5 and loop.meter.values(loop.group)["waiting_for_data"] == 1
+
+
 def test_padding_is_told_of_all_micro_batches() -> None:
     loop = make_loop([])
     batches = [make_batch(seed, rows) for seed, rows in ((1, 2), (2, 9), (3, 5))]

@@ -26,14 +26,13 @@ MOST = 0.99  # of what is dropped: shares are counted in 1/65536
 
 def draws(what: str, x: Tensor, dropout: float) -> bool:
     """Whether a kernel drops such a share of x, in the place that is called `what`."""
-    return (
-        0.0 < dropout <= MOST
-        and x.is_cuda
-        and HAVE_TRITON
-        and x.dtype in DTYPES
-        and torch.is_grad_enabled()
-        and what in PLACES
-    )
+    if not (0.0 < dropout <= MOST and what in PLACES and torch.is_grad_enabled()):
+        return False
+    if not (x.is_cuda and HAVE_TRITON and x.dtype in DTYPES):
+        return False
+    from regard.attention.gpu import AMPERE
+
+    return AMPERE
 
 
 def draw_seed(like: Tensor, count: int = 1) -> Tensor:

@@ -30,11 +30,7 @@ def short_fits(
         return False
     if k.shape != v.shape or k.shape[1] != q.shape[1] or q.shape[3] > WIDEST:
         return False
-    if q.shape[2] > LONGEST or k.shape[2] > LONGEST:
-        return False
-    from regard.attention.short_triton import MATRIX_UNITS  # loaded on a GPU only
-
-    return MATRIX_UNITS
+    return q.shape[2] <= LONGEST and k.shape[2] <= LONGEST
 
 
 def attend_shortly(

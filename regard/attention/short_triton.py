@@ -21,9 +21,6 @@ from triton import language as tl
 from regard.attention.drawn_triton import kept, share
 from regard.attention.sums_triton import add_up
 
-# Triton knows those from Ampere on; before, the products would be slow, and take minutes to compile.
-MATRIX_UNITS = not torch.cuda.is_available() or torch.cuda.get_device_capability() >= (8, 0)
-
 LEAST = 32  # queries, keys and width of a tile; of 16, with mask and dropout, Triton 3.6 makes wrong products
 
 

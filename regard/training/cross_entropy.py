@@ -185,7 +185,9 @@ def fused_fits(scores: Tensor) -> bool:
     """Whether Triton's kernel can do this; it is looked for on a GPU only, for to load Triton takes a while."""
     if not scores.is_cuda or scores.dtype not in FUSED:
         return False
-    return importlib.util.find_spec("triton") is not None
+    from regard.attention.gpu import AMPERE
+
+    return AMPERE and importlib.util.find_spec("triton") is not None
 
 
 def _divergences(log_p: Tensor) -> Tensor:

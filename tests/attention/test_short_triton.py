@@ -260,7 +260,7 @@ def check_fits() -> None:
     assert not fits(OnGPU(2, 4, 9, 64, dtype=torch.float32), k)  # its products would be slow
     with patch.object(drawn, "PLACES", ["residual"]):
         assert not fits(q, k)
-    with patch("regard.attention.short_triton.MATRIX_UNITS", False):
+    with patch("regard.attention.gpu.AMPERE", False):
         assert not fits(q, k)
 
 

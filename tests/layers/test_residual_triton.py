@@ -366,6 +366,9 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     assert not drawn.draws("residual", x, 0.1)
     monkeypatch.setattr(x, "dtype", torch.float16)
     assert drawn.draws("residual", x, 0.1)
+    with monkeypatch.context() as older:
+        older.setattr("regard.attention.gpu.AMPERE", False)
+        assert not drawn.draws("residual", x, 0.1)
     monkeypatch.setattr(drawn, "HAVE_TRITON", False)
     assert not drawn.draws("residual", x, 0.1)
 

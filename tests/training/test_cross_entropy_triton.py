@@ -7,12 +7,14 @@ The interpreter is chosen when a kernel is defined, so a process of its own runs
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from regard.training.cross_entropy import loss_and_gradient
+from regard.training.cross_entropy import fused_fits, loss_and_gradient
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 
@@ -67,6 +69,14 @@ def check_all(device: str) -> None:
 
 def test_the_kernel_is_the_formula(interpret: Callable[..., None]) -> None:
     interpret(__file__, "the kernel is the formula")
+
+
+def test_only_a_gpu_that_can_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16)
+    triton = importlib.util.find_spec("triton") is not None
+    assert fused_fits(scores) is triton  # type: ignore[arg-type]
+    monkeypatch.setattr("regard.attention.gpu.AMPERE", False)
+    assert not fused_fits(scores)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

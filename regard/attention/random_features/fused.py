@@ -59,10 +59,10 @@ def why_not_fused(
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves):
         return "it has no gradients for a state: use torch.no_grad(), or detach() the state"
     if q.is_cuda:
-        from regard.attention.short_triton import MATRIX_UNITS
+        from regard.attention.gpu import AMPERE
 
-        if not MATRIX_UNITS:
-            return "it needs a GPU of compute capability 8.0 or more"
+        if not AMPERE:
+            return "it needs an NVIDIA GPU of compute capability 8.0 or more"
     return None
 
 
@@ -70,6 +70,11 @@ def steps_fused(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureSt
     """Whether one token x (B, G, r + 1, d), v (B, G, 1, e) goes to the kernel of step_triton.py."""
     if not HAVE_TRITON or not (x.is_cuda or INTERPRETED) or torch.compiler.is_compiling():
         return False
+    if x.is_cuda:
+        from regard.attention.gpu import AMPERE
+
+        if not AMPERE:
+            return False
     sizes = (features.rows or features.dim, features.dim, v.shape[3])
     return (
         x.dtype in DTYPES

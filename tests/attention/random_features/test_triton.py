@@ -310,7 +310,7 @@ def test_the_kernels_get_what_they_can_do() -> None:
     assert "float64" in why(dtype=torch.float64)
     for sizes in ({"d": 48}, {"e": 24}, {"F": 96}, {"F": 512}, {"F": 256, "e": 128}):
         assert "rows of W" in why(**sizes)
-    with patch("regard.attention.short_triton.MATRIX_UNITS", False):
+    with patch("regard.attention.gpu.AMPERE", False):
         assert "8.0" in why()
     learned = RandomFeatures(dim=64, learned_scale=True)
     x = OnGPU(2, 2, 9, 64)

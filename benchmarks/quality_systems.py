@@ -249,7 +249,7 @@ SYSTEMS += (
         goals={"en-de": Goal(**THREE)},
         settings=FEATURES,
         forms=("tokenised",),
-        features="256 random features",
+        features="256 random features, in cross-attention `rows`",
     ),
     System(
         "mixed",
@@ -258,7 +258,7 @@ SYSTEMS += (
         goals={"en-de": Goal(**THREE)},
         settings=MIXED,
         forms=("tokenised",),
-        features="128 random features; one head of four exact in cross-attention",
+        features="128 random features, in cross-attention one head of four exact",
     ),
     *(
         System(

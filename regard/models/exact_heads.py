@@ -76,7 +76,7 @@ def check_features(config: StackConfig) -> None:
         raise UsageError(f"{name} is for exact attention: random features project all, and feature_norm normalises")
     if config.feature_cross_map is not None and not set(random) - set(own):
         raise UsageError("feature_cross_map is for cross-attention, and none of it has random features here")
-    for name in {config.feature_map, config.feature_cross_map or config.feature_map}:
+    for name in filter(None, (config.feature_map, config.feature_cross_map)):
         made = make_map(name)
         if made.raw and (config.feature_norm or config.feature_scale):
             raise UsageError(

@@ -48,8 +48,8 @@ def fused_loss_and_gradient(
 def _row_sums(row, vocabulary, BLOCK: tl.constexpr, SMOOTH: tl.constexpr):
     """log sum exp of a row, and the sum of its scores if they are wanted.
 
-    Eight neighbours, which one thread has read, share the highest score so far and sum exp(score - highest); of all
-    that is done to a score, most is the exponential. It is taken to base 2, as the GPU computes it.
+    Eight neighbours, which one thread has read, share the highest score so far and sum exp(score - highest): one
+    exponential for a score, and one more for all eight. It is taken to base 2, as the GPU computes it.
     """
     TOGETHER: tl.constexpr = min(8, BLOCK)
     lane = tl.arange(0, BLOCK // TOGETHER)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]

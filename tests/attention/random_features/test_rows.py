@@ -23,7 +23,8 @@ def features_for(**given: Any) -> RandomFeatures:
 def inputs(m: int = 7, n: int = 11, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
     """q (2, 4, m, 8), k and v for half as many heads."""
     torch.manual_seed(m)
-    return tuple(torch.randn(2, H, L, 8, dtype=dtype) for H, L in ((4, m), (2, n), (2, n)))  # type: ignore[return-value]
+    q, k, v = (torch.randn(2, heads, length, 8, dtype=dtype) for heads, length in ((4, m), (2, n), (2, n)))
+    return q, k, v
 
 
 def test_each_row_of_w_is_a_query_of_exact_attention() -> None:

@@ -72,6 +72,7 @@ class System:
     search: tuple[str, ...] = ("--beam", "5")  # options of regard evaluate
     alone: bool = False  # its time counts, so it is run only when it is named
     settings: tuple[str, ...] = ()  # laid over the recipe
+    change: str = ""  # what they change, where the table names the recipe
     forms: tuple[str, ...] = ("tokenised", "raw")
     features: str = ""  # what it is called in the tables of random features, where it stands then
 
@@ -199,6 +200,16 @@ SYSTEMS = (
         search=(),
     ),
     System(
+        "shakespeare-softmax",
+        "shakespeare-best",
+        "",
+        data="tinyshakespeare",
+        goals={"": Goal(**THREE)},
+        search=(),
+        settings=("model.attention=softmax", "model.features=", "model.feature_gate="),
+        change="softmax",
+    ),
+    System(
         "shakespeare-rnn",
         "shakespeare-rnn",
         "",
@@ -225,11 +236,12 @@ SYSTEMS = (
     ),
 )
 
-# Random features in all attention of the decoder, or in all heads but one of four that look at the source; and in a
-# language model, one thing after another changed.
+# Random features in all attention of the decoder, or in all heads but one or two of four that look at the source; and,
+# in a language model, one thing after another changed.
 RANDOM = ("model.attention=random-features", "model.feature_gate=true")
 FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256", "model.feature_cross_map=rows")
-MIXED = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0"]')
+ONE_EXACT = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0"]')
+TWO_EXACT = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0,1"]')
 LETTERS = (*RANDOM, "model.features=64")
 CHANGED = {
     "softmax": (),
@@ -256,9 +268,18 @@ SYSTEMS += (
         "multi30k-tiny",
         "",
         goals={"en-de": Goal(**THREE)},
-        settings=MIXED,
+        settings=ONE_EXACT,
         forms=("tokenised",),
         features="128 random features, in cross-attention one head of four exact",
+    ),
+    System(
+        "half",
+        "multi30k-tiny",
+        "",
+        goals={"en-de": Goal(**THREE)},
+        settings=TWO_EXACT,
+        forms=("tokenised",),
+        features="128 random features, in cross-attention two heads of four exact",
     ),
     *(
         System(

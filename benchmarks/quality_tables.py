@@ -87,7 +87,8 @@ def shakespeare_table(results: Sequence[Line]) -> str:
         values = [line["nats"] for line in lines]
         ours = (_with_stride(values, lines), spread(_known(line["validation"]["loss"] for line in lines), 4))
         numbers = (_published(system, goal), _required(goal), *ours, _size(lines), _work(lines))
-        rows.append((f"`{system.recipe}`", *numbers, verdict(goal, values, lower=True)))
+        name = f"`{system.recipe}`" + (f", {system.change}" if system.change else "")
+        rows.append((name, *numbers, verdict(goal, values, lower=True)))
     return _table(head, rows)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 from random_features_contenders import Cell, contenders, d, timed
-from timing import Run, command, hardware, keep, take_turns
+from timing import Run, command, hardware, keep, recorded, take_turns
 from torch import Tensor
 
 import regard
@@ -35,14 +35,16 @@ OURS, SHARE = "regard 128", 0.3
 SAME = ("regard 128", "chunked 128", "fla 128")  # they compute the same thing
 
 
-def all_cells(device: str, lengths: tuple[int, ...]) -> Iterator[Cell]:
-    for work in ("forward", "backward"):
+def all_cells(device: str, lengths: tuple[int, ...], works: tuple[str, ...]) -> Iterator[Cell]:
+    for work in works:
         for L in lengths:
             if work == "forward" or LONGEST_BACKWARD[device] >= L:
                 yield Cell(work, L, max(1, TOKENS // L) if device == "cuda" else 1, HEADS[device], device)
 
 
-def prepare(cell: Cell, counts: list[int], leave_out: list[str]) -> tuple[dict[str, Run], dict[str, str]]:
+def prepare(
+    cell: Cell, counts: list[int], leave_out: list[str], *, record: bool
+) -> tuple[dict[str, Run], dict[str, str]]:
     """What runs, each tried twice, ours with these numbers of features; and of what does not the reason."""
     runs: dict[str, Run] = {}
     reasons: dict[str, str] = {}
@@ -56,7 +58,7 @@ def prepare(cell: Cell, counts: list[int], leave_out: list[str]) -> tuple[dict[s
             outputs[name] = (first if isinstance(first, Tensor) else first[0]).detach()
             del first
             run()
-            runs[name] = run
+            runs[name] = recorded(run) if record else run
         except Exception as error:  # whatever other people's code does: it is reported, and the others are measured
             reasons[name] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
             if name == OURS:
@@ -76,9 +78,11 @@ def check_same(outputs: dict[str, Tensor]) -> None:
             raise AssertionError(f"{OURS} and {name} do not compute the same thing: they differ by {off:.1%}")
 
 
-def measure(cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str]) -> dict[str, object]:
+def measure(
+    cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str], record: bool = False
+) -> dict[str, object]:
     """The cell with its times, and how many times as fast we are as the best SDPA and as each other."""
-    runs, reasons = prepare(cell, counts, leave_out)
+    runs, reasons = prepare(cell, counts, leave_out, record=record)
     samples = take_turns(runs, device=cell.device, rounds=rounds, budget=0.0)
     exact = [name for name in runs if name.startswith("sdpa")]
     best = min(exact, key=samples.median) if exact else None
@@ -162,6 +166,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=5, help="samples of each contender (default: 5)")
     parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="sdpa, fla, performer or chunked")
+    parser.add_argument(
+        "--recorded", action="store_true", help="forward as CUDA graphs: the kernels' time, and none of Python's"
+    )
     parser.add_argument("--limit", type=float, default=150.0, help="seconds after which no cell is begun (150)")
     parser.add_argument("--check", action="store_true", help="exit with status 1 when a target is missed")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object here too")
@@ -170,6 +177,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--features: 128 must be among them, for the targets are about it")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device here; use cpu or auto")
+    if args.recorded and (args.device == "cpu" or not torch.cuda.is_available()):
+        parser.error("--recorded: only a CUDA device records calls")
     return args
 
 
@@ -190,11 +199,14 @@ def main() -> int:
     print(report["hardware"], report["versions"], report["setting"], f"a copy: {rate / 1e12:.2f} TB/s", sep="\n")
     print("\nwork          L    B  times  milliseconds a call; times: as fast as the best SDPA with 128 features")
     cells, reasons = [], {}
-    for cell in all_cells(device, tuple(args.lengths or LENGTHS[device])):
+    works = ("forward",) if args.recorded else ("forward", "backward")
+    for cell in all_cells(device, tuple(args.lengths or LENGTHS[device]), works):
         if time.perf_counter() - start > args.limit:
             print(f"{cell.work:8} {cell.L:6}: not begun, {args.limit:.0f} s are over")
             continue
-        cells.append(measure(cell, rounds=args.rounds, counts=args.features, leave_out=args.without))
+        cells.append(
+            measure(cell, rounds=args.rounds, counts=args.features, leave_out=args.without, record=args.recorded)
+        )
         print(row(cells[-1]), flush=True)
         keep(report | {"cells": cells}, args.out)  # whatever becomes of the others
         for name, reason in cells[-1]["does_not_run"].items():

@@ -118,10 +118,10 @@ def recorded(run: Run) -> Run:
             run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # a backward pass has a thread of its own
         kept = run()
 
-    def again() -> object:
+    def again(_: Run = run) -> object:  # which holds the memory that the graph reads
         graph.replay()
         return kept
 

@@ -6,6 +6,7 @@ B rows of a batch   L tokens of its longest row
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,15 +98,15 @@ class Meter:
         return tensor
 
 
-def activations(model: nn.Module, batch: Batch, loss_function: Objective, precision: str | None) -> tuple[int, int]:
-    """Bytes that a forward pass keeps for its backward pass, and those of the largest tensor among them."""
+def activations(model: nn.Module, batch: Batch, loss_function: Objective, precision: str | None) -> Counter[int]:
+    """Bytes of each tensor that a forward pass keeps for its backward pass."""
     meter = Meter(model)
     model.train()
     hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
     with hooks, autocast(batch.labels.device, precision):
         loss = loss_function(model, batch)
     del loss
-    return sum(meter.kept.values()), max(meter.kept.values(), default=0)
+    return Counter(meter.kept.values())
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def step_memory(
 
     The model and the random numbers to come stay as they are. ResourceError where not even they fit.
     """
-    found: list[tuple[int, int]] = []
+    found: list[Counter[int]] = []
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             measured = copy.deepcopy(model)
@@ -161,7 +162,8 @@ def step_memory(
         raise ResourceError(
             f"out of memory: not even {rows} rows of {length} tokens fit: take a smaller model"
         ) from error
-    (few, _), (more, largest) = found
+    few, more = (sum(kept.elements()) for kept in found)
+    largest = max(found[1] - found[0], default=0)  # of those that grow with the rows
     gradients = size_of(parameter for parameter in measured.parameters() if parameter.requires_grad)
     row = max(0.0, (more - few) / (ROWS[1] - ROWS[0]))
 

@@ -214,6 +214,11 @@ def _override(tables: Tables, key: str, value: Any) -> dict[str, str]:
         return {table: said}
     if not isinstance(tables.setdefault(table, {}), dict):
         raise UsageError(f"{said}: {table} is not a table")
+    if value == "":
+        if setting not in tables[table]:
+            raise UsageError(f"{said}: an empty value leaves a setting out, and the recipe does not have this one")
+        del tables[table][setting]
+        return {key: said}
     tables[table].update(fresh[table])
     return {key: said} | ({} if table in ("data", "tokenizer", "model", "training", "decoding") else {table: said})
 

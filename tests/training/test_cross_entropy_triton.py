@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.training.cross_entropy import fused_fits, loss_and_gradient
+from regard.training import cross_entropy
+from regard.training.cross_entropy import fused_fits, loss_and_gradient, token_loss
 
 ROUNDING = {torch.float32: 1e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 
@@ -77,6 +78,25 @@ def test_only_a_gpu_that_can_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fused_fits(scores) is triton  # type: ignore[arg-type]
     monkeypatch.setattr("regard.attention.gpu.AMPERE", False)
     assert not fused_fits(scores)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_parts_of_the_table_gradient_add_up_cuda(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(70, 16, generator=draw), torch.randn(24, 16, generator=draw)
+    labels = torch.arange(70) % 24
+
+    def gradient(device: str, wide: torch.dtype, used: torch.dtype) -> torch.Tensor:
+        table = weight.to(used).to(device, wide).requires_grad_()
+        with torch.autocast(device, used, enabled=used != wide):
+            total, _ = token_loss(hidden.to(used).to(device, wide), labels.to(device), weight=table, smoothing=0.1)
+        return torch.autograd.grad(total, table)[0].double().cpu()
+
+    wanted = gradient("cpu", torch.float64, torch.float64)
+    monkeypatch.setattr(cross_entropy, "SCORES", 24 * 20)
+    found = gradient("cuda", torch.float32, dtype)
+    assert (found - wanted).norm() < {torch.float32: 1e-5}.get(dtype, 3e-2) * wanted.norm()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

@@ -282,6 +282,8 @@ def test_overrides(write: Any) -> None:
     assert read_recipe(path, {"training.lr": 3e-4, "decoding.beam": 2, "name": "fr-en"}).name == "fr-en"
     assert read_recipe(path, {"training.lr": None}).training.lr is None
     assert isinstance(read_recipe(path, {"training.lr": "1"}).training.lr, float)
+    left = read_recipe(path, {"training.steps": "", "model.kind": ""})
+    assert left.training.steps == read_recipe(write(PAIRS)).training.steps != 7 and "kind" not in left.model
 
 
 @pytest.mark.parametrize(
@@ -295,6 +297,8 @@ def test_overrides(write: Any) -> None:
         ("lr", "3", r"^--set lr=3: unknown key 'lr' in the recipe"),
         ("model.kind", "encodr", r"^--set model.kind=encodr: unknown kind of model 'encodr'; did you mean 'encoder'"),
         ("name.x", "3", r"^--set name.x=3: name is not a table"),
+        ("training.lr", "", r"^--set training.lr=: an empty value leaves a setting out, and the recipe does not"),
+        ("trainin.lr", "", r"^--set trainin.lr=: an empty value leaves a setting out, and the recipe does not"),
     ],
 )
 def test_wrong_override(write: Any, key: str, value: Any, message: str) -> None:

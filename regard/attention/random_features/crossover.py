@@ -82,7 +82,8 @@ class Crossover:
         where = f"{self.threads} threads of a CPU" if self.device == "cpu" else self.device
         lines = [
             f"Causal attention, forward, {self.heads} heads, {self.tokens:,} tokens in each batch, {self.dtype}, on "
-            f"{where}; milliseconds. Measured on {self.date}, torch {self.torch}."
+            f"{where}; milliseconds of a call by itself, Python's part included. Measured on {self.date}, torch "
+            f"{self.torch}."
         ]
         for width in dict.fromkeys(row.width for row in self.rows):
             rows = [row for row in self.rows if row.width == width]

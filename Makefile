@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs page bench clean
+.PHONY: help demo test test-all test-gpu lint format docs page bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -32,6 +32,9 @@ test: lint  ## set up, then run lint, types and all tests but the slow ones
 
 test-all: lint  ## the same and the slow tests too
 	@$(find-chromium) && $(PYTEST) -m "slow or not slow" $(ARGS)
+
+test-gpu: $(VENV)/.extra-test  ## the tests that need an NVIDIA GPU, skipped elsewhere
+	$(PYTEST) -k "cuda or captured" $(ARGS)
 
 lint: $(VENV)/.extra-test  ## check style, format and types
 	$(BIN)/ruff check .

@@ -52,8 +52,8 @@ def add(state: FeatureState, keys: Keys) -> FeatureState:
         forgotten = log_g.sum(-1)
         c = c + log_g.flip(-1).cumsum(-1).flip(-1) - log_g  # gates of later tokens: sum_{s>j} log g_s
     w, level = weigh(c)  # (B, G, L), (B, G)
-    S, z = phi.mT @ (v * w[..., None]), phi.mT @ w[..., None]  # the narrower factor is weighed
-    return state.merge(FeatureState(S, z.squeeze(-1), level, forgotten, None))
+    S, z = phi.mT @ (v * w[..., None]), w.unsqueeze(-2) @ phi  # the narrower factor is weighed
+    return state.merge(FeatureState(S, z.squeeze(-2), level, forgotten, None))
 
 
 def read(q: Tensor, state: FeatureState, floor: float, *, each: bool = False) -> Tensor:
@@ -64,7 +64,7 @@ def read(q: Tensor, state: FeatureState, floor: float, *, each: bool = False) ->
     if each:
         found = state.S / guarded(state.z, floor).unsqueeze(-1)  # (B, G, F, e): what each row of W sees
         return (q @ found.unsqueeze(2)) / guarded(q.sum(-1, keepdim=True), floor)
-    den = q @ state.z[:, :, None, :, None]
+    den = (state.z[:, :, None, None] @ q.mT).mT  # (B, G, r, m, 1); a CPU is slow at q z, and fast at z^T q^T
     return (q @ state.S.unsqueeze(2)) / guarded(den, floor)
 
 
@@ -106,7 +106,7 @@ def attend_chunks(q: Tensor, keys: Keys, state: FeatureState, floor: float, chun
     # What each chunk adds to the state: the weights are those that its last token sees.
     w, level = weigh(inside[..., -1, :])  # (B, G, n, C), (B, G, n)
     S = torch.cat([state.S.unsqueeze(2), k.mT @ (v * w[..., None])], dim=2)  # (B, G, 1 + n, F, e)
-    z = torch.cat([state.z.unsqueeze(2), (k.mT @ w[..., None]).squeeze(-1)], dim=2)  # (B, G, 1 + n, F)
+    z = torch.cat([state.z.unsqueeze(2), (w.unsqueeze(-2) @ k).squeeze(-2)], dim=2)  # (B, G, 1 + n, F)
     # The states between chunks: chunks are to each other what tokens are inside a chunk.
     level = torch.cat([state.level.unsqueeze(2), level], dim=2)
     w, level = weigh(_log_weights(level, None if g is None else functional.pad(b[..., -1], (1, 0))))
@@ -120,7 +120,7 @@ def attend_chunks(q: Tensor, keys: Keys, state: FeatureState, floor: float, chun
     inside = inside.sub_(top[..., None]).exp_()  # in place: new memory costs a CPU as much as the work
     scores = (q @ k.mT.unsqueeze(2)) * inside.unsqueeze(2)  # (B, G, r, n, C, C)
     num = scores @ v.unsqueeze(2) + old * (q @ S[:, :, None, :-1])
-    den = scores.sum(-1, keepdim=True) + old * (q @ z[:, :, None, :-1, :, None])
+    den = scores.sum(-1, keepdim=True) + old * (z[:, :, None, :-1, None] @ q.mT).mT
     y = (num / guarded(den, floor)).flatten(3, 4)[..., :L, :]
     forgotten = state.forgotten + b[..., -1].sum(-1)
     return y, FeatureState(S[:, :, -1], z[:, :, -1], level[..., -1], forgotten, state.draw)

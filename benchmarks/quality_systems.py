@@ -240,8 +240,12 @@ SYSTEMS = (
 # in a language model, one thing after another changed.
 RANDOM = ("model.attention=random-features", "model.feature_gate=true")
 FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256", "model.feature_cross_map=rows")
-ONE_EXACT = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0"]')
-TWO_EXACT = (*RANDOM, 'model.exact_heads=["encoder", "decoder.*.cross:0,1"]')
+EXACT = 'model.exact_heads=["encoder", "decoder.*.cross:{}"]'
+TRANSLATORS = {
+    "features": (FEATURES, "256 random features, in cross-attention `rows`"),
+    "mixed": ((*RANDOM, EXACT.format("0")), "128 random features, in cross-attention one head of four exact"),
+    "half": ((*RANDOM, EXACT.format("0,1")), "128 random features, in cross-attention two heads of four exact"),
+}
 LETTERS = (*RANDOM, "model.features=64")
 CHANGED = {
     "softmax": (),
@@ -254,32 +258,17 @@ CHANGED = {
     "64, rows of W independent": (*LETTERS, "model.feature_draw=independent"),
 }
 SYSTEMS += (
-    System(
-        "features",
-        "multi30k-tiny",
-        "",
-        goals={"en-de": Goal(**THREE)},
-        settings=FEATURES,
-        forms=("tokenised",),
-        features="256 random features, in cross-attention `rows`",
-    ),
-    System(
-        "mixed",
-        "multi30k-tiny",
-        "",
-        goals={"en-de": Goal(**THREE)},
-        settings=ONE_EXACT,
-        forms=("tokenised",),
-        features="128 random features, in cross-attention one head of four exact",
-    ),
-    System(
-        "half",
-        "multi30k-tiny",
-        "",
-        goals={"en-de": Goal(**THREE)},
-        settings=TWO_EXACT,
-        forms=("tokenised",),
-        features="128 random features, in cross-attention two heads of four exact",
+    *(
+        System(
+            name,
+            "multi30k-tiny",
+            "",
+            goals={"en-de": Goal(**THREE)},
+            settings=settings,
+            forms=("tokenised",),
+            features=told,
+        )
+        for name, (settings, told) in TRANSLATORS.items()
     ),
     *(
         System(

@@ -78,9 +78,7 @@ def check_same(outputs: dict[str, Tensor]) -> None:
             raise AssertionError(f"{OURS} and {name} do not compute the same thing: they differ by {off:.1%}")
 
 
-def measure(
-    cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str], record: bool = False
-) -> dict[str, object]:
+def measure(cell: Cell, *, rounds: int, counts: list[int], leave_out: list[str], record: bool) -> dict[str, object]:
     """The cell with its times, and how many times as fast we are as the best SDPA and as each other."""
     runs, reasons = prepare(cell, counts, leave_out, record=record)
     samples = take_turns(runs, device=cell.device, rounds=rounds, budget=0.0)

@@ -118,7 +118,7 @@ def recorded(run: Run) -> Run:
             run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # a backward pass has a thread of its own
+    with torch.cuda.graph(graph):
         kept = run()
 
     def again(_: Run = run) -> object:  # which holds the memory that the graph reads

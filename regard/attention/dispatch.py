@@ -119,7 +119,7 @@ def attend(
             backend = "reference"
         elif isinstance(mask, Mask) and flex_pays(q, k, mask, dropout):
             backend = "flex"
-        elif short_fits(q, k, v, mask, bias, dropout):
+        elif scale > 0 and short_fits(q, k, v, mask, bias, dropout):
             y = attend_shortly(q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout)
             return without_heads(y, rank)
     elif backend != "reference" and (return_weights or own_score is not None):

@@ -5,9 +5,10 @@ the forward pass and once more in the backward pass, from the same seed. The see
 torch's generator gives at each call: so a recorded step draws anew when it is repeated, `torch.manual_seed` fixes all
 masks, and a training that goes on from a checkpoint goes on with the masks that it would have had.
 
-The places are "input" (tokens to vectors), "residual" (and the norm after it), "hidden" (ReLU) and "attention" (of
-short texts). The environment variable REGARD_DRAWN may name fewer, with commas between; where it is empty, all is left
-to torch.
+The places are "input" (tokens to vectors), "residual" (and the norm after it), "hidden" (ReLU or GELU), "attention" (of
+short texts) and "heads" (the gradients of q, k and v joined). In "residual", "hidden" and "heads" kernels run without
+dropout too: they also add up what the tokens give to the biases' gradients. The environment variable REGARD_DRAWN may
+name fewer places, with commas between; where it is empty, all is left to torch.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLACES = os.environ.get("REGARD_DRAWN", "input,residual,hidden,attention").split(",")
+PLACES = os.environ.get("REGARD_DRAWN", "input,residual,hidden,attention,heads").split(",")
+WITHOUT = ("residual", "hidden", "heads")  # where they also run if nothing is dropped
 HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
 MOST = 0.99  # of what is dropped: shares are counted in 1/65536
 
 
 def draws(what: str, x: Tensor, dropout: float) -> bool:
-    """Whether a kernel drops such a share of x, in the place that is called `what`."""
-    if not (0.0 < dropout <= MOST and what in PLACES and torch.is_grad_enabled()):
+    """Whether a kernel drops such a share of x, or none, in the place that is called `what`."""
+    least = 0.0 if what in WITHOUT else 1 / 65536
+    if not (least <= dropout <= MOST and what in PLACES and torch.is_grad_enabled()):
         return False
     if not (x.is_cuda and HAVE_TRITON and x.dtype in DTYPES):
         return False

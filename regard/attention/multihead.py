@@ -118,14 +118,14 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
         score: Score | None = None,
         return_weights: bool = False,
-        output_bias: bool = True,
+        constant_bias: bool = False,
         seed: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n) before dropout.
 
         Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
         the new tokens to those before; a Memory stands in for `key` and `value`. A `score` replaces the scaled product
-        of queries and keys, and what positions add to it. Without `output_bias` the bias of W^O is left to the caller.
+        of queries and keys, and what positions add to it. If `constant_bias`, that of W^O gets no gradient here.
         A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
         """
         rows = query.shape[0]
@@ -135,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         if dropout and cache is None and bias is None and score is None and not return_weights:
             shortly = self._attend_shortly(query, key, value, mask, causal, dropout, seed)
             if shortly is not None:
-                return self._end(shortly, output_bias)
+                return self._end(shortly, constant_bias)
         q, k, v = self._project(query, key, value, cache)
         m, position = query.shape[1], self.position
         if position is not None:
@@ -162,18 +162,18 @@ class MultiHeadAttention(nn.Module):
                 y = y + extra
         else:
             y = attend(q, k, v, mask=mask, bias=bias, causal=causal, dropout=dropout, backend=self.backend)
-        y = self._end(y, output_bias)
+        y = self._end(y, constant_bias)
         if y.shape[0] != rows:
             y = y.view(rows, -1, y.shape[-1])
             if return_weights:
                 weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)
         return (y, weights) if return_weights else y
 
-    def _end(self, y: Tensor, output_bias: bool) -> Tensor:
+    def _end(self, y: Tensor, constant_bias: bool) -> Tensor:
         y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
         if self.output is None:
             return y
-        return self.output(y) if output_bias else F.linear(y, self.output.weight)
+        return F.linear(y, self.output.weight, self.output.bias.detach()) if constant_bias else self.output(y)
 
     def _attend_shortly(
         self,

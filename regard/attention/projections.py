@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.drawn import draws
+
 
 class HeadSizes(NamedTuple):
     """How many heads of which widths."""
@@ -50,8 +52,17 @@ class StackedProjection(nn.Module):
         """If `constant`, the bias gets no gradient here: it is left to who finds those of q, k and v."""
         if key is not query or value is not query:
             return self.queries(query, constant=constant), *self.remember(key, value, constant=constant)
+        if not constant and self.bias is not None and self.training and self._even() and draws("heads", query, 0.0):
+            from regard.attention.heads_triton import CutHeads
+
+            q, k, v = CutHeads.apply(self._part(query, 0, 3, constant=True), self.bias, self.sizes.heads)
+            return q, k, v
         q, k, v = self._cut(self._part(query, 0, 3, constant), 0)
         return q, k, v
+
+    def _even(self) -> bool:
+        """Whether q, k and v have as many numbers."""
+        return self.sizes.heads == self.sizes.kv_heads and self.sizes.d_k == self.sizes.d_v
 
     def queries(self, query: Tensor, *, constant: bool = False) -> Tensor:
         return cut_heads(self._part(query, 0, 1, constant), self.sizes.heads, self.sizes.d_k)

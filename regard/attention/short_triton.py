@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.library import custom_op
 from triton import language as tl
 
-from regard.attention.drawn_triton import kept, share
+from regard.attention.drawn_triton import kept_of_product, share
 from regard.attention.sums_triton import add_up
 
+LOG2_E = tl.constexpr(1.4426950408889634)
 LEAST = 32  # queries, keys and width of a tile; of 16, with mask and dropout, Triton 3.6 makes wrong products
 
 
@@ -42,13 +43,16 @@ def _put(start, row, stride, count, d, values, D: tl.constexpr):
 @triton.jit
 def _put_sum(start, d, values, D: tl.constexpr):
     at = tl.arange(0, D)
-    tl.store(start + at, tl.sum(values, 0), mask=at < d)
+    tl.store(start + at, tl.sum(values, 1), mask=at < d)
 
 
 @triton.jit
-def _weights(q, k, i, j, keep, m, n, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr):
-    """softmax(q k^T scale) over the keys that may be seen, (M, N) in float32; a row without keys is zero."""
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+def _exponentials(q, k, i, j, keep, m, n, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr):
+    """exp(q k^T scale) over the keys that may be seen, (M, N), each row over its greatest; and 1 over its sum, (M,).
+
+    Their product is softmax(q k^T scale). A row without keys is zero.
+    """
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee")
     seen = (j < n)[None, :] & (i < m)[:, None]
     if MASKED:
         seen = seen & (tl.load(keep + j, mask=j < n, other=0) != 0)[None, :]
@@ -56,13 +60,14 @@ def _weights(q, k, i, j, keep, m, n, scale, CAUSAL: tl.constexpr, MASKED: tl.con
         seen = seen & (j[None, :] <= i[:, None] + (n - m))
     scores = tl.where(seen, scores, -float("inf"))
     top = tl.max(scores, 1)
-    exponentials = tl.exp(scores - tl.where(top == -float("inf"), 0.0, top)[:, None])
+    to_base_2 = scale * LOG2_E  # as the GPU computes it
+    exponentials = tl.exp2(scores * to_base_2 - tl.where(top == -float("inf"), 0.0, top * to_base_2)[:, None])
     mass = tl.sum(exponentials, 1)
-    return exponentials * (1.0 / tl.where(mass == 0.0, 1.0, mass))[:, None]  # one division a row
+    return exponentials, 1.0 / tl.where(mass == 0.0, 1.0, mass)
 
 
 @triton.jit
-def _forward(
+def _attend(
     q,
     k,
     v,
@@ -100,15 +105,15 @@ def _forward(
     queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
     keys = _tile(k + b * k_batch + h * k_head, j, k_row, n, d, N, D)
     values = _tile(v + b * v_batch + h * v_head, j, v_row, n, d, N, D)
-    weights = _weights(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
+    weights, inverse = _exponentials(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
     if DROPOUT:
-        weights = tl.where(kept(tl.load(seed), program * M + i, dropped, M, N), weights * grown, 0.0)
-    mixed = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        weights = tl.where(kept_of_product(tl.load(seed), program * M + i, dropped, M, N), weights, 0.0)
+    mixed = tl.dot(weights.to(values.dtype), values, input_precision="ieee") * (inverse * grown)[:, None]
     _put(out + (b * m * heads + h) * d, i, heads * d, m, d, mixed, D)
 
 
 @triton.jit
-def _backward(
+def _attend_back(
     given,  # d loss / d out
     q,
     k,
@@ -148,7 +153,10 @@ def _backward(
 ):
     """One head of one sentence: with A the weights, Z those that stay grown, and 0 for the others,
 
-    dV = (A Z)^T dY,   dA = (dY V^T) Z,   dS = A (dA - sum_j A dA),   dQ = dS K scale,   dK = dS^T Q scale.
+    dV = (A Z)^T dY,   T = A Z (dY V^T),   dS = T - A sum_j T,   dQ = dS K scale,   dK = dS^T Q scale.
+
+    What a bias of the values gets, sum_j dV, is sum_i (sum_j A Z) dY, which takes fewer additions. One of the keys gets
+    nothing: it adds the same to all scores of a query, so the rows of dS sum to 0.
     """
     program = tl.num_programs(0) - 1 - tl.program_id(0)
     b, h = (program // heads).to(tl.int64), program % heads
@@ -157,13 +165,13 @@ def _backward(
     keys = _tile(k + b * k_batch + h * k_head, j, k_row, n, d, N, D)
     values = _tile(v + b * v_batch + h * v_head, j, v_row, n, d, N, D)
     given_rows = _tile(given + b * g_batch + h * g_head, i, g_row, m, d, M, D)
-    weights = _weights(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
-    towards = tl.dot(given_rows, tl.trans(values), input_precision="ieee")  # dA
-    used = weights
+    weights, inverse = _exponentials(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
+    used = weights * (inverse * grown)[:, None]  # A Z
     if DROPOUT:
-        stay = kept(tl.load(seed), program * M + i, dropped, M, N)
-        used = tl.where(stay, weights * grown, 0.0)
-        towards = tl.where(stay, towards * grown, 0.0)
+        used = tl.where(kept_of_product(tl.load(seed), program * M + i, dropped, M, N), used, 0.0)
+    steps = used * tl.dot(given_rows, tl.trans(values), input_precision="ieee")  # T
+    steps = (steps - weights * (inverse * tl.sum(steps, 1))[:, None]) * scale  # dS
+    steps = steps.to(keys.dtype)
     width = heads * d
     if ONE:
         to_next_q, to_next_k = 3 * width, 3 * width
@@ -175,18 +183,16 @@ def _backward(
         dk = found + tl.num_programs(0).to(tl.int64) * m * d + b * n * 2 * width + h * d
     dv = dk + width
     own = sums + b * 3 * width + h * d
-    step = tl.dot(tl.trans(used.to(given_rows.dtype)), given_rows, input_precision="ieee")
-    _put(dv, j, to_next_k, n, d, step, D)
+    step = tl.dot(tl.trans(given_rows), used.to(given_rows.dtype), input_precision="ieee")
+    _put(dv, j, to_next_k, n, d, tl.trans(step), D)
     if SUMS:
         _put_sum(own + 2 * width, d, step, D)
-    steps = weights * (towards - tl.sum(weights * towards, 1)[:, None]) * scale  # dS
-    steps = steps.to(keys.dtype)
-    step = tl.dot(tl.trans(steps), queries, input_precision="ieee")
-    _put(dk, j, to_next_k, n, d, step, D)
+    step = tl.dot(tl.trans(queries), steps, input_precision="ieee")
+    _put(dk, j, to_next_k, n, d, tl.trans(step), D)
     if SUMS:
-        _put_sum(own + width, d, step, D)
-    step = tl.dot(steps, keys, input_precision="ieee")
-    _put(dq, i, to_next_q, m, d, step, D)
+        _put_sum(own + width, d, tl.zeros((D, 1), tl.float32), D)
+    step = tl.dot(tl.trans(keys), tl.trans(steps), input_precision="ieee")
+    _put(dq, i, to_next_q, m, d, tl.trans(step), D)
     if SUMS:
         _put_sum(own, d, step, D)
 
@@ -211,7 +217,7 @@ def attend_short(
     q, k, v = _in_rows(q), _in_rows(k), _in_rows(v)
     out = _like(q)
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
-    _forward[(q.shape[0] * q.shape[1],)](
+    _attend[(q.shape[0] * q.shape[1],)](
         q, k, v, *marks, out, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *sizes, **options
     )
     return out
@@ -241,9 +247,10 @@ def attend_short_back(
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
     strides = [step for x in read for step in x.stride()[:3]]
     sums = _sums(q, q.shape[0] if summed else 0)
-    if summed and options["num_warps"] == 4:
-        options["maxnreg"] = 128  # with the sums it would take 150, and one program less would run on a processor
-    _backward[(q.shape[0] * q.shape[1],)](*read, *marks, found, sums, *strides, *sizes, **options, ONE=one, SUMS=summed)
+    options["D"] = max(64, options["D"])  # rows of what is written here, and Hopper's products have 64
+    _attend_back[(q.shape[0] * q.shape[1],)](
+        *read, *marks, found, sums, *strides, *sizes, **options, ONE=one, SUMS=summed
+    )
     return found, add_up(sums) if summed else _sums(q, 0)
 
 

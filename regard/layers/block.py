@@ -64,11 +64,12 @@ class Block(nn.Module):
         memory: Tensor | Source | None = None,  # what cross-attention looks at, (B, n, p) or prepared by `remember`
         memory_mask: Mask | Tensor | None = None,
         past: Tensor | None = None,
+        then: nn.Module | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, p) -> (B, m, p).
 
-        Where kernels draw the dropout, post-norm blocks may hand on `past`, see run_drawn: the first one is given x
-        once more, and each then returns the next one's beside its result.
+        Where kernels add what the sublayers give, blocks may hand on `past`, and pre-norm ones do the norm `then` that
+        comes after them: see run_drawn.
         """
         if (memory is None) != (self.cross_attention is None):
             raise ValueError(
@@ -89,7 +90,7 @@ class Block(nn.Module):
             sublayers.append(Sublayer(self.cross_norm, across, look))
         sublayers.append(Sublayer(self.feed_norm, self.feed_forward, self.feed_forward))
         if self.draws(x):
-            return run_drawn(sublayers, x, order=self.order, dropout=self.dropout.p, past=past)
+            return run_drawn(sublayers, x, order=self.order, dropout=self.dropout.p, past=past, then=then)
         for norm, _, sublayer in sublayers:
             if self.order == "post":
                 x = norm(x + self.dropout(sublayer(x)))
@@ -98,6 +99,5 @@ class Block(nn.Module):
         return x
 
     def draws(self, x: Tensor) -> bool:
-        """Whether kernels draw the dropout that acts on what the sublayers give."""
-        share = self.dropout.p if self.dropout.training else 0.0
-        return draws("residual", x, share) and x.shape[-1] <= WIDEST
+        """Whether kernels add what the sublayers give, and draw the dropout that acts on it."""
+        return self.dropout.training and draws("residual", x, self.dropout.p) and x.shape[-1] <= WIDEST

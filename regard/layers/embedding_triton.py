@@ -24,7 +24,7 @@ NUMBERS = 512  # that a warp holds: 16 a thread
 
 
 @triton.jit
-def _forward(
+def _embed(
     tokens,
     table,
     places,
@@ -55,7 +55,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(given, seed, out, rows, width, dropped, grown, ROWS: tl.constexpr, P: tl.constexpr):
+def _embed_back(given, seed, out, rows, width, dropped, grown, ROWS: tl.constexpr, P: tl.constexpr):
     """Some rows of the gradient, with the same mask; `grown` has the factor in it."""
     r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
@@ -82,7 +82,7 @@ def embed_dropped(
     """
     tokens, table = tokens.contiguous(), table.contiguous()
     out, (grid, options) = _empty(tokens, table, dtype), _tiling(tokens, table.shape[1])
-    _forward[grid](
+    _embed[grid](
         tokens,
         table,
         table if places is None else places.contiguous(),
@@ -114,7 +114,7 @@ def embed_dropped_back(
     given = given.contiguous()
     steps, (grid, options) = torch.empty_like(given, dtype=dtype), _tiling(tokens, given.shape[-1])
     dropped, grown = share(dropout)
-    _backward[grid](given, seed, steps, tokens.numel(), given.shape[-1], dropped, grown * factor, **options)
+    _embed_back[grid](given, seed, steps, tokens.numel(), given.shape[-1], dropped, grown * factor, **options)
     return torch.ops.aten.embedding_dense_backward(steps, tokens, vocabulary, pad_id, False)
 
 

@@ -52,19 +52,22 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(dim, stacked * hidden, bias=bias)  # W_1, b_1
         self.down = nn.Linear(hidden, dim, bias=bias)  # W_2, b_2
 
-    def forward(self, x: Tensor, *, output_bias: bool = True, seed: Tensor | None = None) -> Tensor:
-        """x (…, p) -> (…, p), each position alone; without `output_bias` b_2 is left to the caller.
+    def forward(self, x: Tensor, *, constant_bias: bool = False, seed: Tensor | None = None) -> Tensor:
+        """x (…, p) -> (…, p), each position alone; if `constant_bias`, b_2 gets no gradient here.
 
         A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
         """
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
-        if self.activation == "relu" and self.training and draws("hidden", x, self.dropout):
-            from regard.layers.hidden_triton import relu_dropped
+        if self.activation in ("relu", "gelu-tanh") and self.training and draws("hidden", x, self.dropout):
+            from regard.layers.hidden_triton import activated
 
-            h = F.linear(x, self.up.weight)  # (…, d_ff)
-            h, _ = relu_dropped(h, self.up.bias, draw_seed(h) if seed is None else seed, self.dropout)
-            return self._down(h, output_bias)
+            bias: Tensor | None = self.up.bias
+            h = F.linear(x, self.up.weight, None if bias is None else bias.detach())  # (…, d_ff)
+            if seed is None and self.dropout:
+                seed = draw_seed(h)
+            h, _ = activated(h, bias, seed, self.dropout, self.activation == "relu")
+            return self._down(h, constant_bias)
         h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
         if self.activation == "relu":
             h = F.relu(h)
@@ -75,10 +78,10 @@ class FeedForward(nn.Module):
         else:
             gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
             h = F.silu(gate) * value
-        return self._down(F.dropout(h, self.dropout, self.training), output_bias)
+        return self._down(F.dropout(h, self.dropout, self.training), constant_bias)
 
-    def _down(self, h: Tensor, bias: bool) -> Tensor:
-        return self.down(h) if bias else F.linear(h, self.down.weight)
+    def _down(self, h: Tensor, constant_bias: bool) -> Tensor:
+        return F.linear(h, self.down.weight, self.down.bias.detach()) if constant_bias else self.down(h)
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}, dropout={self.dropout}"

@@ -88,7 +88,15 @@ class Stack(nn.Module):
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p)."""
-        past = x if all(block.order == "post" and block.draws(x) for block in self.blocks) else None
+        # Where kernels do the sums and norms, blocks hand on what the next one needs: see run_drawn.
+        past: Tensor | None = None
+        then: list[nn.Module | None] = [None] * len(self.blocks)
+        drawn = {block.order if block.draws(x) else None for block in self.blocks}
+        if drawn == {"post"}:
+            past = x
+        elif drawn == {"pre"}:
+            past = self.blocks[0].self_norm(x)
+            then = [*(block.self_norm for block in self.blocks[1:]), self.norm]
         for number, block in enumerate(self.blocks):
             found = block(
                 x,
@@ -98,8 +106,11 @@ class Stack(nn.Module):
                 memory=memory if memory is None or isinstance(memory, Tensor) else memory[number],
                 memory_mask=memory_mask,
                 past=past,
+                then=then[number],
             )
             x, past = (found, None) if past is None else found
+        if past is not None and drawn == {"pre"}:
+            return past
         return x if self.norm is None else self.norm(x)
 
     def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:

@@ -10,6 +10,7 @@ gradients of the features and of the table. Nothing of their size waits for the 
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
-SCORES = 2**29  # at a time: 1 GB in bf16
+PART = 64  # of a GPU's memory is for scores in bf16: for each lot of them the table's gradient is read and written
+SCORES = 2**29  # at a time on other devices
 ON_CPU = 2**22  # at a time: 16 MB in float32, about what its caches hold, and so faster than all at once
 
 
@@ -137,12 +139,16 @@ def _parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[_Rows]:
         yield _Rows(passes, 0, each)
         return
     most = max(1, scores // (vocabulary * passes))
-    most = most // 128 * 128 or most  # whole tiles of a matrix product
+    most = math.ceil(each / math.ceil(each / most))  # parts of one size
+    most = math.ceil(most / 128) * 128 if most > 128 else most  # of whole tiles of a matrix product
     for first in range(0, each, most):
         yield _Rows(passes, first, min(first + most, each))
 
 
 def _most(like: Tensor) -> int:
+    """Scores at a time."""
+    if like.is_cuda:
+        return torch.cuda.get_device_properties(like.device).total_memory // PART // torch.bfloat16.itemsize
     return ON_CPU if like.device.type == "cpu" else SCORES
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard import MultiHeadAttention, masks
-from regard.attention import drawn, multihead, short
+from regard.attention import dispatch, drawn, multihead, short
 from regard.attention.dispatch import attend
 from regard.attention.fused import mask_matrix
 from regard.attention.reference import attend_reference
@@ -60,12 +60,15 @@ def philox(seed: int, calls: np.ndarray) -> list[np.ndarray]:
 
 
 def mask_by_hand(seed: Tensor, B: int, H: int, m: int, n: int) -> Tensor:
-    """What the kernel shall multiply the weights by, in float64: each head's tile draws its rows by eights."""
+    """What the kernel shall multiply the weights by, in float64: each head's tile draws its rows by eights.
+
+    Four calls make 32 numbers of a row, in the order of words, calls and halves of words.
+    """
     from regard.attention.short_triton import LEAST
 
     M, N = (max(LEAST, 1 << (length - 1).bit_length()) for length in (m, n))
-    a, b, c, d = philox(int(seed), np.arange(B * H * M * N // 8))
-    halves = np.stack([half for word in (a, c, b, d) for half in (word & np.uint64(0xFFFF), word >> np.uint64(16))], 1)
+    words = np.stack(philox(int(seed), np.arange(B * H * M * N // 8).reshape(-1, 4)), axis=1)  # (…, words, calls)
+    halves = np.stack([words & np.uint64(0xFFFF), words >> np.uint64(16)], axis=-1)
     dropped = round(SHARE * 65536)
     stays = torch.from_numpy(halves.astype(np.int64) >= dropped).view(B, H, M, N)[:, :, :m, :n]
     return (stays.double() * 65536 / (65536 - dropped)).to(seed.device)
@@ -179,6 +182,9 @@ def check_attend(device: str) -> None:
                 allowed = mask_matrix(None if given is None else keep[:, None, None], causal, q, k)
                 wanted = by_hand(q, k, v, allowed, 8**-0.5, mask)
                 close(f"{given}, causal {causal}", found, wanted, torch.float16)
+        with patch.object(dispatch, "attend_shortly") as other:  # the greatest score would not be the greatest any more
+            attend(q, k, v, scale=-1.0, dropout=SHARE)
+        assert not other.called
         both = attend(q, k, v, mask=masks.causal() & masks.padding(keep), dropout=SHARE)
         torch.testing.assert_close(both, attend(q, k, v, mask=keep[:, None, None], causal=True, dropout=SHARE))
 

@@ -142,14 +142,14 @@ def test_the_kernel_compiles_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     """The interpreter takes much that the compiler does not."""
     from regard.layers import embedding_triton
 
-    for name in ("_forward", "_backward"):
+    for name in ("_embed", "_embed_back"):
         monkeypatch.setattr(embedding_triton, name, compiled_kernel(getattr(embedding_triton, name)))
     seed, tokens = torch.tensor([3]), torch.zeros(2, 3, dtype=torch.long)
     for width in (20, 512, 4096):
         table = torch.zeros(5, width)
         given = embedding_triton.embed_dropped(tokens, table, table[:3], seed, 2.0, SHARE, -1, torch.bfloat16)
         embedding_triton.embed_dropped_back(torch.zeros_like(given), tokens, seed, 5, torch.float32, 2.0, SHARE, -1)
-    assert embedding_triton._forward.count == embedding_triton._backward.count == 3
+    assert embedding_triton._embed.count == embedding_triton._embed_back.count == 3
 
 
 def test_who_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:

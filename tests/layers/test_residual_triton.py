@@ -52,10 +52,11 @@ def check_norm(
     both: bool,
     post: bool = False,
     shifted: bool = False,
+    dropout: float = SHARE,
 ) -> None:
-    """norm(x + dropout(h + shift)), the sum if `both`, and all gradients, with the mask laid on by hand.
+    """norm(x + dropout(h)), the sum if `both`, and all gradients, with the mask laid on by hand.
 
-    If `post`, what comes back for the sum counts for the norm.
+    If `post`, what comes back for the sum counts for the norm; if `shifted`, h has a bias, which gets its gradient.
     """
     from regard.layers import residual_triton
     from regard.layers.residual_triton import add_norm
@@ -71,8 +72,8 @@ def check_norm(
     given = [x, h, *([] if shift is None else [shift]), *module.parameters()]
     for one in given:
         one.requires_grad_()
-    seed = torch.tensor([width], device=device)
-    y, s = add_norm(x.detach(), x, h, shift, module.weight, bias, seed, SHARE, module.eps, norm is LayerNorm, post)
+    seed = torch.tensor([width], device=device) if dropout else None
+    y, s = add_norm(x.detach(), x, h, shift, module.weight, bias, seed, dropout, module.eps, norm is LayerNorm, post)
     assert y.dtype == s.dtype == dtype
     with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
         found = torch.autograd.grad([y, s] if both else y, given, [dy, ds] if both else dy)
@@ -82,7 +83,8 @@ def check_norm(
     exact.load_state_dict(module.state_dict())
     inputs = [one.detach().double().requires_grad_() for one in given[: 3 if shifted else 2]]
     wide = [*inputs, *exact.parameters()]
-    total = inputs[0] + sum(inputs[1:]) * mask_of(seed, rows, width).double()
+    added = inputs[1] + sum(one - one.detach() for one in inputs[2:])
+    total = inputs[0] + added * (1.0 if seed is None else mask_of(seed, rows, width).double())
     close(s, total, dtype)
     total = total + (s.double() - total).detach()  # the norm is of what was rounded
     wanted_y = exact(total)
@@ -110,26 +112,28 @@ def check_mask(device: str) -> None:
     assert drawn_again[0] == drawn_again[1] and len(set(drawn_again[0])) == 4
 
 
-def check_hidden(device: str, *, bias: bool, dtype: torch.dtype) -> None:
-    """dropout(relu(h + b)): what stays is grown, and the gradients follow what stayed."""
-    from regard.layers.hidden_triton import relu_dropped
+def check_hidden(device: str, *, relu: bool, bias: bool, dtype: torch.dtype, dropout: float = SHARE) -> None:
+    """dropout(f(h)): what stays is grown, and the gradients follow what stayed; that of h's bias too."""
+    from regard.layers.hidden_triton import activated
 
-    h = torch.randn(37, 20, device=device).to(dtype).requires_grad_()
+    h = (3 * torch.randn(37, 20, device=device)).to(dtype).requires_grad_()
     b = torch.randn(20, device=device, requires_grad=True) if bias else None
-    seed = torch.tensor([3], device=device)
-    y, _ = relu_dropped(h, b, seed, SHARE)
-    whole = torch.relu(h.double() + (0 if b is None else b.double()))
-    stays = relu_dropped(torch.ones_like(h), None, seed, SHARE)[0] > 0
-    mask = stays.double() * 65536 / (65536 - round(65536 * SHARE))
+    seed = torch.tensor([3], device=device) if dropout else None
+    y, _ = activated(h, b, seed, dropout, relu)
+    whole = h.double() + (0 if b is None else (b - b.detach()).double())
+    whole = torch.relu(whole) if relu else nn.functional.gelu(whole, approximate="tanh")
+    stays = activated(torch.ones_like(h), None, seed, dropout, relu)[0] > 0
+    mask = stays.double() * 65536 / (65536 - round(65536 * dropout))
     close(y, whole * mask, dtype)
-    assert abs((mask == 0).double().mean() - SHARE) < 0.07 and not torch.equal(mask[:, :4], mask[:, 16:])
+    assert abs((mask == 0).double().mean() - dropout) < 0.07
+    assert not dropout or not torch.equal(mask[:, :4], mask[:, 16:])
     dy = torch.randn_like(y)
     given = [one for one in (h, b) if one is not None]
     found, wanted = (torch.autograd.grad(one, given, g) for one, g in ((y, dy), (whole * mask, dy.double())))
     for one, other in zip(found, wanted, strict=True):
         close(one, other.double(), dtype)
     h = torch.full((1, 24), torch.nan, device=device)
-    assert relu_dropped(h, None, seed, SHARE)[0].isnan().any()  # a fault is not hidden
+    assert activated(h, None, seed, dropout, relu)[0].isnan().any()  # a fault is not hidden
 
 
 def check_sums(device: str) -> None:
@@ -153,19 +157,21 @@ class Drop(nn.Module):
         return x * mask_of(self.seed, *x.shape).to(x.dtype)
 
 
-def block_of(order: str, norm: Callable[[], nn.Module], dim: int = 16) -> Block:
+def block_of(
+    order: str, norm: Callable[[], nn.Module], dim: int = 16, dropout: float = SHARE, activation: Any = "relu"
+) -> Block:
     return Block(
         self_attention=MultiHeadAttention(dim=dim, heads=2),
         cross_attention=MultiHeadAttention(dim=dim, heads=2),
-        feed_forward=FeedForward(dim=dim, hidden=24),
+        feed_forward=FeedForward(dim=dim, hidden=24, activation=activation),
         norm=norm,
         order=order,  # type: ignore[arg-type]
-        dropout=SHARE,
+        dropout=dropout,
     )
 
 
 def always(what: str, x: Tensor, dropout: float) -> bool:
-    return dropout > 0
+    return dropout > 0 or what in drawn.WITHOUT
 
 
 def check_blocks(device: str) -> None:
@@ -173,8 +179,8 @@ def check_blocks(device: str) -> None:
     seed = torch.tensor([11], device=device)
     for order, norm in (("post", LayerNorm), ("pre", LayerNorm), ("pre", RMSNorm)):
         block = block_of(order, lambda norm=norm: norm(16)).to(device)
-        for one in (block.self_attention, block.cross_attention):
-            nn.init.normal_(one.output.bias)
+        for one in (block.self_attention.output, block.cross_attention.output, block.feed_forward.down):
+            nn.init.normal_(one.bias)
         x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
         given = [x, memory, *block.parameters()]
         with (
@@ -192,43 +198,69 @@ def check_blocks(device: str) -> None:
 
 
 def check_stack(device: str) -> None:
-    """Post-norm blocks hand on the sums before their norms: the gradients are those of blocks that do not."""
+    """Blocks hand on their sums, or the next norm of them: results and gradients are those of blocks that do not."""
     from regard.layers import residual_triton
 
     seed = torch.tensor([5], device=device)
-    stack = Stack(blocks=[block_of("post", lambda: LayerNorm(16)) for _ in range(3)]).to(device)
-    x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
-    given = [x, memory, *stack.parameters()]
-    with (
-        patch.object(block_module, "draws", always),
-        patch.object(block_drawn, "draw_seed", lambda _, count: seed.repeat(count)),
-    ):
-        with patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back:
-            found = stack(x, memory=memory)
-            upstream = torch.randn_like(found)
-            gradients = torch.autograd.grad(found, given, upstream)
-        wanted = x
-        for block in stack.blocks:
-            wanted = block(wanted, memory=memory)
-    assert [call.args[1] is None for call in back.call_args_list] == [True] + 8 * [False]  # no sums left to others
-    torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(gradients, torch.autograd.grad(wanted, given, upstream), rtol=1e-4, atol=1e-4)
+    for order, dropout in (("post", SHARE), ("pre", SHARE), ("pre", 0.0), ("post", 0.0)):
+        blocks = [block_of(order, lambda: LayerNorm(16), dropout=dropout, activation="gelu-tanh") for _ in range(3)]
+        stack = Stack(blocks=blocks, norm=LayerNorm(16) if order == "pre" else None).to(device)
+        for one in stack.parameters():
+            nn.init.normal_(one, std=0.3)
+        x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
+        given = [x, memory, *stack.parameters()]
+        with (
+            patch.object(block_module, "draws", always),
+            patch.object(block_drawn, "draw_seed", lambda _, count: seed.repeat(count)),
+        ):
+            with (
+                patch.object(feedforward, "draws", always),
+                patch.object(residual_triton, "add_norm_back", wraps=residual_triton.add_norm_back) as back,
+            ):
+                found = stack(x, memory=memory)
+                upstream = torch.randn_like(found)
+                gradients = torch.autograd.grad(found, given, upstream)
+            wanted = x
+            if dropout:
+                for block in stack.blocks:
+                    wanted = block(wanted, memory=memory)
+        if not dropout:  # the modules alone
+            for block in stack.blocks:
+                wanted = block(wanted, memory=memory)
+        wanted = wanted if stack.norm is None else stack.norm(wanted)
+        assert [call.args[1] is None for call in back.call_args_list] == [True] + 8 * [False]  # no sums left to others
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(gradients, torch.autograd.grad(wanted, given, upstream), rtol=1e-4, atol=1e-4)
     with patch.object(block_module, "draws", lambda *_: False):
         assert not any(block.draws(x) for block in stack.blocks)
+    with patch.object(block_module, "draws", always):
+        assert all(block.draws(x) for block in stack.blocks)
+        assert not any(block.draws(x) for block in stack.eval().blocks)
 
 
 def check_feed_forward(device: str) -> None:
-    """The module takes the kernel in training only, and then it is ReLU with dropout."""
-    from regard.layers.hidden_triton import relu_dropped
+    """The module takes the kernel in training only, and then it is its activation with dropout."""
+    from regard.layers import hidden_triton
+    from regard.layers.hidden_triton import activated
 
-    layer = FeedForward(dim=16, hidden=24, dropout=SHARE).to(device)
     x, seed = torch.randn(5, 16, device=device), torch.tensor([7], device=device)
-    plain = layer.eval()(x)
-    with patch.object(feedforward, "draws", always), patch.object(feedforward, "draw_seed", lambda _: seed):
-        torch.testing.assert_close(layer(x), plain)
-        found = layer.train()(x)
-    mask, _ = relu_dropped(torch.ones(5, 24, device=device), None, seed, SHARE)
-    torch.testing.assert_close(found, layer.down(torch.relu(layer.up(x)) * mask), rtol=1e-5, atol=1e-5)
+    for activation, dropout in (("relu", SHARE), ("gelu-tanh", SHARE), ("gelu-tanh", 0.0), ("gelu", 0.0)):
+        layer = FeedForward(dim=16, hidden=24, activation=activation, dropout=dropout).to(device)  # type: ignore[arg-type]
+        plain = layer.eval()(x)
+        with (
+            patch.object(feedforward, "draws", always),
+            patch.object(feedforward, "draw_seed", lambda _: seed),
+            patch.object(hidden_triton, "activated", wraps=activated) as kernel,
+        ):
+            torch.testing.assert_close(layer(x), plain)
+            assert not kernel.called
+            found = layer.train()(x)
+            assert kernel.called is (activation != "gelu")
+        mask = activated(torch.ones(5, 24, device=device), None, seed, dropout, True)[0]
+        inner = torch.relu(layer.up(x)) if activation == "relu" else None
+        if inner is None:
+            inner = nn.functional.gelu(layer.up(x), approximate="tanh" if activation == "gelu-tanh" else "none")
+        torch.testing.assert_close(found, layer.down(inner * mask), rtol=1e-5, atol=1e-5)
 
 
 def check_seeds(device: str) -> None:
@@ -253,7 +285,7 @@ def check_seeds(device: str) -> None:
         for module, name, at in (
             (short_triton, "attend_short", 5),
             (residual_triton, "add_norm", 6),
-            (hidden_triton, "relu_dropped", 2),
+            (hidden_triton, "activated", 2),
         ):
             all_of_them.enter_context(patch.object(module, name, noting(getattr(module, name), at)))
         block(x, memory=x)
@@ -278,7 +310,7 @@ def check_compiled(device: str) -> None:
 
 
 def check_all(device: str) -> None:
-    from regard.layers.hidden_triton import relu_dropped
+    from regard.layers.hidden_triton import activated
     from regard.layers.residual_triton import add_dropped, add_norm
 
     float32, bfloat16 = torch.float32, torch.bfloat16
@@ -292,8 +324,13 @@ def check_all(device: str) -> None:
     check_norm(device, norm=LayerNorm, rows=3, width=600, dtype=float32, both=False, post=True, shifted=True)
     check_mask(device)
     check_sums(device)
-    for bias, dtype in ((True, float32), (False, float32), (True, bfloat16)):
-        check_hidden(device, bias=bias, dtype=dtype)
+    check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=True, shifted=True, dropout=0.0)
+    check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=bfloat16, both=True, dropout=0.0)
+    check_norm(device, norm=LayerNorm, rows=9, width=64, dtype=float32, both=False, post=True, dropout=0.0)
+    for relu in (True, False):
+        for bias, dtype in ((True, float32), (False, float32), (True, bfloat16)):
+            check_hidden(device, relu=relu, bias=bias, dtype=dtype)
+        check_hidden(device, relu=relu, bias=True, dtype=float32, dropout=0.0)
     check_feed_forward(device)
     check_blocks(device)
     check_stack(device)
@@ -303,7 +340,10 @@ def check_all(device: str) -> None:
     w, seed = torch.randn(16, device=device, requires_grad=True), torch.tensor([3], device=device)
     torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, w, seed, SHARE, 1e-5, True, False))
     torch.library.opcheck(add_dropped, (x, h, seed, SHARE))
-    torch.library.opcheck(relu_dropped, (h, w, seed, SHARE))
+    torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, w, None, 0.0, 1e-5, True, False))
+    for relu in (True, False):
+        torch.library.opcheck(activated, (h, w, seed, SHARE, relu))
+        torch.library.opcheck(activated, (h, w, None, 0.0, relu))
 
 
 def test_the_kernels_are_the_modules(interpret: Callable[..., None]) -> None:
@@ -313,8 +353,9 @@ def test_the_kernels_are_the_modules(interpret: Callable[..., None]) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
 def test_the_kernels_are_the_modules_cuda() -> None:
     check_all("cuda")
-    for width in (512, 1024, 4096):
-        check_norm("cuda", norm=LayerNorm, rows=5000, width=width, dtype=torch.bfloat16, both=True)
+    for width, dropout in ((512, SHARE), (768, 0.0), (1024, SHARE), (4096, SHARE)):
+        told = {"width": width, "dropout": dropout, "shifted": width < 1000}
+        check_norm("cuda", norm=LayerNorm, rows=5000, dtype=torch.bfloat16, both=True, **told)
 
 
 @pytest.mark.slow
@@ -326,9 +367,10 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     from regard.attention import short_triton, sums_triton
     from regard.layers import hidden_triton, residual_triton
 
+    names = {"_norm", "_norm_back", "_add", "_hidden", "_hidden_back", "_attend", "_attend_back", "_add_up"}
     made = []
     for module in (residual_triton, hidden_triton, short_triton, sums_triton):
-        for name in {"_forward", "_backward", "_add", "_add_up"} & {*vars(module)}:
+        for name in names & {*vars(module)}:
             made.append(compiled_kernel(getattr(module, name)))
             monkeypatch.setattr(module, name, made[-1])
     seed = torch.tensor([3])
@@ -338,8 +380,11 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         for post in (True, False):
             residual_triton.add_norm_back(x, x, x, w, seed, SHARE, 1e-5, True, post, True)
         residual_triton.add_dropped(x, x, seed, SHARE)
-        _, lives = hidden_triton.relu_dropped(x, w, seed, SHARE)
-        hidden_triton.relu_dropped_back(x, lives, SHARE)
+        residual_triton.add_norm(x, x, x, w, w, w, None, 0.0, 1e-5, True, True)
+        residual_triton.add_norm_back(x, x, x, w, None, 0.0, 1e-5, True, False, True)
+        for told in ((seed, SHARE, True), (seed, SHARE, False), (None, 0.0, False)):
+            _, lives = hidden_triton.activated(x, w, *told)
+            hidden_triton.activated_back(x, lives if told[-1] else x, *told)
     for length in (5, 64, 128):
         q, keep = torch.zeros(2, 2, length, 64, dtype=torch.bfloat16), torch.ones(2, length, dtype=torch.bool)
         for mask, causal in ((keep, False), (None, True)):
@@ -357,8 +402,10 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(drawn, "PLACES", ["residual"])
     assert drawn.draws("residual", x, 0.1)
     assert not drawn.draws("attention", x, 0.1)  # it was not named
-    for dropout in (0.0, 1.0):
-        assert not drawn.draws("residual", x, dropout)
+    assert drawn.draws("residual", x, 0.0)
+    assert not drawn.draws("residual", x, 1.0)
+    monkeypatch.setattr(drawn, "PLACES", ["residual", "input"])
+    assert drawn.draws("input", x, 0.1) and not drawn.draws("input", x, 0.0)
     with torch.no_grad():
         assert not drawn.draws("residual", x, 0.1)
     assert not drawn.draws("residual", torch.zeros(1), 0.1)
@@ -373,7 +420,7 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     assert not drawn.draws("residual", x, 0.1)
 
 
-@pytest.mark.parametrize(("asked", "places"), [(None, 4), ("", 0), ("hidden,residual", 2)])
+@pytest.mark.parametrize(("asked", "places"), [(None, 5), ("", 0), ("hidden,residual", 2)])
 def test_the_environment_may_name_their_places(asked: str | None, places: int) -> None:
     """Without it they are drawn in all of them; where it is empty, torch does all."""
     environment = {name: value for name, value in os.environ.items() if name != "REGARD_DRAWN"}
@@ -386,7 +433,7 @@ def test_the_environment_may_name_their_places(asked: str | None, places: int) -
 if __name__ == "__main__":
     from regard.layers import hidden_triton, residual_triton
 
-    residual_triton.NUMBERS, residual_triton.FORWARD, residual_triton.BACKWARD = 64, 2, 2  # more rows than programs
-    hidden_triton.ROWS, hidden_triton.COLUMNS, hidden_triton.PROGRAMS = 4, 16, 4
+    residual_triton.FEW, residual_triton.WARPS = 64, 2  # more rows than programs
+    hidden_triton.FORWARD, hidden_triton.BACKWARD, hidden_triton.COLUMNS, hidden_triton.PROGRAMS = 4, 4, 16, 4
     check_all("cpu")
     print("the kernels are the modules")

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
 PART = 64  # of a GPU's memory is for scores in bf16: for each lot of them the table's gradient is read and written
 SCORES = 2**29  # at a time on other devices
+TILE = 128  # rows of a matrix product that a GPU takes together
 ON_CPU = 2**22  # at a time: 16 MB in float32, about what its caches hold, and so faster than all at once
 
 
@@ -139,8 +140,9 @@ def _parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[_Rows]:
         yield _Rows(passes, 0, each)
         return
     most = max(1, scores // (vocabulary * passes))
-    most = math.ceil(each / math.ceil(each / most))  # parts of one size
-    most = math.ceil(most / 128) * 128 if most > 128 else most  # of whole tiles of a matrix product
+    most = most // TILE * TILE or most
+    even = math.ceil(each / math.ceil(each / most))  # parts of one size
+    most = min(most, math.ceil(even / TILE) * TILE)
     for first in range(0, each, most):
         yield _Rows(passes, first, min(first + most, each))
 

@@ -94,6 +94,20 @@ def check_norm(
         close(one / rows**0.5, other / rows**0.5, dtype)
 
 
+def check_sum_alone(device: str) -> None:
+    """Where only the sum is used, its gradient is all there is, and the bias of h has its part."""
+    from regard.layers.residual_triton import add_norm
+
+    x, h, ds = torch.randn(3, 7, 20, device=device)
+    w, shift, seed = torch.ones(20, device=device), torch.zeros(20, device=device), torch.tensor([20], device=device)
+    given = [one.requires_grad_() for one in (x, h, shift)]
+    for dropout in (SHARE, 0.0):
+        mask = mask_of(seed, 7, 20) if dropout else torch.ones(7, 20, device=device)
+        _, s = add_norm(x.detach(), x, h, shift, w, None, seed if dropout else None, dropout, 1e-5, True, False)
+        found = torch.autograd.grad(s, given, ds)
+        torch.testing.assert_close(found, (ds, ds * mask, (ds * mask).sum(0)))
+
+
 def check_mask(device: str) -> None:
     """The share, and what it hangs on."""
     seeds = [drawn.draw_seed(torch.empty(0, device=device)) for _ in range(2)]
@@ -195,6 +209,19 @@ def check_blocks(device: str) -> None:
         upstream = torch.randn_like(wanted)
         gradients = [torch.autograd.grad(one, given, upstream) for one in (found, wanted)]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def check_mixed(device: str) -> None:
+    """Residuals in float32, sublayers in bfloat16, which no kernel takes together: as the modules, gradients too."""
+    block = block_of("pre", lambda: LayerNorm(16), dropout=0.0).to(device)
+    x, memory = torch.randn(2, 2, 3, 16, device=device, requires_grad=True).unbind()
+    results = []
+    for used in (always, lambda *_: False):
+        with patch.object(block_module, "draws", used), torch.autocast(device, torch.bfloat16):
+            y = block(x, memory=memory, causal=True)
+        results.append((y, *torch.autograd.grad(y.square().sum(), [x, memory, *block.parameters()])))
+    assert results[0][0].dtype == torch.float32
+    torch.testing.assert_close(*results, rtol=2**-6, atol=2**-6)
 
 
 def check_stack(device: str) -> None:
@@ -324,6 +351,8 @@ def check_all(device: str) -> None:
     check_norm(device, norm=LayerNorm, rows=3, width=600, dtype=float32, both=False, post=True, shifted=True)
     check_mask(device)
     check_sums(device)
+    check_sum_alone(device)
+    check_mixed(device)
     check_norm(device, norm=LayerNorm, rows=71, width=20, dtype=float32, both=True, shifted=True, dropout=0.0)
     check_norm(device, norm=RMSNorm, rows=9, width=64, dtype=bfloat16, both=True, dropout=0.0)
     check_norm(device, norm=LayerNorm, rows=9, width=64, dtype=float32, both=False, post=True, dropout=0.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
@@ -203,6 +203,29 @@ def test_parts_change_nothing(scores: int, r_drop: float, masked: bool, monkeypa
     torch.testing.assert_close(found, wanted)
     ours, theirs = (torch.autograd.grad(3 * total[0], (hidden, weight, bias)) for total in (found, wanted))
     torch.testing.assert_close(ours, theirs)
+
+
+@example(rows=700, room=650, vocabulary=3, passes=1)
+@given(
+    rows=st.integers(1, 3000),
+    room=st.integers(1, 700),
+    vocabulary=st.integers(1, 50),
+    passes=st.sampled_from([1, 2]),
+)
+def test_parts_are_all_rows_and_alike(rows: int, room: int, vocabulary: int, passes: int) -> None:
+    """None has more scores than may be; all but the last are of one size, of whole tiles where one fits."""
+    before, cross_entropy.ON_CPU = cross_entropy.ON_CPU, room * vocabulary * passes
+    try:
+        parts = [*cross_entropy._parts(torch.zeros(rows * passes, 1), vocabulary, passes=passes)]
+    finally:
+        cross_entropy.ON_CPU = before
+    sizes = [part.last - part.first for part in parts]
+    assert [part.first for part in parts] == [sum(sizes[:i]) for i in range(len(parts))] and sum(sizes) == rows
+    assert len(parts) == 1 or (sizes[0] == max(sizes) and len({*sizes[:-1]}) == 1)
+    assert max(sizes) <= room
+    if len(parts) > 1 and room >= 128:
+        assert sizes[0] % 128 == 0 and sizes[0] - sizes[-1] < 128 * len(parts)
+        assert len(parts) == math.ceil(rows / (room // 128 * 128))  # no more than must be
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:

@@ -28,8 +28,7 @@ MOST = 0.99  # of what is dropped: shares are counted in 1/65536
 
 def draws(what: str, x: Tensor, dropout: float) -> bool:
     """Whether a kernel drops such a share of x, or none, in the place that is called `what`."""
-    least = 0.0 if what in WITHOUT else 1 / 65536
-    if not (least <= dropout <= MOST and what in PLACES and torch.is_grad_enabled()):
+    if not (what in PLACES and (dropout or what in WITHOUT) and dropout <= MOST and torch.is_grad_enabled()):
         return False
     if not (x.is_cuda and HAVE_TRITON and x.dtype in DTYPES):
         return False

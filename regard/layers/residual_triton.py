@@ -3,9 +3,8 @@
 Vaswani et al. 2017, sections 3.1 and 5.4; E1, E3. Forward, x and h are read and s = x + dropout(h) and norm(s) are
 written; backward, each of these is read or written once more, and without dropout x and h have one gradient. Nothing
 else of their size goes through the memory: the dropout mask is drawn anew, and the mean and the variance are found
-again. The last rows come first: the product before
-wrote them last, so they are still in the GPU's cache, and the product after begins with the first ones. Tests hold it
-against the modules with Triton's interpreter.
+again. The last rows come first: the product before wrote them last, so they are still in the GPU's cache, and the
+product after begins with the first ones. Tests hold it against the modules with Triton's interpreter.
 
     R rows: all tokens   p width
 """
@@ -225,8 +224,7 @@ def add_norm_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, of h, and of weight, bias and, if `shifted`, shift as (2 or 3, p).
 
-    Without dropout that of h is that of x, and nothing stands in its place. `ds` as in add_norm: of s, or if `post` of
-    y.
+    Without dropout that of h is that of x, and is left empty. `ds` as in add_norm: of s, or if `post` of y.
     """
     dy = dy.contiguous()
     dx, dh = torch.empty_like(s), _empty_like(s, dropout)

@@ -91,7 +91,7 @@ class Stack(nn.Module):
         # Where kernels do the sums and norms, blocks hand on what the next one needs: see run_drawn.
         past: Tensor | None = None
         then: list[nn.Module | None] = [None] * len(self.blocks)
-        drawn = {block.order if block.draws(x) else None for block in self.blocks}
+        drawn = {block.order if block.draws(x) else None for block in self.blocks if self.training}
         if drawn == {"post"}:
             past = x
         elif drawn == {"pre"}:

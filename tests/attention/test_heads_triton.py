@@ -54,7 +54,7 @@ def check_attention(device: str) -> None:
             torch.testing.assert_close(y, wanted, rtol=1e-5, atol=1e-5)
             with patch.object(heads_triton, "joined", wraps=heads_triton.joined) as joined:
                 gradients.append(torch.autograd.grad(y.square().sum(), given))
-            assert joined.called if y is found else not (joined.called and y is wanted)
+            assert y is compiled or joined.called is (y is found)  # a graph may know it by its other name
             torch.testing.assert_close(gradients[-1], gradients[0], rtol=1e-4, atol=1e-5)
 
 

@@ -65,10 +65,13 @@ def explore_models(
         import webbrowser
 
         threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-    for model in opened:
-        model.open()
+
+    def open_models() -> None:
+        for model in opened:
+            model.open()
+
     with plain_warnings():
-        serve_until_told(app, place)
+        serve_until_told(app, place, begin=open_models)
 
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:

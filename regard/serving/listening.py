@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regard.errors import UsageError
@@ -49,26 +50,30 @@ def listen(host: str, port: int) -> socket.socket:
     raise UsageError(f"the ports {port} to {number} are all in use: choose another with --port, or any free one with 0")
 
 
-def serve_until_told(app: Any, place: socket.socket) -> NoReturn:
+def serve_until_told(app: Any, place: socket.socket, *, begin: Callable[[], None]) -> NoReturn:
     """Answer requests until Ctrl-C or SIGTERM comes; then let those under way end, and end the process with 130 or 143.
 
-    A model's thread may still be inside PyTorch, whose C++ does not survive the end of Python around it. So Python does
-    not end: the process does.
+    `begin` starts the models' threads. One of them may be inside PyTorch at the end, whose C++ does not survive the end
+    of Python around it. So Python does not end: the process does; and no thread begins before signals are obeyed.
     """
     import uvicorn
 
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, log_level="warning", access_log=False, ws="none", server_header=False, timeout_graceful_shutdown=DRAIN
+        )
+    )
     code = 0
 
     def told(number: int, frame: object) -> None:
         nonlocal code
         code = 128 + number
+        server.should_exit = True  # also when it comes before uvicorn listens for signals itself
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, told)  # uvicorn obeys them first, and hands them on at its end
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, ws="none", server_header=False, timeout_graceful_shutdown=DRAIN
-    )
-    uvicorn.Server(config).run(sockets=[place])
+        signal.signal(number, told)  # uvicorn obeys them while it runs, and hands them on at its end
+    begin()
+    server.run(sockets=[place])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

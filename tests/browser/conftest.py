@@ -14,13 +14,14 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))  # for page.py
 
 from page import Explorer, install_wheel, make_folders, start_explorer, stop_explorer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WATCHDOG = 30  # seconds; how long the page takes is measured by benchmarks/explore.py
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -29,6 +30,7 @@ def browser() -> Iterator[Browser]:
     chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if chromium is None:
         pytest.skip("no Chromium here; `make test` finds or installs one, or says how to")
+    expect.set_options(timeout=1000 * WATCHDOG)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser

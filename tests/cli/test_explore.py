@@ -8,10 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -129,18 +129,16 @@ def test_ctrl_c_ends_it_quietly() -> None:
 
 
 def test_sigterm_lets_a_request_end() -> None:
+    body = {"model": "fr-en", "text": "Le chat dort.", "search": {"name": "greedy"}}
     with running("fr-en") as one:
-        found: list[Any] = []
-        body = {"model": "fr-en", "text": "Le chat dort.", "search": {"name": "greedy"}}
-        thread = threading.Thread(target=lambda: found.append(one.ask("api/trace", body)))  # waits for the model
-        thread.start()
-        end = time.monotonic() + WATCHDOG
-        one.ask("health")
-        time.sleep(0.2)
-        code, _ = one.end(signal.SIGTERM)
-        thread.join(end - time.monotonic())
-    assert [answer["output"] for answer in found] == ["The cat is sleeping."]
-    assert code == 143
+        line = HTTPConnection(one.address.removeprefix("http://").rstrip("/"), timeout=WATCHDOG)
+        line.request("GET", "/health")
+        line.getresponse().read()  # so the server has this connection
+        line.request("POST", "/api/trace", json.dumps(body), {"Content-Type": "application/json"})
+        one.process.send_signal(signal.SIGTERM)
+        answer = json.load(line.getresponse())  # the model had still to be loaded
+        assert one.process.wait(WATCHDOG) == 143
+    assert answer["output"] == "The cat is sleeping."
 
 
 def test_a_port_in_use_gives_the_next_one(no_torch: dict[str, str]) -> None:

@@ -19,11 +19,27 @@ import os
 import torch
 from torch import Tensor
 
+from regard.errors import UsageError, unknown_name
+
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLACES = os.environ.get("REGARD_DRAWN", "input,residual,hidden,attention,heads").split(",")
+ALL = ("input", "residual", "hidden", "attention", "heads")
 WITHOUT = ("residual", "hidden", "heads")  # where they also run if nothing is dropped
 HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
 MOST = 0.99  # of what is dropped: shares are counted in 1/65536
+
+
+def read_places(asked: str | None) -> tuple[str, ...]:
+    """All places; or where some are asked for, these."""
+    if asked is None:
+        return ALL
+    named = tuple(filter(None, (name.strip() for name in asked.split(","))))
+    for name in named:
+        if name not in ALL:
+            raise UsageError(unknown_name("place in REGARD_DRAWN", name, ALL))
+    return named
+
+
+PLACES = read_places(os.environ.get("REGARD_DRAWN"))
 
 
 def draws(what: str, x: Tensor, dropout: float) -> bool:

@@ -449,14 +449,24 @@ def test_only_training_on_a_gpu_takes_them(monkeypatch: pytest.MonkeyPatch) -> N
     assert not drawn.draws("residual", x, 0.1)
 
 
-@pytest.mark.parametrize(("asked", "places"), [(None, 5), ("", 0), ("hidden,residual", 2)])
-def test_the_environment_may_name_their_places(asked: str | None, places: int) -> None:
+ALL = ("input", "residual", "hidden", "attention", "heads")
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"), [(None, ALL), ("", ()), ("hidden,residual", ("hidden", "residual")), (" heads, ", ("heads",))]
+)
+def test_the_environment_may_name_their_places(asked: str | None, places: tuple[str, ...]) -> None:
     """Without it they are drawn in all of them; where it is empty, torch does all."""
-    environment = {name: value for name, value in os.environ.items() if name != "REGARD_DRAWN"}
-    code = "from regard.attention.drawn import PLACES; print(sum(map(bool, PLACES)))"
-    environment |= {} if asked is None else {"REGARD_DRAWN": asked}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
-    assert done.stdout == f"{places}\n", done.stderr
+    assert drawn.read_places(asked) == places
+
+
+def test_a_place_that_does_not_exist_is_refused() -> None:
+    """By every command that comes to it."""
+    environment = {**os.environ, "REGARD_DRAWN": "hidden,residuals"}
+    line = [sys.executable, "-m", "regard", "info", "fr-en"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown place in REGARD_DRAWN 'residuals'; did you mean 'residual'?" in done.stderr
 
 
 if __name__ == "__main__":

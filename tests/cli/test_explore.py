@@ -85,6 +85,7 @@ def test_the_page_needs_no_torch(no_torch: dict[str, str]) -> None:
     with running(**no_torch) as one:
         with urlopen(one.address, timeout=WATCHDOG) as page:
             assert page.headers["content-type"].startswith("text/html")
+            assert "server" not in page.headers  # strangers need not know which one, and how old
         assert one.ask("health")["status"] == "ok"
         end = time.monotonic() + WATCHDOG
         while one.models()["fr-en"]["state"] == "loading" and time.monotonic() < end:

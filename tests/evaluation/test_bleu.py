@@ -105,8 +105,9 @@ def test_errors() -> None:
         corpus_bleu(["a", "b"], ["a", "b", "c"])
     with pytest.raises(DataError, match="there are no sentences to score"):
         corpus_chrf([], [])
-    with pytest.raises(TypeError, match="lists of sentences, got one text"):
-        corpus_bleu("abc", "abc")
+    for one_text in (("abc", "abc"), ("abc", ["a", "b", "c"]), (["a", "b", "c"], "abc")):
+        with pytest.raises(TypeError, match="lists of sentences, got one text"):
+            corpus_bleu(*one_text)
     with pytest.raises(UsageError, match="unknown metric 'bleau'; did you mean 'bleu'"):
         count_sentences(["a"], ["a"], metric="bleau")
     with pytest.raises(UsageError, match="unknown tokenize '13'; did you mean '13a'"):

@@ -426,6 +426,17 @@ def test_contrastive_loss_by_hand() -> None:
     assert model.table.grad.abs().sum() > 0
 
 
+def test_cosines_are_not_of_mixed_precision() -> None:
+    """A small temperature makes rounding large. Vectors that come in half precision are widened first."""
+    torch.manual_seed(3)
+    table, batch = torch.randn(8, 5).bfloat16(), pairs([0, 1, 2, 3], [4, 5, 6, 7])
+    exact = contrastive_loss(Vectors(table.double()), batch, temperature=0.01).nll
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = [contrastive_loss(Vectors(one), batch, temperature=0.01).nll for one in (table, table.float())]
+    for nll in losses:
+        assert float(nll) == pytest.approx(float(exact), rel=1e-5)
+
+
 def test_contrastive_gradients_are_those_of_one_table_of_cosines() -> None:
     model, batch = model_of("encoder"), batch_of(*RAGGED)
     a, b = (F.normalize(model(tokens), dim=-1) for tokens in (batch.source, batch.labels))

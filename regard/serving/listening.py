@@ -31,8 +31,10 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket at this port, or where it is in use at one of the next. Port 0 is any that is free."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # the second for what cannot be a name, such as one with two dots in a row
-        raise UsageError(f"--host {host}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise UsageError(f"--host {host}: {error.strerror or error}") from error
+    except UnicodeError as error:  # Python's way to say so
+        raise UsageError(f"--host {host} cannot be a name: a part between its dots is empty or too long") from error
     family, kind, protocol, _, address = found[0]
     for number in range(port, min(port + TRIES, 2**16)) if port else (0,):
         place = socket.socket(family, kind, protocol)

@@ -81,8 +81,8 @@ def test_when_all_ports_are_in_use(first: int, tried: int) -> None:
     [
         ("192.0.2.1", "cannot listen at 192.0.2.1, port 8790: "),  # no machine has this address
         ("", "--host : "),
-        ("two..dots", "--host two..dots: "),
-        ("x" * 70, f"--host {'x' * 70}: "),
+        ("two..dots", "--host two..dots cannot be a name: "),
+        ("x" * 70, f"--host {'x' * 70} cannot be a name: "),
     ],
 )
 def test_a_host_that_is_not_here(host: str, message: str) -> None:

@@ -48,7 +48,7 @@ format: $(VENV)/.extra-test  ## put the code into the project's format
 docs: $(VENV)/.extra-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-page:  ## build the page of `regard explore` into regard/look/static (needs Node; users do not)
+page:  ## build the page of `regard explore` into regard/look/page/static (needs Node; users do not)
 	cd web && npm ci && npm run build
 
 bench: $(VENV)/.extra-bench  ## run the benchmarks

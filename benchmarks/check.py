@@ -21,16 +21,16 @@ from pathlib import Path
 from timing import command, hardware
 
 import regard
-from regard.text.check import short_check
-from regard.text.corpus import make_corpus, read_parallel
-from regard.text.demo_corpus import demo_pairs
+from regard.demo.corpus import demo_pairs
+from regard.text.check.checker import short_check
+from regard.text.files.corpus import make_corpus, read_parallel
 
 SIZES, QUICK_SIZES = (10_000, 100_000, 400_000), (500, 1_000)
 DRAWN = 100_000  # pairs of the grammar; more are made of them by a number at their end
 VALIDATION = 1_000  # pairs beside them in the short form
 TARGET_SECONDS, TARGET_PAIRS = 10.0, 100_000
 RUN = "import sys; from regard.cli import main; sys.argv[0] = 'regard'; main()"
-LOAD = "import regard.cli.check, regard.text.check, regard.training.from_files"
+LOAD = "import regard.cli.check, regard.text.check.checker, regard.training.recipe.from_files"
 TELL_PEAK = (
     "import atexit, resource as r, sys; atexit.register(lambda: print(r.getrusage(0).ru_maxrss, file=sys.stderr)); "
 )

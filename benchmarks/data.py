@@ -24,15 +24,15 @@ from train import SETTINGS
 from train_contenders import RECIPE, Ours
 
 import regard
-from regard.text.ahead import Ahead
-from regard.text.batching import Batch
-from regard.text.corpus import Corpus, make_corpus, read_parallel
-from regard.text.data import PairData
-from regard.text.demo_corpus import demo_pairs
-from regard.text.subwords import SubwordTokenizer, train_subwords
-from regard.training.loop import Loop
-from regard.training.loss import objective
-from regard.training.prepare import lay
+from regard.demo.corpus import demo_pairs
+from regard.text.batches.batch import Batch
+from regard.text.batches.pairs import PairData
+from regard.text.batches.prefetch import Ahead
+from regard.text.files.corpus import Corpus, make_corpus, read_parallel
+from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
+from regard.training.loop.loop import Loop
+from regard.training.loop.losses import objective
+from regard.training.run.prepare import lay
 
 TARGET = 0.02  # of the time
 SIZES = {setting.name: setting for setting in SETTINGS}

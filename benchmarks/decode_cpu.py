@@ -47,7 +47,7 @@ def target(dtype: str, batch: int) -> float:
 def make_ours(model: Transformer, setting: Setting) -> dict[str, Ours]:
     """regard with its weights laid out for a CPU, in fp32 and rounded to int8."""
     try:
-        from regard.decoding.quantize import pack_weights
+        from regard.decoding.cpu.quantize import pack_weights
     except ImportError:  # a version of regard without it
         return {"regard fp32": Ours(model, setting)}
     forms = {"regard int8": "int8", "regard fp32": "packed"}

@@ -22,11 +22,11 @@ from timing import Samples, command, hardware, keep, recorded, take_turns
 
 import regard
 from regard.attention.cache import KVCache
+from regard.attention.linear.cache import FeatureCache
+from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.random_features.cache import FeatureCache
-from regard.attention.random_features.layer import RandomFeatureAttention
-from regard.decoding.phases import step
-from regard.decoding.quantize import pack_weights
+from regard.decoding.cpu.quantize import pack_weights
+from regard.decoding.model_step import step
 from regard.models.config import TransformerLMConfig
 from regard.models.language_model import TransformerLM
 

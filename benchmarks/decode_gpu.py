@@ -28,7 +28,7 @@ from decode_same import compare
 from timing import command, hardware, keep, sample, take_turns
 
 import regard
-from regard.decoding.bench import read_speed, step_bytes
+from regard.decoding.benchmark import read_speed, step_bytes
 
 BASE = Setting("base", layers=6, dim=512, heads=8, hidden=2048, vocabulary=16_000, length=32)
 QUICK = Setting("quick", layers=1, dim=16, heads=2, hidden=32, vocabulary=60, source=5, length=4)

@@ -21,11 +21,11 @@ import torch
 from timing import command, hardware, keep
 
 import regard
-from regard.decoding.bench import read_speed
+from regard.decoding.benchmark import read_speed
+from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import stream_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.quantize import pack_weights
-from regard.decoding.rules import MinTokens
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens
 from regard.models.config import TransformerLMConfig
 from regard.models.language_model import TransformerLM
 

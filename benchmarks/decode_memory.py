@@ -23,12 +23,12 @@ from pathlib import Path
 from timing import command, hardware, keep
 
 import regard
-from regard.api.finding import find_model
+from regard.api.model_names import find_model
+from regard.demo.corpus import demo_pairs
 from regard.models.folder import read_config
-from regard.text.demo_corpus import demo_pairs
-from regard.text.lines import read_lines
-from regard.text.special import END, PAD, START, pad_batch
-from regard.text.tokenizer import read_tokenizers
+from regard.text.files.lines import read_lines
+from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
+from regard.text.tokenizers.tokenizer import read_tokenizers
 
 HERE = Path(__file__).parent
 SIZES, QUICK_SIZES = (4_000, 20_000), (100, 300)  # the first is more than what is held at once

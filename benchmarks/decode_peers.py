@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
-from regard.decoding.greedy import Greedy
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
 from regard.layers.block import Block
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.positions.absolute import sinusoidal
-from regard.text.special import END, PAD, SPECIAL_TOKENS, START
+from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
 Tokens = Sequence[int]
 

@@ -12,12 +12,12 @@ from itertools import takewhile
 import torch
 from decode_peers import Contender, CTranslate2, Ours, Setting, Tokens, Transformers, make_sources
 
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.observer import Recorder, StepRecord
-from regard.decoding.phases import log_probabilities
-from regard.text.special import END, START
+from regard.decoding.model_step import log_probabilities
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.observer import Recorder, StepRecord
+from regard.text.tokenizers.special_tokens import END, START
 
 TIE = 1e-4  # in log-probability: what is closer than this, rounding decides
 TOLERANCE = 1e-4  # of logits and log-probabilities in fp32

@@ -25,9 +25,9 @@ from urllib.request import Request, urlopen
 from timing import command, hardware, keep
 
 import regard
-from regard.text.demo_corpus import demo_pairs
+from regard.demo.corpus import demo_pairs
 
-STATIC = Path(regard.__file__).parent / "look" / "static"
+STATIC = Path(regard.__file__).parent / "look" / "page" / "static"
 PAGE = ("", "app.css", "app.js", "api/models")  # what a browser asks for before it shows something
 TARGETS = {"page": 3.0, "sentence": 2.0, "health": 0.05}
 BUSY = 0.5  # load of other work from which on times say little

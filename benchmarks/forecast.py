@@ -21,11 +21,11 @@ import torch
 from timing import command, hardware, keep
 
 import regard
-import regard.training.forecast
-from regard.training.forecast import forecast
-from regard.training.memory import forget_peak, peak_held
-from regard.training.recipe_file import read_recipe
-from regard.training.run import Prepared, prepare, run_training
+import regard.training.budget.forecast
+from regard.training.budget.forecast import forecast
+from regard.training.budget.memory import forget_peak, peak_held
+from regard.training.recipe.toml_file import read_recipe
+from regard.training.run.training_run import Prepared, prepare, run_training
 
 MB = 2**20
 TARGET = 0.25
@@ -77,7 +77,7 @@ def forecasted(ready: Prepared, folder: Path) -> dict[str, float]:
 
 
 def measured(ready: Prepared, folder: Path) -> dict[str, float]:
-    regard.training.forecast.SHORT = sys.maxsize  # no rehearsal at the beginning: it is not what is measured
+    regard.training.budget.forecast.SHORT = sys.maxsize  # no rehearsal at the beginning: it is not what is measured
     forget_peak(ready.device)
     began = time.perf_counter()
     run_training(ready, folder, say=lambda text: None, quiet=True)

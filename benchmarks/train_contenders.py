@@ -16,12 +16,12 @@ from torch.nn import functional as F
 
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
-from regard.text.batching import Batch, Rows, Sampler
-from regard.text.special import END, PAD, START
-from regard.training.loop import Loop
-from regard.training.loss import objective
-from regard.training.recipe import TrainingRecipe
-from regard.training.step import autocast
+from regard.text.batches.batch import Batch, Rows, Sampler
+from regard.text.tokenizers.special_tokens import END, PAD, START
+from regard.training.loop.loop import Loop
+from regard.training.loop.losses import objective
+from regard.training.loop.train_step import autocast
+from regard.training.recipe.schema import TrainingRecipe
 
 PAIRS, LONGEST = 20_000, 120  # of the synthetic text; tokens a sentence
 SPECIAL = 4  # the first rows of every vocabulary

@@ -30,9 +30,9 @@ from train_gpu_contenders import (
 from train_gpu_measures import SHOWN, matmul_rate, one_pass, print_profile, used_by_others, warm_up
 
 import regard
-from regard.text.batching import Batch
-from regard.text.special import PAD
-from regard.training.recipe import TrainingRecipe
+from regard.text.batches.batch import Batch
+from regard.text.tokenizers.special_tokens import PAD
+from regard.training.recipe.schema import TrainingRecipe
 
 GIB = 2**30
 NANOGPT = 41.0  # GiB that nanoGPT was measured to take for GPT-2 and these batches, compiled

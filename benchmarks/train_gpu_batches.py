@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from train_contenders import SPECIAL, Setting
 
-from regard.text.batching import Batch
-from regard.text.corpus import Corpus, make_corpus, read_parallel
-from regard.text.subwords import train_subwords
-from regard.text.tokenizer import Tokenizer
+from regard.text.batches.batch import Batch
+from regard.text.files.corpus import Corpus, make_corpus, read_parallel
+from regard.text.tokenizers.subwords import train_subwords
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 PAIRS, LONGEST = 29_000, 48  # of Multi30k; tokens of its longest English sentence
 SPREAD, APART = 0.32, 0.18  # of the logarithms: of a sentence's length, and of the target's over the source's

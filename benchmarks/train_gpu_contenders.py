@@ -19,18 +19,18 @@ from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
-from regard.text.ahead import Ahead
-from regard.text.batching import Batch
-from regard.text.corpus import make_corpus
-from regard.text.data import PairData
-from regard.text.special import PAD
-from regard.training.loop import Loop
-from regard.training.loss import objective
-from regard.training.prepare import Corpora, make_data
-from regard.training.progress import Meter
-from regard.training.recipe import DataRecipe, Recipe, TrainingRecipe
-from regard.training.run import kernels
-from regard.training.step import autocast
+from regard.text.batches.batch import Batch
+from regard.text.batches.pairs import PairData
+from regard.text.batches.prefetch import Ahead
+from regard.text.files.corpus import make_corpus
+from regard.text.tokenizers.special_tokens import PAD
+from regard.training.loop.loop import Loop
+from regard.training.loop.losses import objective
+from regard.training.loop.progress import Meter
+from regard.training.loop.train_step import autocast
+from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
+from regard.training.run.prepare import Corpora, make_data
+from regard.training.run.training_run import kernels
 
 # What GPT-2 is trained with here; translators have RECIPE of train.py.
 # Slow enough that no step goes wrong: after one, losses differ that were equal before.

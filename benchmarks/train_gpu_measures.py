@@ -13,7 +13,7 @@ from timing import sample
 from torch.profiler import ProfilerActivity, profile
 from train_gpu_contenders import Contender
 
-from regard.text.batching import Batch
+from regard.text.batches.batch import Batch
 
 SHOWN = 25  # kernels of a profile
 LOOK = 50  # steps between two looks at the loss

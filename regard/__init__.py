@@ -9,9 +9,9 @@ from regard.version import __version__
 
 _WHERE = {
     # text
-    "SubwordTokenizer": "regard.text.subwords",
-    "CharacterTokenizer": "regard.text.characters",
-    "demo_pairs": "regard.text.demo_corpus",
+    "SubwordTokenizer": "regard.text.tokenizers.subwords",
+    "CharacterTokenizer": "regard.text.tokenizers.characters",
+    "demo_pairs": "regard.demo.corpus",
     # positions
     "positions": "regard.positions",
     # attention
@@ -21,16 +21,16 @@ _WHERE = {
     "BilinearScore": "regard.attention.scores",
     "ConcatScore": "regard.attention.scores",
     "DotScore": "regard.attention.scores",
-    "ContentAttention": "regard.attention.forms",
-    "KeyValueAttention": "regard.attention.forms",
+    "ContentAttention": "regard.attention.single_head",
+    "KeyValueAttention": "regard.attention.single_head",
     "MultiHeadAttention": "regard.attention.multihead",
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
-    "record": "regard.attention.recording",
-    "attend_features": "regard.attention.random_features.dispatch",
-    "RandomFeatures": "regard.attention.random_features.features",
-    "RandomFeatureAttention": "regard.attention.random_features.layer",
-    "MixedAttention": "regard.attention.random_features.mixed",
+    "record": "regard.attention.recording.record",
+    "attend_features": "regard.attention.linear.dispatch",
+    "RandomFeatures": "regard.attention.linear.features",
+    "RandomFeatureAttention": "regard.attention.linear.layer",
+    "MixedAttention": "regard.attention.linear.mixed",
     # layers
     "Embedding": "regard.layers.embedding",
     "read_vectors": "regard.layers.word_vectors",
@@ -54,16 +54,16 @@ _WHERE = {
     "RecurrentLMConfig": "regard.models.config",
     "RecurrentTranslator": "regard.models.recurrent_translator",
     "RecurrentTranslatorConfig": "regard.models.config",
-    "SentenceEncoder": "regard.models.encoder",
+    "SentenceEncoder": "regard.models.sentence_encoder",
     "EncoderConfig": "regard.models.config",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",
     "load_model": "regard.models.folder",
     # decoding
-    "Greedy": "regard.decoding.greedy",
-    "Sample": "regard.decoding.sample",
-    "Beam": "regard.decoding.beam",
+    "Greedy": "regard.decoding.searches.greedy",
+    "Sample": "regard.decoding.searches.sample",
+    "Beam": "regard.decoding.searches.beam",
     # look
     "look": "regard.look",
     # api
@@ -72,7 +72,7 @@ _WHERE = {
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",
     # training
-    "train": "regard.training.run",
+    "train": "regard.training.run.training_run",
 }
 
 __all__ = ["__version__", *_WHERE]

@@ -8,22 +8,23 @@ from regard.api.writer import Writer as Writer
 from regard.attention import masks as masks
 from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache
 from regard.attention.dispatch import attend as attend
-from regard.attention.forms import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
+from regard.attention.linear.dispatch import attend_features as attend_features
+from regard.attention.linear.features import RandomFeatures as RandomFeatures
+from regard.attention.linear.layer import RandomFeatureAttention as RandomFeatureAttention
+from regard.attention.linear.mixed import MixedAttention as MixedAttention
 from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
-from regard.attention.random_features.dispatch import attend_features as attend_features
-from regard.attention.random_features.features import RandomFeatures as RandomFeatures
-from regard.attention.random_features.layer import RandomFeatureAttention as RandomFeatureAttention
-from regard.attention.random_features.mixed import MixedAttention as MixedAttention
-from regard.attention.recording import record as record
+from regard.attention.recording.record import record as record
 from regard.attention.scores import (
     AdditiveScore as AdditiveScore,
     BilinearScore as BilinearScore,
     ConcatScore as ConcatScore,
     DotScore as DotScore,
 )
-from regard.decoding.beam import Beam as Beam
-from regard.decoding.greedy import Greedy as Greedy
-from regard.decoding.sample import Sample as Sample
+from regard.attention.single_head import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
+from regard.decoding.searches.beam import Beam as Beam
+from regard.decoding.searches.greedy import Greedy as Greedy
+from regard.decoding.searches.sample import Sample as Sample
+from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
 from regard.layers.embedding import Embedding as Embedding
@@ -38,14 +39,13 @@ from regard.models.config import (
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,
 )
-from regard.models.encoder import SentenceEncoder as SentenceEncoder
 from regard.models.folder import load_model as load_model, save_model as save_model
 from regard.models.language_model import RecurrentLM as RecurrentLM, TransformerLM as TransformerLM
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
+from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
 from regard.models.transformer import Transformer as Transformer
-from regard.text.characters import CharacterTokenizer as CharacterTokenizer
-from regard.text.demo_corpus import demo_pairs as demo_pairs
-from regard.text.subwords import SubwordTokenizer as SubwordTokenizer
-from regard.training.run import train as train
+from regard.text.tokenizers.characters import CharacterTokenizer as CharacterTokenizer
+from regard.text.tokenizers.subwords import SubwordTokenizer as SubwordTokenizer
+from regard.training.run.training_run import train as train
 from regard.version import __version__ as __version__

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from regard.api.finding import shipped_models
 from regard.api.loading import load
-from regard.decoding.beam import Beam
-from regard.decoding.greedy import Greedy
-from regard.decoding.sample import Sample
-from regard.look.trace import Trace
-from regard.look.tracing import trace_text
+from regard.api.model_names import shipped_models
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.sample import Sample
+from regard.look.trace.trace import Trace
+from regard.look.trace.tracing import trace_text
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"
-TARGET = ROOT / "regard" / "look" / "static" / "scenes"
+TARGET = ROOT / "regard" / "look" / "page" / "static" / "scenes"
 TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features")
 FIELDS = ("tag", "title", "question", "choices", "answer", "state", "trace", "notes")
 

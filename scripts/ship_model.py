@@ -19,8 +19,8 @@ from regard.api.translator import Translator
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.models.folder import RESERVED, load_model, read_config, save_model
 from regard.models.folder_config import STORAGES
-from regard.text.corpus import read_parallel
-from regard.text.tokenizer import read_tokenizers, tokenizer_files
+from regard.text.files.corpus import read_parallel
+from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
 SHIPPED = Path(__file__).parents[1] / "regard" / "shipped"
 OPEN = "Whose data this is and under which terms, write here before you pass the model on."  # card.py

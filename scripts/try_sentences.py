@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from regard.api.loading import load
 from regard.api.translator import Translator
-from regard.decoding.loops import find_circle
+from regard.decoding.searches.repetition import find_circle
 
 FILE = Path(__file__).with_suffix(".txt")
 LONGEST, SHORTEST = 2.5, 0.4  # words of a translation for each of its source, a few more or less aside

@@ -11,20 +11,25 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ORDER = (
     "text",
+    "demo",
     "positions",
     "attention",
     "layers",
     "models",
+    "kernels",
     "decoding",
     "evaluation",
     "look",
     "interop",
     "api",
+    "tasks",
     "training",
+    "compare",
+    "convert",
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files", "c_code")
+ABOVE_ALL = ("errors", "version", "files", "machine")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

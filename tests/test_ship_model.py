@@ -13,8 +13,8 @@ from regard.api.translator import Translator
 from regard.models.config import TransformerConfig
 from regard.models.folder import read_config, save_model
 from regard.models.presets import make_model
-from regard.text.subwords import train_subwords
-from regard.text.tokenizer import tokenizer_files
+from regard.text.tokenizers.subwords import train_subwords
+from regard.text.tokenizers.tokenizer import tokenizer_files
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,4 +1,4 @@
-// Builds the page: src/ -> ../regard/look/static/{index.html,app.js,app.css,build.json}. `npm run build`.
+// Builds the page: src/ -> ../regard/look/page/static/{index.html,app.js,app.css,build.json}. `npm run build`.
 //
 // The built files are committed, so that nobody needs Node to use the page. build.json names the hash of what they were
 // built from, and of the files, so that a test can tell without Node whether someone changed a source and forgot to build.
@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const out = join(here, "../regard/look/static");
+const out = join(here, "../regard/look/page/static");
 
 const options = {
   entryPoints: { app: join(here, "src/main.tsx") },
@@ -34,7 +34,7 @@ function sources(folder) {
 // A line for each file, "sha256 of it, two spaces, its path", sorted by path: what `sha256sum` prints.
 function hashOfSources() {
   const fixed = ["build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json"].map((name) => join(here, name));
-  const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/colours.json")];
+  const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/pictures/colours.json")];
   const names = new Map(files.map((path) => [relative(here, path).replaceAll("\\", "/"), path]));
   const lines = [...names.keys()].sort().map((name) => `${sha256(readFileSync(names.get(name)))}  ${name}\n`);
   return sha256(lines.join(""));

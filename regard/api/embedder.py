@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.decoding.phases import evaluating
+from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
-from regard.text.special import END, pad_batch
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.special_tokens import END, pad_batch
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_TOKENS = 8192  # of one run of the model, padding counted
 

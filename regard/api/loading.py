@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from regard.api.embedder import Embedder
-from regard.api.finding import find_model
+from regard.api.model_names import find_model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
-from regard.decoding.quantize import pack_weights
+from regard.decoding.cpu.quantize import pack_weights
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.models.folder import load_with_config
-from regard.text.special import PAD
-from regard.text.tokenizer import Tokenizer, read_tokenizers
+from regard.text.tokenizers.special_tokens import PAD
+from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 

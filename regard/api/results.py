@@ -19,8 +19,8 @@ from regard.evaluation.perplexity import Likelihood
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
-    from regard.look.terminal import HeatMap
-    from regard.text.tokenizer import Word
+    from regard.look.pictures.terminal import HeatMap
+    from regard.text.tokenizers.tokenizer import Word
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Alignment:
     pairs: list[tuple[int, int]]
 
     def __rich__(self) -> HeatMap:
-        from regard.look.terminal import HeatMap
+        from regard.look.pictures.terminal import HeatMap
 
         return HeatMap(self.weights, self.source, self.target)
 
@@ -121,8 +121,8 @@ class Translation:
 
     def plot(self, path: str | Path, *, level: Literal["word", "piece"] = "word") -> Path:
         """The alignment matrix as PNG, SVG or PDF."""
-        from regard.look.figures import save
-        from regard.look.matrices import alignment_plot
+        from regard.look.pictures.figures import save
+        from regard.look.pictures.matrices import alignment_plot
 
         shown = self.alignment(level)
         layer, head = self.translator.alignment_head
@@ -134,8 +134,8 @@ class Translation:
 
         Without a path it is a temporary file; `state` as in `regard.look.write_page`. A long text has a trace a part.
         """
-        from regard.look.page import open_page
-        from regard.look.tracing import trace_text
+        from regard.look.page.single_file import open_page
+        from regard.look.trace.tracing import trace_text
 
         parts = [part for part in self.parts or [self] if part.ids]
         traces = [trace_text(self.translator, part.source, target=part.ids) for part in parts]

@@ -14,22 +14,22 @@ from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
 
-from regard.api.alignments import make_alignment, piece_ends, piece_shares, shared_weights
-from regard.api.guard import circle_end, is_nonsense
-from regard.api.parts import Part, join_translations, split_text
+from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
+from regard.api.degenerate_output import circle_end, is_nonsense
 from regard.api.results import Alignment, Attention, ScoredText, Translation
-from regard.api.source import Source, SourceReader, words_of
-from regard.api.unknown import fit_copies, most_attended_words, name_copies
-from regard.decoding.beam import Beam
+from regard.api.source_text import Source, SourceReader, words_of
+from regard.api.split_long_text import Part, join_translations, split_text
+from regard.api.word_alignment import make_alignment, piece_ends, piece_shares, shared_weights
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.rules import MinTokens
-from regard.decoding.search import Hypothesis, Search, cut_off
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens
+from regard.decoding.searches.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.text.special import END, SPECIAL_TOKENS, UNKNOWN
-from regard.text.tokenizer import Tokenizer, Word
+from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
+from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 Splitter = Callable[[str], Sequence[str]]  # a text to its words
 

@@ -18,14 +18,14 @@ from torch import nn
 from regard.api.results import ScoredText
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.rules import MinTokens
-from regard.decoding.sample import Sample
-from regard.decoding.search import Search
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens
+from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
-from regard.text.special import END, START
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.special_tokens import END, START
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = Sample()
 MAX_TOKENS = 200

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.rules import Mask, as_mask
+from regard.attention.mask_rules import Mask, as_mask
 
 
 class KVCache:

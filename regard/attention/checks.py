@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.rules import wrong_mask
+from regard.attention.mask_rules import wrong_mask
 from regard.attention.scores import SCORES, Score
 from regard.errors import unknown_name
 

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from regard.attention.checks import check_bias, check_mask, check_tensors, one_dtype, with_heads, without_heads
 from regard.attention.flex import attend_flex, flex_pays
-from regard.attention.fused import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix
+from regard.attention.mask_rules import Mask, as_mask, split_causal
 from regard.attention.reference import attend_reference
-from regard.attention.rules import Mask, as_mask, split_causal
 from regard.attention.scores import Score
-from regard.attention.short import attend_shortly, short_fits
+from regard.attention.sdpa import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix
 from regard.errors import unknown_name
+from regard.kernels.training.short_attention import attend_shortly, short_fits
 
 BACKENDS = ("auto", "reference", "sdpa", *KERNELS, "flex")
 Backend = Literal["auto", "reference", "sdpa", "flash", "efficient", "cudnn", "math", "flex"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.rules import Causal, Mask, Place
+from regard.attention.mask_rules import Causal, Mask, Place
 
 
 def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.rules import Causal, Document, Lengths, Mask, Padding, Window
+from regard.attention.mask_rules import Causal, Document, Lengths, Mask, Padding, Window
 
 __all__ = ["causal", "document", "padding", "window"]
 

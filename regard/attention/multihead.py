@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
 from regard.attention.checks import check_mask
 from regard.attention.dispatch import BACKENDS, Backend, attend
+from regard.attention.mask_rules import Mask, Window, as_mask
 from regard.attention.projections import (
     HeadSizes,
     SeparateProjection,
@@ -24,10 +25,9 @@ from regard.attention.projections import (
     StackedProjection,
     cut_heads,
 )
-from regard.attention.rules import Mask, Window, as_mask
 from regard.attention.scores import Score
-from regard.attention.short import attend_shortly, short_fits
 from regard.errors import unknown_name
+from regard.kernels.training.short_attention import attend_shortly, short_fits
 from regard.positions import Position, make_position
 
 FORMS = ("projected", "slice")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.drawn import draws
+from regard.kernels.training.fused_dropout import draws
 
 
 class HeadSizes(NamedTuple):
@@ -53,7 +53,7 @@ class StackedProjection(nn.Module):
         if key is not query or value is not query:
             return self.queries(query, constant=constant), *self.remember(key, value, constant=constant)
         if not constant and self.bias is not None and self.training and self._even() and draws("heads", query, 0.0):
-            from regard.attention.heads_triton import CutHeads
+            from regard.kernels.training.split_heads_triton import CutHeads
 
             q, k, v = CutHeads.apply(self._part(query, 0, 3, constant=True), self.bias, self.sizes.heads)
             return q, k, v

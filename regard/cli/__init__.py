@@ -27,7 +27,7 @@ from regard.cli.export import export_model
 from regard.cli.generate import generate_text
 from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
-from regard.cli.plot import plots
+from regard.cli.plot.command import plots
 from regard.cli.score import score_text
 from regard.cli.train import train_model
 from regard.cli.translate import translate_text

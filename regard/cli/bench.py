@@ -13,13 +13,13 @@ import typer
 
 from regard.cli.evaluate import tracked
 from regard.cli.info import size_text
-from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, Model, pack_float32, plain_warnings, read_text
+from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, pack_float32, plain_warnings, read_text
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
     from regard.api.writer import Writer
-    from regard.decoding.bench import Measured
+    from regard.decoding.benchmark import Measured
 
 SOURCE_TOKENS, TOKENS = 21, 24
 
@@ -75,10 +75,10 @@ def bench_model(
         raise UsageError("--table is where --attention keeps what it measures: give both, or neither")
     face = load_writing(model, device, dtype)
     pack_float32(face)  # as the commands that write do it
-    from regard.decoding.beam import Beam
-    from regard.decoding.bench import measure_decoding, random_inputs
-    from regard.decoding.greedy import Greedy
-    from regard.decoding.rules import MinTokens
+    from regard.decoding.benchmark import measure_decoding, random_inputs
+    from regard.decoding.searches.beam import Beam
+    from regard.decoding.searches.greedy import Greedy
+    from regard.decoding.searches.logit_rules import MinTokens
 
     with plain_warnings():
         if file is None:
@@ -118,7 +118,7 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
     import dataclasses
 
     from regard.api.loading import find_device
-    from regard.attention.random_features.crossover import measure_crossover, own_table, read_tables, write_table
+    from regard.attention.linear.crossover import measure_crossover, own_table, read_tables, write_table
 
     path = own_table() if table is None else table
     read_tables(path)  # a damaged one is told before it takes a minute
@@ -145,7 +145,7 @@ def load_writing(model: str, device: str, dtype: str) -> Translator | Writer:
 def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[int]]:
     """The first `count` lines of a file that are not empty, as the model reads them."""
     from regard.api.translator import Translator
-    from regard.text.special import START
+    from regard.text.tokenizers.special_tokens import START
 
     lines = [line for line in read_text(file) if line.strip()][:count]
     if not lines:

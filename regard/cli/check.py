@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.model_options import write_utf8
+from regard.cli.shared.model_options import write_utf8
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from regard.text.check import Rules
-    from regard.text.shards import Shard
-    from regard.training.recipe import DataRecipe, Recipe
+    from regard.text.check.checker import Rules
+    from regard.text.files.shards import Shard
+    from regard.training.recipe.schema import DataRecipe, Recipe
 
 HELP = """Look through training data: what is wrong, where, and what training will do about it.
 
@@ -50,9 +50,9 @@ def check_files(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
 ) -> None:
-    from regard.text.check import check_data
-    from regard.text.corpus import read_parallel
-    from regard.text.shards import CorpusRows
+    from regard.text.check.checker import check_data
+    from regard.text.files.corpus import read_parallel
+    from regard.text.files.shards import CorpusRows
 
     recipe = asked_recipe(what, validation, settings or [])
     data = recipe.data
@@ -76,8 +76,8 @@ check_files.__doc__ = HELP
 def asked_recipe(what: list[str], validation: tuple[Path, Path] | None, settings: list[str]) -> Recipe:
     """What `regard train` would make of these arguments."""
     from regard.cli.train import split_setting
-    from regard.training.from_files import recipe_for_files
-    from regard.training.recipe_file import apply_overrides, read_recipe, shipped_recipes
+    from regard.training.recipe.from_files import recipe_for_files
+    from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
 
     overrides = dict(split_setting(text) for text in settings)
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
@@ -93,7 +93,7 @@ def asked_recipe(what: list[str], validation: tuple[Path, Path] | None, settings
 
 def shards_of(data: DataRecipe, prefix: str) -> list[Shard]:
     """The training or the validation files of a recipe."""
-    from regard.text.check import PairsFile, ParallelFiles, TextFile
+    from regard.text.check.checker import PairsFile, ParallelFiles, TextFile
 
     source, target, pairs, text = (
         [near(name) for name in getattr(data, prefix + key)] for key in ("source", "target", "pairs", "text")
@@ -110,14 +110,14 @@ def near(name: str) -> Path:
 
 def rules_of(recipe: Recipe, model: str | None) -> Rules:
     """What decides about a sentence in training."""
-    from regard.text.check import LONGEST, Rules
+    from regard.text.check.checker import LONGEST, Rules
 
     limit = min(recipe.data.max_length or LONGEST, recipe.training.batch_tokens or LONGEST)
     characters = recipe.tokenizer.kind == "characters"
     if model is None:
         return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)
-    from regard.api.finding import find_model
-    from regard.text.tokenizer import read_tokenizers
+    from regard.api.model_names import find_model
+    from regard.text.tokenizers.tokenizer import read_tokenizers
 
     return Rules(limit=limit, tokenizers=read_tokenizers(find_model(model)), faults=recipe.data.faults)
 

@@ -10,8 +10,8 @@ import typer
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.training.compare_report import Outcome
-    from regard.training.recipe import Recipe
+    from regard.compare.report import Outcome
+    from regard.training.recipe.schema import Recipe
 
 NARROW = {"parameters": "para-\nmeters", "tokens/s": "tokens\n/s"}  # headings that are wider than their numbers
 
@@ -49,8 +49,8 @@ def compare_models(
     test = None if test_source is None or test_target is None else (test_source, test_target)
     if test is not None and not what:
         raise UsageError("--test-source and --test-target go with files; the demo corpus has a test part of its own")
-    from regard.training.compare import DEMO_PARAMETERS, compare_systems
-    from regard.training.systems import SYSTEMS
+    from regard.compare.comparison import DEMO_PARAMETERS, compare_systems
+    from regard.compare.systems import SYSTEMS
 
     def say(text: str) -> None:
         if not quiet:
@@ -80,9 +80,9 @@ def asked_recipe(what: list[str], training: dict[str, int | None]) -> Recipe:
     """The recipe of the files, the one that is named, or that of the demo corpus, with the options laid over it."""
     from dataclasses import replace
 
-    from regard.training.compare import demo_recipe
-    from regard.training.from_files import recipe_for_files
-    from regard.training.recipe_file import read_recipe
+    from regard.compare.comparison import demo_recipe
+    from regard.training.recipe.from_files import recipe_for_files
+    from regard.training.recipe.toml_file import read_recipe
 
     given: dict[str, Any] = {key: value for key, value in training.items() if value is not None}
     if len(what) == 1 and (what[0].endswith(".toml") or not Path(what[0]).exists()):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.evaluate import tracked
-from regard.cli.model_options import Device, plain_warnings, read_text
+from regard.cli.shared.model_options import Device, plain_warnings, read_text
 from regard.errors import UsageError
 
 
@@ -52,9 +52,9 @@ def convert_heads(
         raise UsageError(f"{out} is there already: choose another name")
     if out is None and fine_tune:
         raise UsageError("--fine-tune trains the converted model on: say where that goes, `regard convert MODEL OUT`")
-    from regard.api.finding import find_model
-    from regard.training.convert import convert_model, tuning_recipe
-    from regard.training.run import train
+    from regard.api.model_names import find_model
+    from regard.convert.conversion import convert_model, tuning_recipe
+    from regard.training.run.training_run import train
 
     tuned = None if out is None else out.with_name(f"{out.name}-tuned")
     recipe = tuning_recipe(find_model(model), name=tuned.name, steps=fine_tune) if fine_tune and tuned else None

@@ -33,11 +33,11 @@ def show_demo(
     from rich.console import Console
     from rich.markup import escape
 
-    from regard.training.run import train
+    from regard.training.run.training_run import train
 
     console = Console(highlight=False)
     if corpus is not None:
-        from regard.text.demo_corpus import write_demo
+        from regard.demo.corpus import write_demo
 
         write_demo(corpus, train=40_000, validation=1_000, test=2_000, seed=seed)
         folder = escape(str(corpus))
@@ -73,8 +73,8 @@ def show_demo(
 
 def show_new_sentences(translator: Translator, console: Console) -> None:
     """BLEU on sentences that the model has never seen, and some of them."""
+    from regard.demo.corpus import demo_pairs
     from regard.evaluation.bleu import corpus_bleu
-    from regard.text.demo_corpus import demo_pairs
 
     pairs = demo_pairs("test", SENTENCES)
     ours = [found.text for found in translator.translate([pair.source for pair in pairs], beam=1)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.model_options import STDIN, Device, Dtype, Model, load_as, read_text
+from regard.cli.shared.model_options import STDIN, Device, Dtype, Model, load_as, read_text
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:

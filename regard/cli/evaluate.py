@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.model_options import (
+from regard.cli.score import likelihood_of
+from regard.cli.shared.model_options import (
     DEFAULT_MODEL,
     Device,
     Dtype,
@@ -21,13 +22,12 @@ from regard.cli.model_options import (
     read_pairs,
     read_text,
 )
-from regard.cli.score import likelihood_of
 from regard.cli.translate import make_search
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
-    from regard.decoding.search import Search
+    from regard.decoding.searches.search import Search
     from regard.evaluation.bleu import Score
     from regard.evaluation.by_length import Bucket
     from regard.evaluation.significance import Comparison
@@ -148,8 +148,8 @@ def translations(translator: Translator, sources: Sequence[str], search: Search)
 
 def attention_error(translator: Translator, sources: Sequence[str], references: Sequence[str], gold: Path) -> float:
     """The alignment error rate of the attention while the model is led along the references."""
+    from regard.demo.corpus import demo_words
     from regard.evaluation.alignment import alignment_error_rate, read_links
-    from regard.text.demo_corpus import demo_words
 
     links = read_links(gold)
     if len(links) != len(sources):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.model_options import Device, plain_warnings
+from regard.cli.shared.model_options import Device, plain_warnings
 from regard.errors import UsageError
 
 PORT = 8790
@@ -46,8 +46,8 @@ def explore_models(
 
     from regard.serving.app import create_app
     from regard.serving.limits import Limits
-    from regard.serving.listening import listen, serve_until_told
-    from regard.serving.models import ModelShelf, ServedModel
+    from regard.serving.listener import listen, serve_until_told
+    from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
     opened = [ServedModel(*one, device=device, places=limits.queue) for one in folders.items()]
@@ -76,7 +76,7 @@ def explore_models(
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:
     """What may stand in the Host of a request."""
-    from regard.serving.guard import LOOPBACK
+    from regard.serving.request_guard import LOOPBACK
 
     if host in EVERYWHERE and not names:
         raise UsageError(
@@ -88,7 +88,7 @@ def allowed_hosts(host: str, names: list[str]) -> list[str]:
 
 def read_key(path: Path | None, host: str) -> str | None:
     """The key in a file; a host that others reach must have one."""
-    from regard.serving.listening import is_loopback
+    from regard.serving.listener import is_loopback
 
     if path is None:
         if is_loopback(host):
@@ -111,7 +111,7 @@ def read_key(path: Path | None, host: str) -> str | None:
 
 def sort_arguments(what: list[str]) -> tuple[dict[str, Path], dict[str, bytes]]:
     """The model folders and the traces, as JSON, that were named; each gets a name of its own."""
-    from regard.api.finding import find_model
+    from regard.api.model_names import find_model
 
     folders: dict[str, Path] = {}
     traces: dict[str, bytes] = {}
@@ -129,21 +129,21 @@ def read_trace(path: Path) -> bytes:
     """A trace as the page gets it, checked."""
     import json
 
-    from regard.look.trace import Trace
+    from regard.look.trace.trace import Trace
 
     return json.dumps(Trace.load(path).to_dict(), allow_nan=False, separators=(",", ":")).encode()
 
 
 def default_folders() -> dict[str, Path]:
     """What opens when nothing is named."""
-    from regard.api.finding import SHIPPED, shipped_models
+    from regard.api.model_names import SHIPPED, shipped_models
 
     return {name: SHIPPED / name for name in OPENED if name in shipped_models()}
 
 
 def shipped_beside(folders: dict[str, Path]) -> dict[str, Path]:
     """Shipped models that were not named: they can be chosen on the page, and are loaded then."""
-    from regard.api.finding import SHIPPED, shipped_models
+    from regard.api.model_names import SHIPPED, shipped_models
 
     return {name: SHIPPED / name for name in shipped_models() if name not in folders}
 

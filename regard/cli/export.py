@@ -24,9 +24,9 @@ def export_model(
 
     Example: regard export runs/mine mine-int8
     """
-    from regard.api.finding import find_model
+    from regard.api.model_names import find_model
     from regard.models.folder import RESERVED, load_with_config, save_model
-    from regard.text.tokenizer import read_tokenizers, tokenizer_files
+    from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
     if out.exists():
         raise UsageError(f"{out} is there already: choose another name")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.model_options import (
+from regard.cli.shared.model_options import (
     SEARCH,
     Device,
     Dtype,
@@ -64,8 +64,8 @@ def generate_text(
     Example: regard generate -m runs/plays "ROMEO:" --temperature 0.8 --seed 1
     """
     from regard.api.writer import Writer
-    from regard.decoding.greedy import Greedy
-    from regard.decoding.search import Search
+    from regard.decoding.searches.greedy import Greedy
+    from regard.decoding.searches.search import Search
 
     options = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--min-p": min_p, "--seed": seed}
     if greedy:

@@ -41,8 +41,8 @@ def show_info(
 
 def describe(model: str) -> dict[str, Any]:
     """All that is known of a model; a ModelError where the folder is damaged."""
-    from regard.api.finding import find_model
     from regard.api.loading import load
+    from regard.api.model_names import find_model
     from regard.models.folder import verify_folder
 
     folder = find_model(model)

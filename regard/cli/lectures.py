@@ -194,8 +194,8 @@ def alignment() -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from regard.look.colours import colour_of, ink_on
-    from regard.look.examples import jane_alignment
+    from regard.look.lecture_examples import jane_alignment
+    from regard.look.pictures.colours import colour_of, ink_on
 
     shown = jane_alignment()
     table = Table("", *(f"{word:^9}" for word in shown.source), box=None, pad_edge=False, padding=0)
@@ -214,8 +214,14 @@ def random_features() -> RenderableType:
     import torch
     from rich.table import Table
 
-    from regard.attention.random_features.maps import Plain
-    from regard.look.random_features import exact_weights, feature_errors, jane_head, limit_weights, relative_error
+    from regard.attention.linear.feature_maps import Plain
+    from regard.look.inside.random_features import (
+        exact_weights,
+        feature_errors,
+        jane_head,
+        limit_weights,
+        relative_error,
+    )
 
     head, counts = jane_head(), (16, 64, 256, 1024)
     x, y = head.q * head.scale**0.5, head.k * head.scale**0.5
@@ -241,13 +247,14 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     """All pictures of `regard plot` into folder, as PNG."""
     from rich.markup import escape
 
-    from regard.look import examples, figures
-    from regard.look.curves import position_products_plot, position_variance_plot
-    from regard.look.diagrams import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
-    from regard.look.feature_plots import random_features_plot
-    from regard.look.flow import qkv_flow_diagram
-    from regard.look.gradients import gradient_plot
-    from regard.look.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
+    from regard.look import lecture_examples as examples
+    from regard.look.pictures import figures
+    from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
+    from regard.look.pictures.attention_flow import qkv_flow_diagram
+    from regard.look.pictures.gradients import gradient_plot
+    from regard.look.pictures.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
+    from regard.look.pictures.position_curves import position_products_plot, position_variance_plot
+    from regard.look.pictures.random_features import random_features_plot
     from regard.positions.absolute import sinusoidal
 
     marine = examples.marine_alignment()

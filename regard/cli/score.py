@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_pairs
+from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_pairs
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def score_documents(writer: Writer, path: Path, as_json: bool) -> None:
 def likelihood_of(writer: Writer, path: Path, *, stride: int | None = None) -> Likelihood:
     """The likelihood of all documents of a file, read as training reads it; `stride` as in Writer.score."""
     from regard.evaluation.perplexity import Likelihood
-    from regard.text.corpus import read_documents
+    from regard.text.files.corpus import read_documents
 
     parts = [writer.perplexity(document, stride=stride) for document in read_documents([path]).source]
     return Likelihood(

@@ -47,9 +47,9 @@ def train_model(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
 ) -> None:
-    from regard.training.from_files import recipe_for_files
-    from regard.training.recipe_file import apply_overrides, read_recipe, shipped_recipes
-    from regard.training.run import train
+    from regard.training.recipe.from_files import recipe_for_files
+    from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
+    from regard.training.run.training_run import train
 
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
@@ -64,14 +64,14 @@ def train_model(
             typer.echo(text, err=True)
 
     if dry_run:
-        from regard.training.dry_run import dry_run_report
+        from regard.training.run.dry_run import dry_run_report
 
         typer.echo(dry_run_report(recipe, init=init))
         return
     if nproc > 1 and "RANK" in os.environ:
         raise UsageError("--nproc starts processes on this machine, and torchrun has done so already: give one of them")
     if nproc > 1:
-        from regard.training.launch import launch
+        from regard.training.parallel.launch import launch
 
         same = {"--model": model, "--out": out, "--name": name, "--init": init}
         options = [part for option, value in same.items() if value is not None for part in (option, str(value))]

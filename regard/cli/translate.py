@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.input_lines import line_windows, open_lines, progress, read_line
-from regard.cli.model_options import (
+from regard.cli.shared.input_lines import line_windows, open_lines, progress, read_line
+from regard.cli.shared.model_options import (
     SEARCH,
     Device,
     Dtype,
@@ -37,8 +37,8 @@ from regard.errors import DataError, RegardError, UsageError
 if TYPE_CHECKING:
     from regard.api.results import Translation
     from regard.api.translator import Translator
-    from regard.decoding.rules import Rule
-    from regard.decoding.search import Search
+    from regard.decoding.searches.logit_rules import Rule
+    from regard.decoding.searches.search import Search
 
 
 def translate_text(
@@ -130,8 +130,8 @@ class Settings:
 
 def check_room(translator: Translator, phrases: Sequence[str], min_tokens: int | None, max_tokens: int | None) -> None:
     """A UsageError now, and not for each line, where no translation can be what the options ask for."""
-    from regard.decoding.constraints import needed_phrases
-    from regard.text.special import SPECIAL_TOKENS
+    from regard.decoding.searches.constraints import needed_phrases
+    from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
     longest = translator.longest
     if min_tokens is not None and longest is not None and min_tokens > longest:
@@ -174,8 +174,8 @@ def make_search(
 ) -> Search:
     """The search that the options ask for."""
     from regard.api.translator import BEAM
-    from regard.decoding.beam import Beam
-    from regard.decoding.greedy import Greedy
+    from regard.decoding.searches.beam import Beam
+    from regard.decoding.searches.greedy import Greedy
 
     if drawn is not None:
         if beam is not None or length_penalty is not None:
@@ -266,7 +266,7 @@ def translate_together(
     except RegardError as error:
         reason = str(error)
     except (MemoryError, RuntimeError) as error:
-        from regard.training.out_of_memory import is_out_of_memory
+        from regard.training.budget.out_of_memory import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise

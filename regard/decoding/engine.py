@@ -10,15 +10,15 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from regard.decoding.captured import can_capture, write_captured
-from regard.decoding.constraints import needed_phrases
-from regard.decoding.continuous import Continuous
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.greedy import Greedy
-from regard.decoding.jobs import FREE, Job, Queue, TextModel, Tokens, make_jobs
-from regard.decoding.observer import Observer, StepRecord
-from regard.decoding.phases import evaluating
-from regard.decoding.search import Hypothesis, Search
+from regard.decoding.gpu.cuda_graphs import can_capture, write_captured
+from regard.decoding.model_step import evaluating
+from regard.decoding.requests import FREE, Job, Queue, TextModel, Tokens, make_jobs
+from regard.decoding.running_batch import Continuous
+from regard.decoding.searches.constraints import needed_phrases
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.observer import Observer, StepRecord
+from regard.decoding.searches.search import Hypothesis, Search
 from regard.errors import UsageError
 
 GREEDY = Greedy()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.jobs import TextModel
+from regard.decoding.requests import TextModel
 from regard.errors import UsageError
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.recording import record
+from regard.attention.recording.record import record
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.jobs import Job, TextModel, Tokens, make_batches, make_jobs
-from regard.decoding.phases import encode, evaluating, log_probabilities
+from regard.decoding.model_step import encode, evaluating, log_probabilities
+from regard.decoding.requests import Job, TextModel, Tokens, make_batches, make_jobs
 from regard.errors import UsageError
-from regard.text.special import pad_batch
+from regard.text.tokenizers.special_tokens import pad_batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.text.lines import read_lines
-from regard.text.tokenizer import Word
+from regard.text.files.lines import read_lines
+from regard.text.tokenizers.tokenizer import Word
 
 Link = tuple[int, int]
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from regard.attention.drawn import draws
-from regard.attention.random_features.mixed import Attention, Cache, Source
-from regard.attention.rules import Mask
+from regard.attention.linear.mixed import Attention, Cache, Source
+from regard.attention.mask_rules import Mask
 from regard.errors import unknown_name
-from regard.layers.block_drawn import WIDEST, Sublayer, run_drawn
+from regard.kernels.training.fused_block import WIDEST, Sublayer, run_drawn
+from regard.kernels.training.fused_dropout import draws
 
 ORDERS = ("post", "pre")
 

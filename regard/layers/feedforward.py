@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.drawn import draw_seed, draws
 from regard.errors import unknown_name
+from regard.kernels.training.fused_dropout import draw_seed, draws
 from regard.layers.checks import check_like, check_width
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
@@ -60,7 +60,7 @@ class FeedForward(nn.Module):
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
         if self.activation in ("relu", "gelu-tanh") and self.training and draws("hidden", x, self.dropout):
-            from regard.layers.hidden_triton import activated
+            from regard.kernels.training.feed_forward_triton import activated
 
             bias: Tensor | None = self.up.bias
             h = F.linear(x, self.up.weight, None if bias is None else bias.detach())  # (…, d_ff)

@@ -279,7 +279,7 @@ def _packed(
 ) -> tuple[Tensor, S]:
     """Torch's kernels, which stay outside of compiled graphs."""
     # Not imported above: to say so loads torch's compiler, two seconds of every start, also for Transformers.
-    from regard.layers.packed import run_packed
+    from regard.layers.packed_sequences import run_packed
 
     return run_packed(layer, kernels, x, state, lengths)
 

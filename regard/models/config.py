@@ -9,9 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
+from regard.attention.linear.feature_maps import MAPS, WHOLE
+from regard.attention.linear.random_rows import KINDS
 from regard.attention.multihead import FORMS
-from regard.attention.random_features.draws import KINDS
-from regard.attention.random_features.maps import MAPS, WHOLE
 from regard.attention.scores import SCORES
 from regard.errors import UsageError, unknown_name
 from regard.layers.block import ORDERS

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from regard.attention.random_features.maps import make_map
+from regard.attention.linear.feature_maps import make_map
 from regard.errors import UsageError
 
 if TYPE_CHECKING:

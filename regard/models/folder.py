@@ -30,7 +30,7 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.folder_config import LARGEST_JSON, STORAGES, find_fault, read_checked_config, read_json, shortened
 from regard.models.presets import MODELS, make_model
-from regard.text.special import SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 from regard.version import __version__
 
 FORMAT = 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.errors import ModelError, unknown_name
 from regard.models.presets import MODELS
-from regard.text.special import SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 LARGEST_JSON = 4 * 2**20  # bytes; some JSON takes 24 times as much memory as space in its file
 LONGEST_MESSAGE = 300  # characters of what is quoted from a file

@@ -20,9 +20,9 @@ from regard.models.config import (
     TransformerConfig,
     TransformerLMConfig,
 )
-from regard.models.encoder import SentenceEncoder
 from regard.models.language_model import RecurrentLM, TransformerLM
 from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.sentence_encoder import SentenceEncoder
 from regard.models.transformer import Transformer
 
 # Kind in recipes and model folders -> the settings and the network.

@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.attention.forms import KeyValueAttention
 from regard.attention.scores import make_score
+from regard.attention.single_head import KeyValueAttention
 from regard.layers.embedding import Embedding
 from regard.models.config import RecurrentTranslatorConfig
-from regard.models.recurrence import make_recurrent, run_recurrent
-from regard.models.state import Encoded, Hidden, RecurrentState, map_hidden
+from regard.models.decoding_state import Encoded, Hidden, RecurrentState, map_hidden
+from regard.models.recurrent_layers import make_recurrent, run_recurrent
 
 
 class RecurrentEncoder(nn.Module):

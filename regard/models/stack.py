@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.drawn import draw_seed, draws
+from regard.attention.linear.mixed import Cache, Source
+from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.random_features.mixed import Cache, Source
-from regard.attention.rules import Mask
+from regard.kernels.training.fused_dropout import draw_seed, draws
 from regard.layers.block import Block
 from regard.layers.embedding import Embedding, check_integers
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
-from regard.models.attention import make_attention
+from regard.models.attention_layers import make_attention
 from regard.models.config import StackConfig
 from regard.positions import Position, Sinusoidal, make_position
 
@@ -51,7 +51,7 @@ class TokenInput(nn.Module):
 
     def _drawn(self, tokens: Tensor, dropout: float) -> Tensor:
         """The same by a kernel, in training."""
-        from regard.layers.embedding_triton import embed_dropped
+        from regard.kernels.training.embedding_triton import embed_dropped
 
         check_integers(tokens)
         table, factor, pad_id = self.embedding.weight, self.embedding.factor, self.embedding.pad_id

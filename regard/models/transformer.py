@@ -10,8 +10,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.models.config import TransformerConfig
+from regard.models.decoding_state import Encoded, TransformerState
 from regard.models.stack import make_input, make_stack
-from regard.models.state import Encoded, TransformerState
 
 
 class Transformer(nn.Module):

@@ -12,15 +12,15 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
-from regard.serving.bodies import explain
 from regard.serving.explorer_api import as_json, explorer_routes
-from regard.serving.guard import LOOPBACK, Guard, refusal
 from regard.serving.lab_api import lab_routes
 from regard.serving.limits import LIMITS, Limits
-from regard.serving.models import BusyError, ModelShelf, UnknownError
+from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
+from regard.serving.request_bodies import explain
+from regard.serving.request_guard import LOOPBACK, Guard, refusal
 from regard.version import __version__
 
-PAGE = Path(__file__).parents[1] / "look" / "static"
+PAGE = Path(__file__).parents[1] / "look" / "page" / "static"
 RETRY = "2"  # seconds, said to whom the queue had no place for
 
 

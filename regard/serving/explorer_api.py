@@ -13,9 +13,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from regard.errors import DataError, unknown_name
-from regard.serving.bodies import InsideBody, TraceBody
 from regard.serving.limits import Limits
-from regard.serving.models import Face, ModelShelf, UnknownError
+from regard.serving.model_threads import Face, ModelShelf, UnknownError
+from regard.serving.request_bodies import InsideBody, TraceBody
 
 GONE = 499  # nobody will read it
 
@@ -112,7 +112,7 @@ def check_tokens(face: Face, limits: Limits, text: str, target: str | None) -> N
 
 def traced(face: Face, body: TraceBody, limits: Limits) -> bytes:
     """What the model does with the text."""
-    from regard.look.tracing import trace_text
+    from regard.look.trace.tracing import trace_text
 
     check_tokens(face, limits, body.text, body.target)
     found = trace_text(
@@ -132,7 +132,7 @@ def traced(face: Face, body: TraceBody, limits: Limits) -> bytes:
 
 def longest_output(face: Face, body: TraceBody, limits: Limits) -> int | None:
     """As asked; else what `trace_text` allows a translation, within the limit: some texts make a model say no end."""
-    from regard.look.reading import MORE, TIMES
+    from regard.look.trace.model_run import MORE, TIMES
 
     if body.max_tokens is not None or body.target is not None or not hasattr(face, "translate"):
         return body.max_tokens
@@ -141,7 +141,7 @@ def longest_output(face: Face, body: TraceBody, limits: Limits) -> int | None:
 
 def looked_inside(face: Face, body: InsideBody, limits: Limits) -> bytes:
     """Every number of one block."""
-    from regard.look.inside import inside_block
+    from regard.look.inside.inside import inside_block
 
     check_tokens(face, limits, body.text, body.target)
     found = inside_block(
@@ -159,7 +159,7 @@ def looked_inside(face: Face, body: InsideBody, limits: Limits) -> bytes:
 
 def parameter(face: Face, name: str) -> bytes:
     """A weight of the model, whole."""
-    from regard.look.inside import read_parameter
+    from regard.look.inside.inside import read_parameter
 
     numbers = read_parameter(face, name)
     packed = base64.b64encode(numbers.astype("<f4").tobytes()).decode()

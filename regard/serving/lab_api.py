@@ -16,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from regard.errors import DataError
-from regard.serving.bodies import Body, FeaturesBody, LabBody, Matrix, PositionsBody
 from regard.serving.explorer_api import to_bytes
+from regard.serving.request_bodies import Body, FeaturesBody, LabBody, Matrix, PositionsBody
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,7 +150,7 @@ def turned(table: Tensor, layout: str) -> Tensor:
 
 def feature_maps(body: FeaturesBody) -> dict[str, Any]:
     """Weights by random features with the given rows W, exact ones, and the limit of the lecture's formula."""
-    from regard.look import random_features as look
+    from regard.look.inside import random_features as look
 
     q, k = as_matrix("q", body.q), as_matrix("k", body.k)
     if q.shape[1] != k.shape[1]:

@@ -23,9 +23,9 @@ from regard.models.config import (
 )
 from regard.models.folder import save_model
 from regard.models.presets import make_model
-from regard.text.characters import CharacterTokenizer, train_characters
-from regard.text.subwords import SubwordTokenizer, train_subwords
-from regard.text.tokenizer import tokenizer_files
+from regard.text.tokenizers.characters import CharacterTokenizer, train_characters
+from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
+from regard.text.tokenizers.tokenizer import tokenizer_files
 
 FRENCH = [
     "Jane visite l'Afrique en septembre.",

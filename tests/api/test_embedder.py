@@ -11,7 +11,7 @@ from regard.api.embedder import Embedder
 from regard.errors import DataError, ModelError
 from regard.models.config import EncoderConfig
 from regard.models.presets import make_model
-from regard.text.special import END
+from regard.text.tokenizers.special_tokens import END
 
 TEXTS = ["le chat noir", "Jane visite l'Afrique en septembre.", "", "the cat", "the black cat sleeps in the house"]
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from regard.api.translator import Translator
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
-from regard.text.corpus import make_corpus
-from regard.text.data import PairData
+from regard.text.batches.pairs import PairData
+from regard.text.files.corpus import make_corpus
 
 PAIRS = {
     "le chat noir dort": "the black cat sleeps",

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from regard.api.results import Attention
 from regard.api.translator import Translator
-from regard.attention.recording import record
-from regard.decoding.sample import Sample
+from regard.attention.recording.record import record
+from regard.decoding.searches.sample import Sample
 from regard.errors import ModelError, UsageError
-from regard.text.special import END, START
+from regard.text.tokenizers.special_tokens import END, START
 
 Make = Callable[..., Translator]
 TEXT = "Jane visite l'Afrique en septembre."

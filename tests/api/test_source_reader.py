@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.api.source import SourceReader
-from regard.api.unknown import fit_copies
-from regard.text.demo_corpus import demo_pairs
-from regard.text.special import UNKNOWN
+from regard.api.copy_unknown_words import fit_copies
+from regard.api.source_text import SourceReader
+from regard.demo.corpus import demo_pairs
+from regard.text.tokenizers.special_tokens import UNKNOWN
 
 MODEL = Path(__file__).parents[1] / "data" / "demo-fr-en"
 

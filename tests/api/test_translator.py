@@ -13,17 +13,17 @@ from torch.nn import functional as F
 from regard.api import translator as module
 from regard.api.results import Translation
 from regard.api.translator import Translator
-from regard.decoding.beam import Beam
-from regard.decoding.greedy import Greedy
-from regard.decoding.loops import find_circle
-from regard.decoding.rules import MinTokens, NoRepeat
-from regard.decoding.sample import Sample
-from regard.decoding.search import Hypothesis
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
+from regard.decoding.searches.repetition import find_circle
+from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.search import Hypothesis
 from regard.errors import DataError, ModelError, UsageError
-from regard.text.corpus import make_corpus
-from regard.text.data import PairData
-from regard.text.special import END, START, UNKNOWN
-from regard.text.subwords import SubwordTokenizer
+from regard.text.batches.pairs import PairData
+from regard.text.files.corpus import make_corpus
+from regard.text.tokenizers.special_tokens import END, START, UNKNOWN
+from regard.text.tokenizers.subwords import SubwordTokenizer
 
 Make = Callable[..., Translator]
 

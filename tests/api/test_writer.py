@@ -14,18 +14,18 @@ from torch.nn import functional as F
 
 from regard.api import writer as module
 from regard.api.writer import Writer, new_text, until_stop
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.risk import MinimumRisk
-from regard.decoding.rules import MinTokens
-from regard.decoding.sample import Sample
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens
+from regard.decoding.searches.minimum_risk import MinimumRisk
+from regard.decoding.searches.sample import Sample
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import TransformerLMConfig
 from regard.models.presets import make_model
-from regard.text.corpus import make_corpus
-from regard.text.data import WindowData
-from regard.text.special import END, PAD, START
+from regard.text.batches.pairs import WindowData
+from regard.text.files.corpus import make_corpus
+from regard.text.tokenizers.special_tokens import END, PAD, START
 
 Make = Callable[..., Writer]
 TEXT = "Jane visite l'Afrique en septembre. le chat noir dort dans la maison. la petite fille mange une pomme"

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
-from regard.attention.rules import Mask, Place, as_mask, causal_matrix, split_causal
+from regard.attention.mask_rules import Mask, Place, as_mask, causal_matrix, split_causal
 
 
 class Case(NamedTuple):

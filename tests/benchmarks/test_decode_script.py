@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding.observer import StepRecord
+from regard.decoding.searches.observer import StepRecord
 
 ROOT = Path(__file__).parents[2]
 PEERS = ("CTranslate2 fp32", "transformers fp32")

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from regard.training.recipe_file import read_recipe
+from regard.training.recipe.toml_file import read_recipe
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
-from regard.training.recipe_file import read_recipe, shipped_recipes
+from regard.training.recipe.toml_file import read_recipe, shipped_recipes
 
 ROOT = Path(__file__).parents[2]
 SMALL = """

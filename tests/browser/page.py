@@ -58,8 +58,8 @@ def make_folders(place: Path) -> list[Path]:
     from regard.models.config import EncoderConfig, RecurrentTranslatorConfig, TransformerConfig
     from regard.models.folder import save_model
     from regard.models.presets import make_model
-    from regard.text.subwords import train_subwords
-    from regard.text.tokenizer import tokenizer_files
+    from regard.text.tokenizers.subwords import train_subwords
+    from regard.text.tokenizers.tokenizer import tokenizer_files
 
     tokenizer = train_subwords(TEXTS, size=None, kind="unigram", lossless=False)
     sides = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}

@@ -163,8 +163,8 @@ def test_tree_has_every_node_and_the_slider_reorders_without_a_request(page: Any
 
 def test_length_penalty_can_change_the_winner(page: Any, tmp_path: Any) -> None:
     """0 ranks by probability and favours the short, 2 the long: a tree made so that they differ."""
-    from regard.look.trace import Axis, Model, Token
-    from regard.look.trace_steps import Candidate, Node, Step, Tree
+    from regard.look.trace.search_steps import Candidate, Node, Step, Tree
+    from regard.look.trace.trace import Axis, Model, Token
 
     nodes = (
         Node(None, 5, "▁Yes", -0.5, -0.5, -0.5, "kept"),

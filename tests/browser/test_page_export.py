@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import regard
 
-STATIC = Path(regard.__file__).parent / "look" / "static"
+STATIC = Path(regard.__file__).parent / "look" / "page" / "static"
 LARGEST = 150_000  # bytes of the bundle, packed
 # What to open, the figure to save, and the element that reads a number out.
 VIEWS = {

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from regard.look import Trace, head_statistics, rollout
-from regard.look.trace import Axis, Map, Model, Token
+from regard.look.trace.trace import Axis, Map, Model, Token
 
 JANE = "Jane visite l'Afrique en septembre"
 SENTENCE = "Le petit chat noir dort dans le jardin."
@@ -157,7 +157,7 @@ def test_other_kinds_of_models(model: str, name: str, page: Any) -> None:
 
 def long_trace(path: Path, length: int = 512) -> Path:
     """A Transformer on texts of 512 tokens, with steps of which each token was chosen from ten."""
-    from regard.look.trace_steps import Candidate, Step
+    from regard.look.trace.search_steps import Candidate, Step
 
     random = np.random.default_rng(0)
     weights = random.gamma(0.3, size=(2, 4, length, length))

@@ -17,7 +17,7 @@ from playwright.sync_api import Page, expect
 
 import regard
 
-SCENES = Path(regard.__file__).parent / "look" / "static" / "scenes"
+SCENES = Path(regard.__file__).parent / "look" / "page" / "static" / "scenes"
 INDEX: list[dict[str, Any]] = json.loads((SCENES / "index.json").read_text("utf-8"))
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 import regard
 from regard.look import trace_text
-from regard.look.trace import Trace
+from regard.look.trace.trace import Trace
 
 TEXT = "Jane visite l'Afrique en septembre"
 

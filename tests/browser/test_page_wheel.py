@@ -11,16 +11,16 @@ from pathlib import Path
 from conftest import Watched
 from page import ROOT, Explorer
 
-STATIC = ROOT / "regard/look/static"
+STATIC = ROOT / "regard/look/page/static"
 MOST_BYTES = 150_000  # of the page's files, packed
 
 
 def test_the_wheel_holds_the_page_as_it_was_built(programs: Path) -> None:
     (wheel,) = programs.parents[1].glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
-        held = {name: content.read(name) for name in content.namelist() if name.startswith("regard/look/static/")}
+        held = {name: content.read(name) for name in content.namelist() if name.startswith("regard/look/page/static/")}
         assert not [name for name in content.namelist() if name.endswith((".ts", ".tsx")) or "node_modules" in name]
-    there = {f"regard/look/static/{path.relative_to(STATIC).as_posix()}": path for path in STATIC.rglob("*")}
+    there = {f"regard/look/page/static/{path.relative_to(STATIC).as_posix()}": path for path in STATIC.rglob("*")}
     assert held == {name: path.read_bytes() for name, path in there.items() if path.is_file()}
     assert {"index.html", "app.js", "app.css"} <= {Path(name).name for name in held}
 

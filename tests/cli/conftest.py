@@ -20,8 +20,8 @@ from regard.models.config import (
 )
 from regard.models.folder import save_model
 from regard.models.presets import make_model
-from regard.text.subwords import train_subwords
-from regard.text.tokenizer import tokenizer_files
+from regard.text.tokenizers.subwords import train_subwords
+from regard.text.tokenizers.tokenizer import tokenizer_files
 
 TEXTS = [
     "Jane visite l'Afrique en septembre.",

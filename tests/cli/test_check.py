@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from regard.text.demo_corpus import demo_pairs, demo_text
+from regard.demo.corpus import demo_pairs, demo_text
 
 Run = Callable[..., Result]
 PAIRS = demo_pairs("train", 60)

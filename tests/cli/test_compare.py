@@ -11,13 +11,13 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.cli.compare import asked_recipe
+from regard.compare import comparison as compare
+from regard.compare.claims import SystemResult
+from regard.compare.report import Outcome
 from regard.errors import DataError, UsageError
 from regard.evaluation.bleu import Score
 from regard.evaluation.by_length import Bucket
 from regard.evaluation.significance import Comparison
-from regard.training import compare
-from regard.training.compare_claims import SystemResult
-from regard.training.compare_report import Outcome
 
 NOTHING: dict[str, int | None] = {"steps": None, "batch_tokens": None, "seed": None}
 

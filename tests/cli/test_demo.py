@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from regard.api.translator import Translator
 from regard.cli import app, demo
 from regard.cli.demo import JANE, SENTENCES
+from regard.demo.corpus import demo_pairs
 from regard.evaluation.bleu import corpus_bleu
-from regard.text.demo_corpus import demo_pairs
-from regard.training import run as training
-from regard.training.run import train
+from regard.training.run import training_run as training
+from regard.training.run.training_run import train
 
 
 def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_corpus_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.text import demo_corpus
+    from regard.demo import corpus as demo_corpus
 
     small = {"train": 30, "validation": 5, "test": 5}
     real = demo_corpus.write_demo

@@ -64,7 +64,7 @@ def running(*arguments: str | Path, **environment: str) -> Iterator[Running]:
 def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import numpy as np
 
-    from regard.look.trace import Axis, Map, Model, Token, Trace
+    from regard.look.trace.trace import Axis, Map, Model, Token, Trace
 
     axes = {"source": Axis((Token("a"), Token("b")))}
     maps = {"enc_self": Map("source", "source", np.eye(2)[None, None])}
@@ -215,7 +215,7 @@ def test_what_cannot_be_done_is_explained(
 
 
 def test_all_ports_in_use(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.serving import listening
+    from regard.serving import listener as listening
 
     monkeypatch.setattr(listening, "TRIES", 1)
     with socket.socket() as taken:

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import Result
 
 from regard.api.loading import load
-from regard.decoding.greedy import Greedy
-from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
-from regard.decoding.sample import Sample
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
+from regard.decoding.searches.sample import Sample
 
 Run = Callable[..., Result]
 

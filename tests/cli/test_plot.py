@@ -114,7 +114,7 @@ def test_mask_kinds_differ() -> None:
 
 
 def test_an_alignment_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.look import matrices
+    from regard.look.pictures import matrices
 
     seen = {}
     draw = matrices.alignment_plot
@@ -256,7 +256,7 @@ def test_the_learned_positions_of_a_model(tmp_path: Path) -> None:
     from regard.models.config import TransformerLMConfig
     from regard.models.folder import save_model
     from regard.models.presets import make_model
-    from regard.text.characters import train_characters
+    from regard.text.tokenizers.characters import train_characters
 
     tokenizer = train_characters(["abc"])
     config = TransformerLMConfig(

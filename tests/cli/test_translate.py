@@ -18,19 +18,19 @@ import typer
 from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import Result
 
-from regard.api.ensembles import join_translators
+from regard.api.ensemble import join_translators
 from regard.api.loading import load
 from regard.api.translator import Translator
-from regard.cli import input_lines
-from regard.cli.input_lines import line_windows, progress
-from regard.cli.model_options import make_rules
+from regard.cli.shared import input_lines
+from regard.cli.shared.input_lines import line_windows, progress
+from regard.cli.shared.model_options import make_rules
 from regard.cli.translate import Settings, make_drawn, make_search, translate_lines, translate_together, written
-from regard.decoding import compiled
-from regard.decoding.beam import Beam
-from regard.decoding.greedy import Greedy
-from regard.decoding.quantize import Weight
-from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
-from regard.decoding.sample import Sample
+from regard.decoding.cpu import c_matrix as compiled
+from regard.decoding.cpu.quantize import Weight
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
+from regard.decoding.searches.sample import Sample
 from regard.errors import DataError
 
 ROOT = Path(__file__).parents[2]

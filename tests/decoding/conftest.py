@@ -17,7 +17,7 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
-from regard.text.special import START
+from regard.text.tokenizers.special_tokens import START
 
 STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "tie_output": False, "dropout": 0.3}
 CELL: dict[str, Any] = {"layers": 2, "embedding": 6, "hidden": 8, "dropout": 0.3}

@@ -11,17 +11,17 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.observer import Recorder
-from regard.decoding.phases import encode, evaluating, log_probabilities, prefill, step
-from regard.decoding.rules import MinTokens, NoRepeat, RepetitionPenalty
-from regard.decoding.sample import Sample
-from regard.decoding.search import Hypothesis
+from regard.decoding.model_step import encode, evaluating, log_probabilities, prefill, step
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
+from regard.decoding.searches.observer import Recorder
+from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.search import Hypothesis
 from regard.errors import ModelError, UsageError
-from regard.text.special import END, PAD, START, UNKNOWN
+from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
 ROWS = list(range(7))
 SEARCHES: dict[str, tuple[Any, int]] = {  # and how many alternatives

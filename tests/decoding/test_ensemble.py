@@ -12,17 +12,17 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard.api.translator import Translator
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.sample import Sample
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig
 from regard.models.presets import make_model
-from regard.text.characters import train_characters
-from regard.text.special import END, PAD, START
+from regard.text.tokenizers.characters import train_characters
+from regard.text.tokenizers.special_tokens import END, PAD, START
 
 TRANSLATORS = ["transformer", "luong", "transformer learned"]
 WRITERS = ["transformer lm", "lstm lm", "rnn lm"]

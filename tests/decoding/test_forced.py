@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import regard
-from regard.decoding.beam import Beam
 from regard.decoding.engine import generate_tokens
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.sample import Sample
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
-from regard.text.special import END, START
+from regard.text.tokenizers.special_tokens import END, START
 
 TARGETS = [[5, 6, 3], [3], [8, 8, 4, 5, 6, 7, 3], [4, 1, 3], [7], [], [6, 6, 6, 6]]
 

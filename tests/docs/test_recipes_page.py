@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from regard.models.presets import MODELS, PRESETS
-from regard.training.choose import complete
-from regard.training.facts import DataFacts, Machine
-from regard.training.recipe import TABLES, DataRecipe, Recipe
-from regard.training.recipe_file import shipped_recipes
+from regard.training.recipe.defaults import complete
+from regard.training.recipe.facts import DataFacts, Machine
+from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
+from regard.training.recipe.toml_file import shipped_recipes
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"}

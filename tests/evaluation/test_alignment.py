@@ -26,7 +26,7 @@ from regard.evaluation.alignment import (
     read_links,
     word_weights,
 )
-from regard.text.tokenizer import Word
+from regard.text.tokenizers.tokenizer import Word
 
 links = st.frozensets(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=8)
 

@@ -26,9 +26,9 @@ def make_folders(out: Path) -> None:
     from regard.models import config as c
     from regard.models.folder import save_model
     from regard.models.presets import make_model
-    from regard.text.characters import train_characters
-    from regard.text.subwords import train_subwords
-    from regard.text.tokenizer import tokenizer_files
+    from regard.text.tokenizers.characters import train_characters
+    from regard.text.tokenizers.subwords import train_subwords
+    from regard.text.tokenizers.tokenizer import tokenizer_files
 
     texts = [*FRENCH, *ENGLISH]
     unigram = train_subwords(texts, size=None, kind="unigram", lossless=False)

@@ -24,7 +24,7 @@ TOML = [
 
 def make_run(folder: Path) -> None:
     """A run of a few steps, and beside it the recipe that it was begun with."""
-    from regard.training.run import train
+    from regard.training.run.training_run import train
 
     recipe = write_recipe(
         folder, pairs=40, changes={"steps = 12": f"steps = {STEPS}", "save_every = 3": "save_every = 2"}
@@ -34,7 +34,7 @@ def make_run(folder: Path) -> None:
 
 def go_on(folder: Path, recipe: Path) -> None:
     """One step more of the run in that folder."""
-    from regard.training.run import train
+    from regard.training.run.training_run import train
 
     train(recipe, out=folder, overrides={"training.steps": STEPS + 1}, quiet=True)
 

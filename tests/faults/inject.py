@@ -105,8 +105,8 @@ class Armed:
     """One method a kind of fault."""
 
     def __init__(self, events: Events) -> None:
-        from regard.training.loop import Loop
-        from regard.training.signals import StopFlag
+        from regard.training.loop.loop import Loop
+        from regard.training.loop.signals import StopFlag
 
         self.events, self.loop, self.stop = events, None, None
         self.before_loss: list[Callable[[int, Any], None]] = []
@@ -156,7 +156,7 @@ class Armed:
         if where == "step":
             self.before_loss.append(lambda step, batch: wait() if step == at and not (held / "go").exists() else None)
         elif where == "validation":
-            from regard.training.validate import Validator
+            from regard.training.loop.validation import Validator
 
             likelihood = Validator.likelihood
 
@@ -170,7 +170,7 @@ class Armed:
             words = re.compile(rf"{what} .*step-{at:08d}.*state\.json")
             self.events.listeners.append(lambda count, what: wait() if words.match(what) else None)
         else:
-            from regard.text.data import PairData
+            from regard.text.batches.pairs import PairData
 
             batches, taken = PairData.batches, [0]
 

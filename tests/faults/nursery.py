@@ -25,7 +25,7 @@ from pathlib import Path
 import inject
 from harness import write_recipe
 
-import regard.training.run  # noqa: F401
+import regard.training.run.training_run  # noqa: F401
 from regard.cli import main
 
 

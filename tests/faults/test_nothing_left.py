@@ -12,8 +12,8 @@ import pytest
 from harness import below, leftovers
 
 from regard.errors import DivergedError, StoppedError
-from regard.training.loop import Loop
-from regard.training.run import train
+from regard.training.loop.loop import Loop
+from regard.training.run.training_run import train
 
 
 def in_use() -> tuple[set[str], set[str], set[int]]:

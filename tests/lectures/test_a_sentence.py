@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard import ContentAttention, EncoderConfig, SentenceEncoder
 from regard.layers.embedding import bag_of_words
-from regard.text.special import pad_batch
+from regard.text.tokenizers.special_tokens import pad_batch
 
 SENTENCES = [[4, 5, 6, 4], [7, 8]]
 

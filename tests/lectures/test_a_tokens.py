@@ -7,7 +7,7 @@ import torch
 
 from regard.layers.embedding import Embedding, bag_of_words, one_hot_lookup
 from regard.layers.word_vectors import fill_from_vectors, read_vectors
-from regard.text.special import END, PAD, SPECIAL_TOKENS, START, UNKNOWN, pad_batch, wrap
+from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN, pad_batch, wrap
 
 PRINTED = [
     [0.6957, -1.8061, -1.1589, 0.3255, -0.6315],

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from regard import RecurrentLM, RecurrentLMConfig, RecurrentTranslator, RecurrentTranslatorConfig
-from regard.models.state import Encoded
+from regard.models.decoding_state import Encoded
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 

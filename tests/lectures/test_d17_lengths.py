@@ -15,11 +15,11 @@ import torch
 from regard import RecurrentTranslator, RecurrentTranslatorConfig
 from regard.decoding.engine import generate_tokens
 from regard.evaluation.by_length import Bucket, scores_by_length
-from regard.text.batching import Batch
-from regard.text.special import END, START
-from regard.training.loop import Loop
-from regard.training.loss import objective
-from regard.training.recipe import TrainingRecipe
+from regard.text.batches.batch import Batch
+from regard.text.tokenizers.special_tokens import END, START
+from regard.training.loop.loop import Loop
+from regard.training.loop.losses import objective
+from regard.training.recipe.schema import TrainingRecipe
 
 WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 450
 SOURCE = [f"mot{i}" for i in range(WORDS)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from regard.look.examples import ENGLISH, FRENCH, concept_vectors, marine_alignment
-from regard.look.matrices import alignment_plot
+from regard.look.lecture_examples import ENGLISH, FRENCH, concept_vectors, marine_alignment
+from regard.look.pictures.matrices import alignment_plot
 
 SOURCE = [
     "It", "should", "be", "noted", "that", "the", "marine", "environment", "is", "the", "least", "known", "of",

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from regard import RecurrentTranslatorConfig, TransformerConfig, make_model
 from regard.decoding.engine import generate_tokens
-from regard.decoding.sample import Sample
-from regard.text.special import END, PAD, START
+from regard.decoding.searches.sample import Sample
+from regard.text.tokenizers.special_tokens import END, PAD, START
 
 SIDES: dict[str, Any] = {"source_vocabulary": 12, "target_vocabulary": 12, "dropout": 0.0}
 TRANSLATORS = {

@@ -21,7 +21,7 @@ from regard import (
     TransformerLMConfig,
     preset,
 )
-from regard.text.special import END, START, wrap
+from regard.text.tokenizers.special_tokens import END, START, wrap
 
 p, H = 8, 2
 

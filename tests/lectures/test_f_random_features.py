@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from regard import attend
-from regard.attention.fourier import FourierScore
-from regard.attention.random_features.dispatch import attend_features, remember
-from regard.attention.random_features.features import RandomFeatures
-from regard.attention.random_features.maps import Plain
+from regard.attention.linear.dispatch import attend_features, remember
+from regard.attention.linear.feature_maps import Plain
+from regard.attention.linear.features import RandomFeatures
+from regard.attention.linear.fourier import FourierScore
 
 
 def printed_phi(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 import regard
 from regard import RecurrentLMConfig, Transformer, TransformerConfig, TransformerLMConfig, make_model
 from regard.models.config import StackConfig
+from regard.models.decoding_state import Encoded
 from regard.models.stack import make_stack
-from regard.models.state import Encoded
-from regard.text.special import END, START
+from regard.text.tokenizers.special_tokens import END, START
 
 TEXT = "to be or not to be"
 LETTERS = sorted(set(TEXT))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.look.matrices import alignment_plot
+from regard.look.pictures.matrices import alignment_plot
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.transformer import Transformer

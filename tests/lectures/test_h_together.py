@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import regard
 from regard import KeyValueAttention, MultiHeadAttention, RecurrentTranslatorConfig, TransformerConfig, make_model
-from regard.text.special import pad_batch, wrap
+from regard.text.tokenizers.special_tokens import pad_batch, wrap
 
 SIZES = {"source_vocabulary": 12, "target_vocabulary": 12, "dropout": 0.0}
 MODELS = {

@@ -18,7 +18,7 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
-from regard.text.subwords import SubwordTokenizer, train_subwords
+from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
 
 LINES = [
     "le chat noir dort dans la maison",

@@ -14,7 +14,7 @@ from torch.export import Dim, export
 
 from regard import StaticCache, TransformerConfig, TransformerLMConfig, make_model
 from regard.attention.cache import Memory
-from regard.models.state import TransformerState
+from regard.models.decoding_state import TransformerState
 
 TINY: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "max_length": 16}
 

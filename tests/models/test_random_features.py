@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
+from regard.attention.linear.features import RandomFeatures, redraw_features
+from regard.attention.linear.layer import RandomFeatureAttention
+from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.random_features.features import RandomFeatures, redraw_features
-from regard.attention.random_features.layer import RandomFeatureAttention
-from regard.attention.random_features.mixed import MixedAttention
-from regard.decoding.beam import Beam
+from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
-from regard.decoding.greedy import Greedy
-from regard.decoding.quantize import pack_weights
-from regard.decoding.sample import Sample
-from regard.decoding.speculative import speculate_tokens
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.speculative import speculate_tokens
 from regard.errors import UsageError
 from regard.models.config import EncoderConfig, TransformerConfig, TransformerLMConfig
 from regard.models.exact_heads import pick_heads

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import RecurrentTranslator, RecurrentTranslatorConfig, make_model
-from regard.models.state import Encoded
+from regard.models.decoding_state import Encoded
 
 TORCH: dict[str, Any] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 TINY: dict[str, Any] = {"source_vocabulary": 11, "target_vocabulary": 13, "embedding": 6, "hidden": 8}

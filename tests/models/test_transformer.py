@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import Transformer, TransformerConfig, make_model
-from regard.models.state import Encoded
+from regard.models.decoding_state import Encoded
 from regard.positions import sinusoidal
 
 TINY: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 import uvicorn
 
-from regard.api.finding import SHIPPED
+from regard.api.model_names import SHIPPED
 from regard.serving.app import create_app
 from regard.serving.limits import LIMITS
-from regard.serving.models import ModelShelf, ServedModel
+from regard.serving.model_threads import ModelShelf, ServedModel
 
 WATCHDOG = 60  # seconds
 

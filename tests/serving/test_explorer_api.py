@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.api.finding import SHIPPED
-from regard.look.trace import Trace
+from regard.api.model_names import SHIPPED
+from regard.look.trace.trace import Trace
 from regard.serving.app import create_app
 from regard.serving.limits import Limits
-from regard.serving.models import ModelShelf, ServedModel
+from regard.serving.model_threads import ModelShelf, ServedModel
 
 JANE = "Jane visite l'Afrique en septembre"
 GREEDY = {"name": "greedy"}

@@ -1,4 +1,4 @@
-// One number of the Inside tab, computed anew from the boxes before it; regard/look/sheet.py has the rules.
+// One number of the Inside tab, computed anew from the boxes before it; regard/look/inside/worksheet.py has the rules.
 
 export interface Numbers {
   shape: number[];

@@ -1,6 +1,6 @@
-// The colours of weights, shared with the plots of Python (regard/look/colours.json), and light or dark.
+// The colours of weights, shared with the plots of Python (regard/look/pictures/colours.json), and light or dark.
 import { computed, effect, signal } from "@preact/signals";
-import table from "../../regard/look/colours.json";
+import table from "../../regard/look/pictures/colours.json";
 
 export type Scheme = "light" | "dark";
 export type Scale = "weights" | "signed";

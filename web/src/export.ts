@@ -137,7 +137,7 @@ export async function svgToPng(svg: string): Promise<Blob> {
   return writePng(new Uint8Array(await blob!.arrayBuffer()), parsed.querySelector("#regard-data")!.textContent ?? "");
 }
 
-/** The whole page as one file that needs no server; regard/look/page.py writes the same from Python. */
+/** The whole page as one file that needs no server; regard/look/page/single_file.py writes the same from Python. */
 export async function wholePage(): Promise<Blob> {
   const [script, style] = bundle
     ? parts()

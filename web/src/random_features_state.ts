@@ -218,7 +218,7 @@ export function featuresCode(): string {
     ...(random ? ["import torch"] : []),
     ...(example.value.id === "model" && from.kind === "model" ? ["import regard"] : []),
     `from regard.look import ${names}`,
-    ...(random ? ["from regard.look.random_features import HeadVectors"] : []),
+    ...(random ? ["from regard.look.inside.random_features import HeadVectors"] : []),
     "",
     ...make,
     `options = dict(features=${count}, ${options})  # the same seed draws other rows than the page's`,

@@ -1,4 +1,4 @@
-// What heads do, in a few numbers, as regard/look/statistics.py has them: badges and rollout.
+// What heads do, in a few numbers, as regard/look/heads/statistics.py has them: badges and rollout.
 import type { Grid } from "./grids";
 
 export type Badge = "previous" | "diagonal" | "first" | "broad";

@@ -1,4 +1,4 @@
-// From pieces to words, as regard/look/words.py: the mean of a written word's rows, the sum of a read word's columns.
+// From pieces to words, as regard/look/trace/words.py: the mean of a written word's rows, the sum of a read word's columns.
 import type { Grid } from "./grids";
 import type { Axis, Token } from "./trace";
 

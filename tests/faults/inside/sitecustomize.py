@@ -16,7 +16,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
     """Arms the faults as soon as regard's trainer has been imported."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "regard.training.run":
+        if name != "regard.training.run.training_run":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

@@ -1,0 +1,1 @@
+"""Record attention weights: of our own models, and of torch and `transformers` modules."""

@@ -1,0 +1,127 @@
+"""Record the attention weights of a model: every layer, every head, by name, while it runs.
+
+H4. Hooks ask each attention module for its weights and take them off its output again, so the model computes what
+it always computes and nothing is there when nothing is recorded. Row i of a map is the distribution that was used
+when output token i was produced.
+
+    B batch   H heads   m queries   n keys
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention.recording.other_libraries import foreign_layers, plain_torch_layers, watch_layer
+
+
+class Recording(Mapping[str, Tensor]):
+    """Attention maps by layer name; `recording["decoder.2.cross"]` is (B, H, m, n).
+
+    The steps of a generation are joined along m. Keys that did not exist yet at an earlier step have weight 0.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self._steps: dict[str, list[Tensor]] = {name: [] for name in names}
+
+    def steps(self, name: str) -> list[Tensor]:
+        """The weights of each call of that layer, (B, H, m, n) each, as they came."""
+        if name not in self._steps:
+            near = difflib.get_close_matches(name, self._steps, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise KeyError(f"no attention layer {name!r}{hint} (recorded: {', '.join(self._steps) or 'none'})")
+        return self._steps[name]
+
+    def __getitem__(self, name: str) -> Tensor:
+        steps = self.steps(name)
+        if not steps:
+            raise KeyError(f"layer {name!r} has not run since the recording began")
+        if len({(step.shape[0], step.shape[1]) for step in steps}) > 1:
+            raise ValueError(f"the calls of {name!r} had different batch sizes: take them one by one with steps()")
+        n = max(step.shape[3] for step in steps)
+        return torch.cat([F.pad(step, (0, n - step.shape[3])) for step in steps], dim=2)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, steps in self._steps.items() if steps)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def clear(self) -> None:
+        """Forget what was recorded so far, for example between two sentences."""
+        for steps in self._steps.values():
+            steps.clear()
+
+
+@contextmanager
+def record(model: nn.Module) -> Iterator[Recording]:
+    """Record all attention weights of `model` inside the block.
+
+        with regard.record(model) as r:
+            model(source, target)
+        r["decoder.2.cross"]  # (B, H, m, n)
+
+    The names are those of the layers: encoder, decoder, the block's number, self or cross. Compiled models run eagerly
+    meanwhile. Layers that are torch's own, or of `transformers` models with eager attention, are recorded as well
+    (foreign.py).
+    """
+    # Weights are looked at, not trained on: they are kept without their graph.
+    layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}
+    others = foreign_layers(model)
+    recording = Recording([*layers, *others])
+    asked: set[str] = set()
+    handles = []
+    try:
+        for name, module in layers.items():
+            ask, take = _hooks(name, recording, asked)
+            handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
+            handles.append(module.register_forward_hook(take, prepend=True))
+        for name, module in others.items():
+            handles += watch_layer(module, recording.steps(name).append)
+        with running_eagerly(), plain_torch_layers() if others else nullcontext():
+            yield recording
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def running_eagerly() -> AbstractContextManager[Any]:
+    """Compiled models run their Python code inside the block, and so their hooks."""
+    # Where torch's compiler is not loaded, which takes a second, nothing can be compiled.
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+def layer_name(path: str) -> str:
+    """The short name of a layer: decoder.blocks.2.cross_attention -> decoder.2.cross."""
+    parts = [part.removesuffix("_attention") for part in path.split(".") if part not in ("blocks", "_orig_mod")]
+    return ".".join(parts) or "attention"
+
+
+def _returns_weights(module: nn.Module) -> bool:
+    return getattr(module, "returns_weights", False) is True
+
+
+def _hooks(name: str, recording: Recording, asked: set[str]) -> tuple[Callable, Callable]:
+    """(hook that asks the module for weights, hook that stores them and gives the caller what it asked for)."""
+
+    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        if kwargs.get("return_weights"):
+            asked.add(name)
+        else:
+            asked.discard(name)
+        return args, {**kwargs, "return_weights": True}
+
+    def take(module: nn.Module, args: tuple, result: tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+        output, weights = result
+        weights = weights.detach()
+        recording.steps(name).append(weights if weights.dim() == 4 else weights.unsqueeze(1))
+        return result if name in asked else output
+
+    return ask, take

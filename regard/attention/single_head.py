@@ -1,0 +1,83 @@
+"""The forms of attention with one head: content, context and key-value attention.
+
+D2, D3, D4. They differ only in where the queries come from.
+
+    B batch   m queries   n keys   values (B, n, dim)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.dispatch import attend
+from regard.attention.mask_rules import Mask
+from regard.attention.scores import Score, ScoreModule
+
+
+class KeyValueAttention(nn.Module):
+    """Queries look things up by key and get values: a differentiable database; D4.
+
+    With `key` = `value` and queries that are data (a decoder's state) it is context attention (D3), with an
+    AdditiveScore Bahdanau's (D14), with a DotScore or BilinearScore Luong's (D15).
+    """
+
+    returns_weights = True
+
+    def __init__(self, *, score: ScoreModule, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.score = score  # a module, so its parameters become this one's
+        self.dropout = dropout
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        prepared: bool = False,
+        score: Score | None = None,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """(B, m, query_dim), (B, n, key_dim), (B, n, dim) -> (B, m, dim), with `return_weights` also (B, m, n).
+
+        `prepared` says that `key` is what `keys` made of the keys, once for a whole sentence. A `score` given here
+        replaces the layer's own.
+        """
+        if prepared and value is None:
+            raise ValueError("prepared keys cannot stand in for the values: give value=")
+        value = key if value is None else value
+        if score is None:
+            score = self.score.compare if prepared else self.score
+        dropout = self.dropout if self.training else 0.0
+        if return_weights:
+            return attend(query, key, value, mask=mask, score=score, dropout=dropout, return_weights=True)
+        return attend(query, key, value, mask=mask, score=score, dropout=dropout)
+
+    def keys(self, key: Tensor) -> Tensor:
+        """The part of the score's work that does not depend on the query, done ahead: (B, n, ·)."""
+        return self.score.keys(key)
+
+
+class ContentAttention(nn.Module):
+    """m learned queries theta_j look at the values: m is fixed by the parameters; D2.
+
+    With one query it is learned pooling of a sentence (A3).
+    """
+
+    returns_weights = True
+
+    def __init__(self, *, outputs: int, dim: int, score: Score | str = "scaled") -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.randn(outputs, dim) * dim**-0.5)
+        self.score = score
+
+    def forward(
+        self, value: Tensor, *, mask: Mask | Tensor | None = None, return_weights: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """(B, n, dim) -> (B, outputs, dim), with `return_weights` also (B, outputs, n)."""
+        theta = self.theta.expand(value.shape[0], -1, -1)
+        if return_weights:
+            return attend(theta, value, value, mask=mask, score=self.score, return_weights=True)
+        return attend(theta, value, value, mask=mask, score=self.score)

@@ -1,0 +1,1 @@
+"""`regard plot`: one command for each picture."""

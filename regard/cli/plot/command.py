@@ -1,0 +1,274 @@
+"""`regard plot NAME`: the pictures of the lectures as PNG, SVG or PDF. The path that was written goes to stdout.
+
+`regard plot TRACE.json` and `regard plot --model MODEL TEXT` draw what a model did; they are short for `plot trace`.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from regard.cli.plot.drawing import Output, read_or_make, write
+from regard.cli.plot.random_features import random_features
+from regard.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from regard.look.lecture_examples import Alignment
+
+
+class Pictures(TyperGroup):
+    """The pictures by name; a trace file or a model in place of a name means the picture of a trace."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        option = first.startswith("-") and first not in ctx.help_option_names
+        if option or first.endswith((".json", ".json.gz")):
+            args = ["trace", *args]
+        return super().parse_args(ctx, args)
+
+
+plots = typer.Typer(
+    cls=Pictures,
+    no_args_is_help=True,
+    help="Draw a picture of the lectures, or of what a model did with a text, as PNG, SVG or PDF.",
+)
+
+
+class MaskKind(StrEnum):
+    causal = "causal"
+    padding = "padding"
+    window = "window"
+    document = "document"
+
+
+class Kind(StrEnum):
+    alignment = "alignment"
+    heads = "heads"
+    steps = "steps"
+    tree = "tree"
+
+
+class Level(StrEnum):
+    word = "word"
+    piece = "piece"
+
+
+@plots.command()
+def trace(
+    what: Annotated[
+        str, typer.Argument(help="A trace file (.json, .json.gz), or with --model a text.", metavar="WHAT")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model that reads the text: folder or name.")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="Which picture.")] = Kind.alignment,
+    which: Annotated[str | None, typer.Option("--map", help="enc_self, dec_self, cross or rnn.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer of an alignment, from 0.  [default: the best one]")] = None,
+    head: Annotated[int | None, typer.Option(help="Head of an alignment, from 0.  [default: the best, or all]")] = None,
+    level: Annotated[Level, typer.Option(help="Words or pieces on the axes.")] = Level.word,
+    target: Annotated[str | None, typer.Option(help="Lead the model along this text.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Width of the beam search.")] = None,
+    output: Output = None,
+) -> None:
+    """What a model did with a text: alignment, all heads, steps, or the tree of a beam search (D16, E8)."""
+    from regard.look.pictures.traces import plot_trace
+
+    found = read_or_make(what, model, target, beam)
+    options: dict[str, Any] = {"which": which, "layer": layer, "head": head, "level": level.value}
+    write(lambda: plot_trace(found, kind.value, **options), output, kind.value)
+
+
+@plots.command()
+def alignment(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help='JSON: {"source": [words], "target": [words], "weights": [[…], …]}, a row a target word.'),
+    ] = None,
+    title: Annotated[str, typer.Option(help="Written above the matrix.")] = "",
+    values: Annotated[bool, typer.Option(help="Write the weights into the cells.")] = True,
+    output: Output = None,
+) -> None:
+    """The alignment matrix of a file, or of the sentence about the marine environment (D16)."""
+    from regard.look.lecture_examples import marine_alignment
+    from regard.look.pictures.matrices import alignment_plot
+
+    def draw() -> Figure:
+        shown = marine_alignment() if file is None else read_alignment(file)
+        try:
+            return alignment_plot(
+                shown.weights, shown.source, shown.target, title=title, made=shown.made, values=values
+            )
+        except ValueError as error:
+            raise DataError(f"{file}: {error}") from error
+
+    write(draw, output, "alignment")
+
+
+def read_alignment(path: Path) -> Alignment:
+    """The words and weights of a JSON file, checked."""
+    from regard.look.lecture_examples import Alignment
+
+    try:
+        data: Any = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from error
+    keys = ("source", "target", "weights")
+    if not isinstance(data, dict) or sorted(data) != sorted(keys):
+        found = f"has {', '.join(map(str, data)) or 'nothing'}" if isinstance(data, dict) else "is no object"
+        raise DataError(f"{path} must hold an object with source, target and weights, but {found}")
+    for side in ("source", "target"):
+        words = data[side]
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+            raise DataError(f"{path}: {side} must be a list of at least one word")
+    return Alignment(data["weights"], data["source"], data["target"], made="")
+
+
+@plots.command()
+def positions(
+    length: Annotated[int, typer.Option(min=1, help="Words in the sentence.")] = 100,
+    dim: Annotated[int, typer.Option(min=1, help="Width of the encoding.")] = 500,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model with learned positions: draw its own.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """The heat map of sinusoidal positions (B4), or of those that a model has learned (B6)."""
+    from regard.look.pictures.matrices import positions_plot
+    from regard.positions.absolute import sinusoidal
+
+    if model is None:
+        write(lambda: positions_plot(sinusoidal(length, dim)), output, "positions")
+    else:
+        table = learned_table(model)[:length]
+        write(lambda: positions_plot(table, title=f"Learned positions of {Path(model).name}"), output, "positions")
+
+
+def learned_table(model: str) -> Tensor:
+    """The position vectors of a model that has learned them."""
+    from regard.api.loading import load
+    from regard.positions.absolute import Learned
+
+    for module in load(model).model.modules():
+        if isinstance(module, Learned):
+            return module.table.detach()
+    raise UsageError(f"{model} has no learned positions; without --model the sinusoidal ones are drawn")
+
+
+@plots.command()
+def variance(
+    dim: Annotated[int, typer.Option(min=2, help="Width of the encoding, even.")] = 128,
+    distances: Annotated[int, typer.Option(min=2, help="How many distances, from 0.")] = 50,
+    output: Output = None,
+) -> None:
+    """Which dimensions of a sinusoidal position tell distances apart (B4)."""
+    from regard.look.pictures.position_curves import position_variance_plot
+
+    write(lambda: position_variance_plot(dim, distances), output, "variance")
+
+
+@plots.command()
+def products(
+    dim: Annotated[int, typer.Option(min=2, help="Width of the encoding.")] = 128,
+    distances: Annotated[int, typer.Option(min=2, help="How many distances, from 0.")] = 100,
+    output: Output = None,
+) -> None:
+    """The inner product of two sinusoidal positions against their distance (B3)."""
+    from regard.look.pictures.position_curves import position_products_plot
+
+    write(lambda: position_products_plot(dim, distances), output, "products")
+
+
+@plots.command()
+def mask(
+    kind: Annotated[MaskKind, typer.Option(help="Which mask.")] = MaskKind.causal,
+    size: Annotated[int, typer.Option(min=1, max=256, help="Number of queries and keys.")] = 12,
+    output: Output = None,
+) -> None:
+    """Who may attend to whom (D10)."""
+    from regard.look.lecture_examples import example_mask
+    from regard.look.pictures.matrices import mask_plot
+
+    title = f"{kind.value} mask".capitalize()
+    write(lambda: mask_plot(example_mask(kind.value, size), title=title), output, "mask")
+
+
+@plots.command("one-hot")
+def one_hot(
+    word: Annotated[str, typer.Option(help="A word of the letters A to Z.")] = "SUNNY",
+    output: Output = None,
+) -> None:
+    """One-hot rows, and the dense rows that they pick from a table (A1)."""
+    from regard.look.pictures.matrices import one_hot_plot
+
+    write(lambda: one_hot_plot(word), output, "one-hot")
+
+
+@plots.command()
+def gradients(
+    length: Annotated[int, typer.Option(min=2, help="Steps of the sequence.")] = 80,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks to draw at random.")] = 8,
+    output: Output = None,
+) -> None:
+    """How far back a gradient reaches in RNN, LSTM and attention (C3)."""
+    from regard.look.pictures.gradients import gradient_plot
+
+    write(lambda: gradient_plot(length=length, seeds=seeds), output, "gradients")
+
+
+@plots.command()
+def architecture(
+    layers: Annotated[int, typer.Option(min=1, help="Blocks a side.")] = 6,
+    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 512,
+    heads: Annotated[int, typer.Option(min=1, help="Heads of each attention.")] = 8,
+    output: Output = None,
+) -> None:
+    """The whole encoder-decoder Transformer (E11)."""
+    from regard.look.pictures.architecture import architecture_diagram
+
+    write(lambda: architecture_diagram(layers=layers, dim=dim, heads=heads), output, "architecture")
+
+
+@plots.command("scaled-dot-product")
+def scaled_dot_product(output: Output = None) -> None:
+    """Scaled dot-product attention, step by step (E11)."""
+    from regard.look.pictures.architecture import scaled_dot_product_diagram
+
+    write(scaled_dot_product_diagram, output, "scaled-dot-product")
+
+
+@plots.command("multi-head")
+def multi_head(
+    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 512,
+    heads: Annotated[int, typer.Option(min=1, help="Number of heads.")] = 8,
+    output: Output = None,
+) -> None:
+    """Multi-head attention (E11)."""
+    from regard.look.pictures.architecture import multi_head_diagram
+
+    write(lambda: multi_head_diagram(dim=dim, heads=heads), output, "multi-head")
+
+
+@plots.command("qkv-flow")
+def qkv_flow(
+    word: Annotated[int, typer.Option(min=1, max=5, help="Which word of the sentence, from 1.")] = 3,
+    output: Output = None,
+) -> None:
+    """How q, k and v make the new vector of one word (E9, E11)."""
+    from regard.look.pictures.attention_flow import qkv_flow_diagram
+
+    write(lambda: qkv_flow_diagram(word=word - 1), output, "qkv-flow")
+
+
+plots.command("random-features")(random_features)

@@ -1,0 +1,1 @@
+"""What several commands share: model options and reading input lines."""

@@ -1,0 +1,1 @@
+"""`regard compare`: train the translators of the lectures on the same data and compare them."""

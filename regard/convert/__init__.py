@@ -1,0 +1,1 @@
+"""`regard convert`: replace attention heads of a trained model by random features."""

@@ -1,0 +1,204 @@
+"""A trained softmax model with some of its heads by random features: look, swap, distil, save.
+
+F3. Which heads can be swapped is measured on a text (convert_heads.py); they take their weights along (convert_swap.py)
+and learn to say what the exact ones said (convert_distil.py). The result is a model folder like any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.api.loading import load
+from regard.api.model_names import find_model
+from regard.attention.linear.crossover import find_table
+from regard.attention.linear.feature_maps import USUAL
+from regard.attention.linear.variance import ESTIMATING
+from regard.convert.distillation import distil
+from regard.convert.head_analysis import Head, exact_layers, layer_calls, measure_distilled, measure_layer
+from regard.convert.sample_texts import calibration_batches, held_out
+from regard.convert.swap_heads import (
+    check_convertible,
+    choose_heads,
+    named_layers,
+    random_layers,
+    random_part,
+    swap_heads,
+)
+from regard.errors import UsageError, unknown_name
+from regard.models.folder import RESERVED, save_model
+from regard.text.tokenizers.tokenizer import tokenizer_files
+from regard.training.recipe.schema import Recipe
+from regard.training.recipe.toml_file import read_recipe
+
+TARGET = 0.1  # relative error of a head's output
+STEPS = 300
+
+Watch = Callable[[Sequence[Any], str], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What became of a model, head by head."""
+
+    source: Path  # the folder of the exact model
+    features: int
+    map: str
+    target: float
+    heads: list[Head]
+    longest: int  # tokens of the longest text that was measured with
+    pays_from: int | None  # tokens from which on these features are faster on this device; None: not known, or never
+    face: Any  # what the exact model was loaded as
+    model: nn.Module | None  # the converted one; None where no head was swapped
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, for programs."""
+        return {
+            "source": str(self.source),
+            "features": self.features,
+            "map": self.map,
+            "target_error": self.target,
+            "longest_text": self.longest,
+            "pays_from": self.pays_from,
+            "heads": [dataclasses.asdict(head) for head in self.heads],
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the converted model; its tokenizer and what its training knew go along, scores do not."""
+        if self.model is None:
+            raise UsageError(
+                f"no head was swapped: with {self.features} features none is within {self.target:g} of exact "
+                f"attention. Take more features or a greater target, or name heads and let them learn"
+            )
+        face = self.face
+        tokenizers = (face.source_tokenizer, face.target_tokenizer) if hasattr(face, "source_tokenizer") else ()
+        card = self.source / "README.md"
+        told = card.read_text(encoding="utf-8").rstrip() if card.is_file() else f"# A {face.model.config.kind} model"
+        return save_model(
+            self.model,
+            folder,
+            files=tokenizer_files(*(tokenizers or (face.tokenizer, face.tokenizer))),
+            info={name: value for name, value in face.info.items() if name not in (*RESERVED, "scores")},
+            card=f"{told}\n\n## Converted\n\n`regard convert` made this model; scores above are of the exact one.\n\n"
+            f"{self.text()}\n",
+        )
+
+    def text(self) -> str:
+        """The heads as a table in Markdown, and what follows from it."""
+        lines = [
+            "| head | \\|x+y\\|² | variance | error | features needed | begun at | error then | distilled | |",
+            "|---" * 9 + "|",
+        ]
+        for head in self.heads:
+            needed = "more than 4096" if head.needed is None else str(head.needed)
+            distilled = "" if head.distilled is None else f"{head.distilled:.3f}"
+            lines.append(
+                f"| {head.name} | {head.spread:.1f} | {head.variance:.2g} | {head.error:.3f} | {needed} | "
+                f"x {head.factor:g} | {head.start:.3f} | {distilled} | {'random' if head.random else 'exact'} |"
+            )
+        return "\n".join([*lines, "", self.summary()])
+
+    def summary(self) -> str:
+        """What the table says, in sentences."""
+        fit, chosen = sum(head.start <= self.target for head in self.heads), sum(head.random for head in self.heads)
+        told = [
+            f"{fit} of {len(self.heads)} heads are within {self.target:g} of exact attention with {self.features} "
+            f"{self.map} features; the others should stay exact, or have much to learn. Chosen for features: {chosen}."
+        ]
+        if self.pays_from is None:
+            told.append("No length is known from which on that is faster on this device: regard bench --attention.")
+        else:
+            told.append(
+                f"It is faster on this device from about {self.pays_from:,} tokens on; the longest text here has "
+                f"{self.longest:,}."
+            )
+        return " ".join(told)
+
+
+def convert_model(
+    model: str | Path,
+    lines: Sequence[str],
+    *,
+    heads: Sequence[str] = ("auto",),
+    target: float = TARGET,
+    features: int = USUAL,
+    map: str = "hyperbolic",
+    steps: int = STEPS,
+    swap: bool = True,
+    seed: int = 0,
+    device: str = "auto",
+    watch: Watch = lambda things, doing: things,
+) -> Conversion:
+    """Measure every head of a trained Transformer on a text, and swap those that random features can stand in for.
+
+        model     a folder, or a shipped name
+        lines     text such as the model will see, one sentence or part a line; of a translator the source
+        heads     ("auto",): those whose output is within `target` of the exact one's; ("all",); or names as in
+                  exact_heads of a recipe ("decoder", "decoder.2.cross", "encoder.0.self:0,3"), and only their
+                  layers are measured
+        features  numbers that the map makes of a query or a key
+        steps     of distillation; 0: the heads stay as they begin
+        swap      False: only measure
+
+    `watch(things, doing)` sees the work go by.
+    """
+    if not target > 0:
+        raise UsageError(f"the target error must be greater than 0, got {target}")
+    if map not in ESTIMATING:
+        raise UsageError(unknown_name("feature map", map, ESTIMATING))
+    face: Any = load(model, device=device)
+    exact, config = face.model, face.model.config
+    layers = check_convertible(config, map, features)
+    layers = named_layers(heads, layers, config)
+    learnt, measured = held_out(calibration_batches(face, lines))
+    calls = [layer_calls(exact, batch) for batch in measured]
+    found: list[Head] = []
+    for name in watch(layers, "measuring"):
+        seen = [call[name] for call in calls]
+        found += measure_layer(name, exact_layers(exact)[name], seen, features=features, map=map, target=target)
+    found = choose_heads(heads, found, config, target)
+    student = None
+    if swap and any(head.random for head in found):
+        student = swap_heads(exact, found, features=features, map=map, seed=seed)
+        if steps:
+            distil(exact, student, learnt, steps=steps, seed=seed, watch=lambda steps: watch(steps, "distilling"))
+        for name, layer in random_layers(student).items():
+            own, seen = [head for head in found if head.layer == name], [call[name] for call in calls]
+            judged = measure_distilled(own, exact_layers(exact)[name], random_part(layer), seen)
+            found = [judged[head.head] if head.layer == name else head for head in found]
+    where = next(exact.parameters()).device
+    table = find_table(where)
+    return Conversion(
+        source=find_model(model),
+        features=features,
+        map=map,
+        target=target,
+        heads=found,
+        longest=max(tokens.shape[1] for batch in measured for tokens in batch),
+        pays_from=None if table is None else table.length(table.nearest(config.dim // config.heads, features)),
+        face=face,
+        model=student,
+    )
+
+
+def tuning_recipe(source: Path, *, name: str, steps: int) -> Recipe:
+    """The recipe of the training in that folder, for so many steps from a converted model's weights."""
+    kept = source / "training" / "recipe.toml"
+    if not kept.is_file():
+        raise UsageError(
+            f"{source} is not the folder of a training, so its data is not known: convert without fine-tuning, and "
+            f"train the result on by `regard train SOURCE TARGET --init`"
+        )
+    recipe = read_recipe(kept)
+    return replace(
+        recipe,
+        name=name,
+        model={},
+        tokenizer=replace(recipe.tokenizer, kind=None, size=None),
+        training=replace(recipe.training, steps=steps, warmup=min(recipe.training.warmup or 0, steps // 10)),
+    )

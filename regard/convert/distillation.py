@@ -1,0 +1,50 @@
+"""Teach swapped heads what the exact ones said: the same inputs, and outputs as near to theirs as can be.
+
+Hinton et al. 2015 for the idea; Kasai et al. 2021 and Zhang et al. 2024 convert Transformers to linear attention so.
+All layers learn side by side, each from what the exact model shows it: none suffers from errors of those before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.convert.head_analysis import both_outputs, exact_layers, layer_calls, squared_error
+from regard.convert.sample_texts import Tokens
+from regard.convert.swap_heads import random_heads, random_layers, random_part
+
+RATE = 1e-3  # of Adam at first; it falls to 0 on a line
+
+Watch = Callable[[Sequence[int]], Iterable[int]]
+
+
+def distil(
+    teacher: Any, student: nn.Module, batches: Sequence[Tokens], *, steps: int, seed: int = 0, watch: Watch = iter
+) -> None:
+    """Train W_Q, W_K, W_V and the scale of the student's random heads by the mean squared error of their outputs.
+
+    The error of each head is relative to what it says, so that quiet heads count as much as loud ones. W stays as it
+    was drawn. `watch` sees the steps go by.
+    """
+    layers, exact, draw = random_layers(student), exact_layers(teacher), random.Random(seed)
+    trained: list[nn.Parameter] = []
+    for layer in layers.values():
+        part = random_part(layer)
+        trained += [*part.input.parameters(), *part.features.parameters()]  # W^O stays, for it has exact heads too
+    optimizer = torch.optim.Adam(trained, lr=RATE)
+    for step in watch(range(steps)):
+        calls = layer_calls(teacher, draw.choice(batches))
+        losses: list[Tensor] = []
+        for name, layer in layers.items():
+            call, numbers = calls[name], random_heads(layer)
+            found = both_outputs(exact[name], random_part(layer), numbers, call)
+            losses.append(squared_error(*found, call.text).mean())
+        optimizer.zero_grad()
+        torch.stack(losses).mean().backward()
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (1 - step / steps)
+        optimizer.step()

@@ -1,0 +1,153 @@
+"""The same model with some heads by random features: settings, layers, and the weights that they take over.
+
+H heads   G heads of keys   d_k, d_v widths of a head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.attention.linear.layer import RandomFeatureAttention
+from regard.attention.linear.mixed import MixedAttention
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.projections import HeadSizes
+from regard.attention.recording.record import layer_name
+from regard.convert.head_analysis import Head, exact_layers
+from regard.errors import UsageError
+from regard.models.config import StackConfig
+from regard.models.exact_heads import ON_SCORES, check_patterns, pick_heads
+from regard.models.presets import make_model
+
+
+def check_convertible(config: Any, map: str, features: int) -> list[str]:
+    """The layers of a model whose heads may be swapped; UsageError where there are none, or no such features."""
+    if not isinstance(config, StackConfig):
+        raise UsageError(f"a model of kind {config.kind!r} has no heads: transformer, transformer-lm and encoder have")
+    if config.attention != "softmax":
+        raise UsageError("this model has random features already: convert the exact model that it was made from")
+    layers = config.attention_layers
+    if config.position in ON_SCORES or config.window is not None:  # about the text itself, so cross-attention may be
+        layers = [layer for layer in layers if layer.endswith(".cross")]
+        if not layers:
+            what = f"position {config.position!r}" if config.window is None else "a window"
+            raise UsageError(
+                f"{what} tells keys apart by where they stand from a query, and random features sum keys up before a "
+                f"query comes: rotary positions, or those that act on embeddings, can be converted"
+            )
+    _converted(config, dict.fromkeys(layers, range(config.heads)), features=features, map=map, seed=0)
+    return layers
+
+
+def named_layers(wanted: Sequence[str], layers: Sequence[str], config: StackConfig) -> list[str]:
+    """The layers with heads that are wanted, all by "auto" and "all"; UsageError for names that mean none."""
+    if list(wanted) in (["all"], ["auto"]):
+        return list(layers)
+    check_patterns(wanted, layers, config.heads, config.kv_heads or config.heads, setting="heads")
+    return [layer for layer in layers if pick_heads(wanted, layer, config.heads)]
+
+
+def choose_heads(wanted: Sequence[str], heads: Sequence[Head], config: StackConfig, target: float) -> list[Head]:
+    """The heads with `random` set for those to swap: "all", "auto" (within the target error), or those named.
+
+    Heads that share keys go together: by "auto" all of a group or none.
+    """
+    if list(wanted) == ["all"]:
+        return [replace(head, random=True) for head in heads]
+    if list(wanted) == ["auto"]:
+        group = config.heads // (config.kv_heads or config.heads)
+        sharp = {(head.layer, head.head // group) for head in heads if not head.start <= target}
+        return [replace(head, random=(head.layer, head.head // group) not in sharp) for head in heads]
+    return [replace(head, random=head.head in pick_heads(wanted, head.layer, config.heads)) for head in heads]
+
+
+def swap_heads(model: Any, heads: Sequence[Head], *, features: int, map: str, seed: int) -> nn.Module:
+    """A copy of the model with the chosen heads by random features, each begun at its factor; all weights are kept."""
+    chosen: dict[str, list[int]] = {}
+    for head in heads:
+        if head.random:
+            chosen.setdefault(head.layer, []).append(head.head)
+    like = next(model.parameters())
+    copy = make_model(_converted(model.config, chosen, features=features, map=map, seed=seed))
+    copy.load_state_dict(model.state_dict(), strict=False)  # what has the same name has the same shape
+    old = exact_layers(model)
+    factors = {(head.layer, head.head): head.factor for head in heads}
+    with torch.no_grad():
+        for name, layer in random_layers(copy).items():
+            if isinstance(layer, MixedAttention):
+                _take_over(old[name], layer)
+            first = chosen[name][:: old[name].heads // old[name].kv_heads]  # of each group
+            sigma = random_part(layer).features.sigma
+            assert sigma is not None
+            sigma.copy_(torch.tensor([[factors[name, head]] for head in first]).sqrt())  # it multiplies both q and k
+    return copy.to(like.device).eval()
+
+
+def random_layers(model: nn.Module) -> dict[str, RandomFeatureAttention | MixedAttention]:
+    """The layers with random features by the names that recordings have."""
+    layers = {
+        layer_name(path): layer
+        for path, layer in model.named_modules()
+        if isinstance(layer, RandomFeatureAttention | MixedAttention)
+    }
+    return {name: layer for name, layer in layers.items() if not name.endswith(".random")}  # a part of a mixed one
+
+
+def random_part(layer: RandomFeatureAttention | MixedAttention) -> RandomFeatureAttention:
+    """What computes the random heads of a layer."""
+    return layer.random if isinstance(layer, MixedAttention) else layer
+
+
+def random_heads(layer: RandomFeatureAttention | MixedAttention) -> list[int]:
+    """The numbers of the random heads of a layer."""
+    return list(layer.random_heads if isinstance(layer, MixedAttention) else range(layer.sizes.heads))
+
+
+def _converted(
+    config: StackConfig, chosen: Mapping[str, Sequence[int]], *, features: int, map: str, seed: int
+) -> StackConfig:
+    """The settings with random features in the chosen heads."""
+    exact = []
+    for layer in config.attention_layers:
+        kept = [head for head in range(config.heads) if head not in chosen.get(layer, ())]
+        if kept:
+            exact.append(layer if len(kept) == config.heads else f"{layer}:{','.join(str(head) for head in kept)}")
+    return replace(
+        config,
+        attention="random-features",
+        exact_heads=tuple(exact),
+        features=features,
+        feature_map=map,
+        feature_norm=False,
+        feature_scale=True,
+        feature_seed=seed,
+    )
+
+
+def _take_over(old: MultiHeadAttention, new: MixedAttention) -> None:
+    """Give the parts of a mixed layer the rows of the old one's W_Q, W_K, W_V, and W^O its columns in their order."""
+    sizes = HeadSizes(old.heads, old.kv_heads, old.d_k, old.d_v)
+    for part, heads in ((new.exact, new.exact_heads), (new.random, new.random_heads)):
+        rows = _rows(sizes, heads)
+        for name, weight in part.input.named_parameters():
+            weight.copy_(old.input.get_parameter(name)[rows])
+    assert old.output is not None
+    columns = [head * old.d_v + i for head in (*new.exact_heads, *new.random_heads) for i in range(old.d_v)]
+    new.output.weight.copy_(old.output.weight[:, columns])
+    if old.output.bias is not None:
+        new.output.bias.copy_(old.output.bias)
+
+
+def _rows(sizes: HeadSizes, heads: Sequence[int]) -> list[int]:
+    """The rows of the stacked W_Q, W_K, W_V that belong to these heads."""
+    H, G, d_k, d_v = sizes
+    groups = sorted({head * G // H for head in heads})
+    found, start = [], 0
+    for owners, count, width in ((heads, H, d_k), (groups, G, d_k), (groups, G, d_v)):
+        found += [start + owner * width + i for owner in owners for i in range(width)]
+        start += count * width
+    return found

@@ -1,0 +1,1 @@
+"""Decoding on a CPU: quantised and repacked weights, and a decoder step in C."""

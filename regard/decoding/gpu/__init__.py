@@ -1,0 +1,1 @@
+"""Decoding on a GPU: a decoder with fixed shapes, captured as CUDA graphs."""

@@ -1,0 +1,194 @@
+"""Beam search: the w best hypotheses side by side, until no better one can come.
+
+Sutskever et al. 2014, section 3.2; E8.
+
+    B inputs   w width   K = 2w candidates   V vocabulary   n hypotheses wanted   T longest text
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.decoding.searches.constraints import Progress
+from regard.decoding.searches.logit_rules import Rule
+from regard.decoding.searches.observer import Observer, StepRecord
+from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, best, close
+from regard.errors import UsageError
+from regard.text.tokenizers.special_tokens import END
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Keep the `width` best hypotheses at each step.
+
+    Sutskever et al. 2014, section 3.2; E8. Of the continuations of all live hypotheses the best `width` are the beam:
+    those that end with END are finished, and the best `width` that do not end live on. Of equals the one with the
+    earlier parent comes first, then the one with the lower token.
+
+    Finished hypotheses are ranked by score / length^length_penalty, END counted: 0 ranks by probability and favours
+    the short, 1 by the mean log-probability of a token. (Wu et al. 2016, equation 14, divide by
+    ((5 + length) / 6)^alpha in place of the length's power.) The search stops when no live hypothesis can overtake
+    the last of the wanted ones any more: its score can only fall, and its length is at most max_tokens. So the answer
+    is that of a search which always runs to max_tokens. Where there are rules (rules.py), scores that rank are those
+    which they left; where there are constraints, constraints.py says what the beam is.
+    """
+
+    width: int = 5
+    length_penalty: float = 1.0
+    rules: tuple[Rule, ...] = ()
+
+    streams: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width < 1:
+            raise UsageError(f"width must be a whole number from 1, got {self.width!r}")
+        if not 0 <= self.length_penalty < math.inf:
+            raise UsageError(f"length_penalty must be a number from 0, got {self.length_penalty!r}")
+
+    def rows(self, alternatives: int) -> int:
+        if alternatives > self.width:
+            raise UsageError(f"a beam of width {self.width} cannot find alternatives={alternatives}: make it wider")
+        return self.width
+
+    def begin(self, inputs: Inputs) -> Run:
+        return BeamRun(self, inputs)
+
+
+class Texts(NamedTuple):
+    """S hypotheses of each input, written from the left."""
+
+    tokens: Tensor  # (B, S, T)
+    logps: Tensor  # (B, S, T)
+
+    def select(self, slots: Tensor) -> Texts:
+        """The hypotheses in these slots (B, K) of each input."""
+        slots = slots[..., None].expand(-1, -1, self.tokens.shape[2])  # (B, K, T)
+        return Texts(self.tokens.gather(1, slots), self.logps.gather(1, slots))
+
+    def take(self, inputs: Tensor) -> Texts:
+        """All hypotheses of these inputs."""
+        return Texts(self.tokens[inputs], self.logps[inputs])
+
+
+class BeamRun:
+    """Beam search at work on one batch: the live hypotheses in slots, best first, and the best finished ones."""
+
+    together = True
+
+    def __init__(self, search: Beam, inputs: Inputs) -> None:
+        self.width, self.length_penalty, self.length = search.width, search.length_penalty, 0
+        self.numbers, self.limits = inputs.numbers, inputs.limits  # (B,)
+        self.live, self.scores = _empty_slots(inputs, search.width)  # (B, w)
+        self.scores[:, 0] = 0.0  # the hypothesis without a token
+        self.finished, self.rankings = _empty_slots(inputs, inputs.alternatives)  # (B, n)
+        self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished ones
+        self.progress: Progress | None = None
+        if any(inputs.constraints):
+            self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device)
+        self.closed: dict[int, list[Hypothesis]] = {}
+
+    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
+        batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
+        # Each live hypothesis can end in one way only, so of 2w candidates at least w do not end.
+        if self.progress is None:
+            totals = self.scores[:, :, None] + logps.view(batch, w, vocabulary)
+            totals, places = best(totals.view(batch, w * vocabulary), 2 * w)  # (B, K)
+            parents, tokens = places // vocabulary, places % vocabulary
+        else:
+            left = self.limits - self.length - 1
+            totals, parents, tokens = self.progress.candidates(
+                self.scores, logps.view(batch, w, vocabulary), own.view(batch, w, vocabulary), left
+            )
+            places = parents * vocabulary + tokens
+        gained = own.view(batch, w * vocabulary).gather(1, places)
+        texts = self.live.select(parents)  # (B, K, T)
+        texts.tokens[:, :, self.length], texts.logps[:, :, self.length] = tokens, gained
+        self.length += 1
+        ends = (tokens == END) & (totals > -math.inf)  # (B, K)
+        self._finish(totals[:, :w], ends[:, :w], texts)
+        alive = ends.byte().argsort(dim=1, stable=True)[:, :w]  # the first w that do not end
+        self.scores, self.live = totals.gather(1, alive), texts.select(alive)
+
+        best_to_come = self.scores.amax(1) / self.limits.to(totals.dtype) ** self.length_penalty
+        done = (self.limits == self.length) | (best_to_come <= self.rankings[:, -1])
+        if observer is not None:
+            observer.step(self._record(tokens, gained, totals, parents, alive, ends, done))
+        slots, following = parents.gather(1, alive), tokens.gather(1, alive)  # (B, w)
+        if self.progress is not None:
+            self.progress.advance(slots, following)
+        rows = slots + w * torch.arange(batch, device=alive.device)[:, None]  # (B, w)
+        if bool(done.any()):  # with the look at equals in `best`, all that waits for the device
+            self._close(done)
+            stay = (~done).nonzero()[:, 0]
+            return Choice(rows[stay].flatten(), following[stay].flatten(), stay)
+        return Choice(rows.flatten(), following.flatten())
+
+    def written(self) -> Tensor:
+        return self.live.tokens[:, :, : self.length].flatten(0, 1)  # (B·w, T)
+
+    def results(self) -> dict[int, list[Hypothesis]]:
+        return self.closed
+
+    def _finish(self, totals: Tensor, ends: Tensor, texts: Texts) -> None:
+        """Put what ended among the best w candidates (B, w) to the finished ones, and keep the n best of them."""
+        n, w = self.rankings.shape[1], self.width
+        rankings = (totals / self.length**self.length_penalty).masked_fill(~ends, -math.inf)
+        rankings = torch.cat([self.rankings, rankings], dim=1)  # (B, n + w)
+        rankings, order = rankings.sort(dim=1, descending=True, stable=True)
+        self.rankings, order = rankings[:, :n], order[:, :n]
+        lengths = torch.cat([self.lengths, torch.full_like(ends, self.length, dtype=torch.long)], dim=1)
+        self.lengths = lengths.gather(1, order)
+        both = (torch.cat([old, new[:, :w]], dim=1) for old, new in zip(self.finished, texts, strict=True))
+        self.finished = Texts(*both).select(order)
+
+    def _close(self, done: Tensor) -> None:
+        """Write down what was found for the inputs that are done, and let them leave."""
+        numbers = self.numbers[done].tolist()
+        finished = [x[done].tolist() for x in (self.rankings, self.lengths, *self.finished)]
+        live = [x[done].tolist() for x in (self.scores, *self.live)]
+        for number, ended, cut in zip(numbers, zip(*finished, strict=True), zip(*live, strict=True), strict=True):
+            texts = [
+                (tokens[:length], logps[:length], True, ranking)
+                for ranking, length, tokens, logps in zip(*ended, strict=True)
+                if ranking != -math.inf
+            ]
+            texts += [
+                (tokens[: self.length], logps[: self.length], False, score / self.length**self.length_penalty)
+                for score, tokens, logps in zip(*cut, strict=True)
+                if score != -math.inf
+            ]
+            self.closed[number] = [close(*text) for text in texts[: self.rankings.shape[1]]]
+        self.numbers, self.limits, self.scores = self.numbers[~done], self.limits[~done], self.scores[~done]
+        self.rankings, self.lengths = self.rankings[~done], self.lengths[~done]
+        self.live, self.finished = self.live.take(~done), self.finished.take(~done)
+        if self.progress is not None:
+            self.progress.take(~done)
+
+    def _record(
+        self, tokens: Tensor, logps: Tensor, scores: Tensor, parents: Tensor, alive: Tensor, ends: Tensor, done: Tensor
+    ) -> StepRecord:
+        return StepRecord(
+            step=self.length - 1,
+            inputs=self.numbers.cpu(),
+            alternatives=torch.zeros_like(self.numbers, device="cpu"),
+            tokens=tokens.cpu(),
+            logps=logps.cpu(),
+            scores=scores.cpu(),
+            parents=parents.cpu(),
+            kept=torch.where(self.scores > -math.inf, alive, -1).cpu(),
+            ended=(ends & (torch.arange(2 * self.width, device=ends.device) < self.width)).cpu(),
+            done=done.cpu(),
+        )
+
+
+def _empty_slots(inputs: Inputs, slots: int) -> tuple[Texts, Tensor]:
+    """Room for so many hypotheses of each input; a score or ranking (B, slots) of -inf says that there is none."""
+    shape, device = (len(inputs.numbers), slots, inputs.longest), inputs.numbers.device
+    tokens = torch.zeros(shape, dtype=torch.long, device=device)
+    logps = torch.zeros(shape, dtype=inputs.dtype, device=device)
+    return Texts(tokens, logps), torch.full(shape[:2], -math.inf, dtype=inputs.dtype, device=device)

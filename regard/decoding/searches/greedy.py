@@ -1,0 +1,40 @@
+"""Greedy search: the most probable token, each time.
+
+E8.
+
+    R rows   V vocabulary
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from regard.decoding.searches.logit_rules import Rule
+from regard.decoding.searches.search import Inputs, Lines, Picked, Run
+from regard.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Take the most probable token at each step; of equals the one with the lower number. E8."""
+
+    rules: tuple[Rule, ...] = ()
+
+    streams: ClassVar[bool] = True
+
+    def rows(self, alternatives: int) -> int:
+        if alternatives != 1:
+            raise UsageError(
+                f"greedy search finds one text, and alternatives={alternatives}: search with Beam or Sample for more"
+            )
+        return 1
+
+    def begin(self, inputs: Inputs) -> Run:
+        return Lines(inputs, _most_probable)
+
+
+def _most_probable(logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Picked:
+    return Picked(logps.argmax(-1))

@@ -1,0 +1,171 @@
+"""Speculative decoding: a small model writes ahead, and the large one checks several tokens in one pass.
+
+Leviathan et al. 2023, algorithm 1. What comes out is the large model's: with greedy search the same text, with
+sampling texts of the same probabilities, whatever the small model says. It is only sooner there, the more often the
+small one guesses right. Texts are written one by one, for each has its own right guesses; a batch of many texts is
+better served by generate_tokens.
+
+    V vocabulary   g tokens guessed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.cache import KVCache
+from regard.decoding.engine import GREEDY, check_room
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.model_step import barred, encode, evaluating, log_probabilities
+from regard.decoding.requests import Job, TextModel, Tokens, make_jobs
+from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import apply_rules
+from regard.decoding.searches.sample import Sample, invert, uniform
+from regard.decoding.searches.search import Hypothesis, close
+from regard.errors import UsageError
+from regard.models.decoding_state import TransformerState
+from regard.text.tokenizers.special_tokens import END
+
+
+def speculate_tokens(
+    model: TextModel,
+    draft: TextModel,
+    source: Sequence[Tokens] | None,
+    *,
+    search: Greedy | Sample = GREEDY,
+    prefixes: Sequence[Tokens] | None = None,
+    max_tokens: int | Sequence[int],
+    ahead: int = 4,
+    allow_unknown: bool = True,
+) -> list[Hypothesis]:
+    """The text of `model` for each input, with a `draft` model that writes up to `ahead` tokens before it.
+
+    All else is as in generate_tokens. A sample is one of the same distribution, not the same as there.
+    """
+    if not isinstance(search, Greedy | Sample):
+        raise UsageError(f"only Greedy and Sample can be sped up by a draft, got {type(search).__name__}")
+    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
+        raise UsageError(f"ahead must be a whole number from 1, got {ahead!r}")
+    if isinstance(model, Ensemble) or isinstance(draft, Ensemble):
+        raise UsageError("speculative decoding takes single models, no ensembles")
+    for name in ("vocabulary", "source_vocabulary", "target_vocabulary"):
+        sizes = [getattr(one.config, name, None) for one in (model, draft)]
+        if sizes[0] != sizes[1]:
+            raise UsageError(
+                f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
+            )
+    jobs = make_jobs(model, source, prefixes, max_tokens)
+    check_room(model, jobs)
+    check_room(draft, jobs)
+    with torch.inference_mode(), evaluating(model), evaluating(draft):
+        return [_Speculation(model, draft, job, search, allow_unknown).write(ahead) for job in jobs]
+
+
+class Reader:
+    """A model that reads one text, and takes up again where it left the text that it had read before."""
+
+    def __init__(self, model: TextModel, job: Job) -> None:
+        self.model, self.device = model, next(model.parameters()).device
+        encoded: Any = 1 if job.source is None else encode(model, [job.source])
+        self.state = model.start(encoded, len(job.prefix) + job.limit - 1)
+        self.text: list[int] = []
+        self.marks = {0: _fork(self.state)}  # of states that cannot be cut
+
+    def after(self, text: Sequence[int], count: int = 1) -> Tensor:
+        """The log-probabilities (count, V) of what follows the text, and the text without its last 1, 2, … tokens."""
+        same = next((i for i, (a, b) in enumerate(zip(self.text, text, strict=False)) if a != b), len(self.text))
+        start = self._rewind(min(same, len(text) - count))
+        hidden = self.model.decode(torch.tensor([text[start:]], device=self.device), state=self.state)
+        self.text = list(text)
+        return log_probabilities(self.model.project(hidden[0, -count:]))
+
+    def _rewind(self, length: int) -> int:
+        """Go back to where at most so many tokens were read; how many these are."""
+        if isinstance(self.state, TransformerState) and all(isinstance(one, KVCache) for one in self.state.caches):
+            for cache in self.state.caches:
+                cache.length = length  # what stands behind is written over
+            return length
+        self.marks[len(self.text)] = self.state
+        self.marks = {place: mark for place, mark in self.marks.items() if place <= length}
+        self.state = _fork(self.marks[max(self.marks)])
+        return max(self.marks)
+
+
+def _fork(state: Any) -> Any:
+    """The state once more: what one of the two goes on to read, the other does not know."""
+    if isinstance(state, TransformerState):
+        return state.repeat(1)
+    return copy(state)  # a recurrent state is replaced when it moves on, not changed
+
+
+class _Speculation:
+    """One text at work."""
+
+    def __init__(
+        self, model: TextModel, draft: TextModel, job: Job, search: Greedy | Sample, allow_unknown: bool
+    ) -> None:
+        self.job, self.search, self.allow_unknown = job, search, allow_unknown
+        self.reader, self.guesser = Reader(model, job), Reader(draft, job)
+
+    def write(self, ahead: int) -> Hypothesis:
+        written: list[int] = []
+        logps: list[float] = []
+        while len(written) < self.job.limit and END not in written:
+            guesses, chances = self._guess(written, min(ahead, self.job.limit - len(written) - 1))
+            owns = self.reader.after([*self.job.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
+            for place, own in enumerate(owns):
+                expected = self._probabilities(own, written)
+                if place < len(guesses):
+                    token, right = self._check(guesses[place], chances[place], expected, len(written))
+                else:
+                    token, right = self._draw(expected, len(written), 0), False
+                written.append(token)
+                logps.append(own[token].item())
+                if not right or token == END:
+                    break
+        return close(written, logps, written[-1] == END)
+
+    def _guess(self, written: Sequence[int], count: int) -> tuple[list[int], list[Tensor]]:
+        """Up to so many tokens that may follow, and what each was drawn from, (V,)."""
+        guesses: list[int] = []
+        chances: list[Tensor] = []
+        while len(guesses) < count and END not in guesses:
+            text = [*written, *guesses]
+            chances.append(self._probabilities(self.guesser.after([*self.job.prefix, *text])[0], text))
+            guesses.append(self._draw(chances[-1], len(text), 0))
+        return guesses, chances
+
+    def _check(self, guess: int, chances: Tensor, expected: Tensor, step: int) -> tuple[int, bool]:
+        """The guess where it is right, else another token: so that tokens come as often as expected (V,).
+
+        A guess that the draft likes better than the model does is right in p of q cases; the other tokens come out in
+        its place as often as they are guessed too seldom.
+        """
+        if self._uniform(step, 1) * chances[guess] < expected[guess]:
+            return guess, True
+        return self._draw((expected - chances).clamp(min=0), step, 2), False
+
+    def _probabilities(self, logps: Tensor, written: Sequence[int]) -> Tensor:
+        """What the next token is drawn from, (V,); greedy search leaves one. `logps` (V,) get their bars."""
+        own = logps = barred(logps[None], self.allow_unknown)
+        if self.search.rules:
+            prefix, text = (
+                torch.tensor([part], dtype=torch.long, device=own.device) for part in (self.job.prefix, written)
+            )
+            logps = apply_rules(self.search.rules, own, prefix, text)
+        if isinstance(self.search, Sample):
+            return self.search.probabilities(logps)[0]
+        return torch.zeros_like(logps[0]).index_fill(0, logps[0].argmax(), 1.0)
+
+    def _draw(self, chances: Tensor, step: int, stream: int) -> int:
+        return int(invert(chances[None], self._uniform(step, stream)))
+
+    def _uniform(self, step: int, stream: int) -> Tensor:
+        """A number of [0, 1), (1,), for this step of this input; there are three, for guess, check and correction."""
+        seed = self.search.seed if isinstance(self.search, Sample) else 0
+        number = torch.tensor([self.job.number], device=self.reader.device)
+        return uniform(seed, number, torch.zeros_like(number), 3 * step + stream)

@@ -1,0 +1,1 @@
+"""The lexicon of the demo grammar, and how its verbs conjugate."""

@@ -1,0 +1,1 @@
+"""Triton kernels for one decoding step on a GPU."""

@@ -1,0 +1,221 @@
+"""Gradients of queries and keys in attention by features, as walks along the text; Triton, for NVIDIA GPUs.
+
+F3. mix_triton.py has the formulas. The gradient of the features goes on through the map, the learned scale and the
+normalisation, all in registers.
+
+    C tokens of a chunk   d, e widths of keys and values   M rows of W   F features
+"""
+
+from __future__ import annotations
+
+import triton
+from triton import language as tl
+
+from regard.kernels.linear.features_triton import (
+    EMPTY,
+    SHORTEST,
+    N,
+    causal,
+    columns,
+    gates,
+    load_w,
+    normal,
+    phi,
+    places,
+    shrink,
+    tile,
+    to_state,
+    to_u,
+    weight_logs,
+    weights,
+)
+from regard.kernels.linear.segment_sums_triton import state_of
+
+
+@triton.jit(do_not_specialize=["heads", "m"])
+def deltas(
+    y, dy, top, den,  # as mix left them, and the gradient of y
+    h, t, sign, fixed, out,  # results; `fixed`: what a gate gets of a query whose denominator is the floor
+    y_batch, y_head, y_row, d_batch, d_head, d_row, o_batch, o_head, o_row,  # strides
+    heads, m, floor,
+    GATED: tl.constexpr, SIGNED: tl.constexpr, LEVELS: tl.constexpr, C: tl.constexpr, E: tl.constexpr,
+):  # fmt: skip
+    """What queries stand for in the backward pass besides dy: weights 2^h sign = 1 / (den 2^top), and t = -dy.y.
+
+    Without LEVELS both are multiplied by the weight here: dy / den, which is written, and t / den.
+    """
+    row, start = tl.program_id(1).to(tl.int64), tl.program_id(0) * C
+    at = start + tl.arange(0, C)
+    batch, head = row // heads, row % heads
+    inside = at < m
+    mine = tile(y + batch * y_batch + head * y_head, start, y_row, inside, C, E).to(tl.float32)
+    given = tile(dy + batch * d_batch + head * d_head, start, d_row, inside, C, E).to(tl.float32)
+    delta = tl.sum(mine * given, 1)
+    at += row * m
+    size = tl.load(den + at, mask=inside, other=1.0)
+    last = tl.where(size == floor, 0.0, -delta)  # the floor has no gradient
+    if LEVELS:
+        level = tl.load(top + at, mask=inside, other=0.0)
+        log = -level - tl.log2(tl.abs(size))
+        tl.store(h + at, tl.where(level > 0.5 * EMPTY, log, -float("inf")), mask=inside)  # a query that saw nothing
+    else:
+        given, last = given / size[:, None], last / size
+        out += batch * o_batch + head * o_head
+        tl.store(places(out, start, o_row, C, E), given.to(out.dtype.element_ty), mask=inside[:, None])
+    tl.store(t + at, last, mask=inside)
+    if SIGNED:
+        tl.store(sign + at, tl.where(size < 0.0, -1.0, 1.0), mask=inside)
+    if GATED:
+        tl.store(fixed + at, tl.where(size == floor, delta, 0.0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["heads", "shared", "m", "n", "per", "states"])
+def grad(
+    x, y,  # those who ask: queries and dy, without LEVELS divided by the denominator; with REVERSE keys and values
+    k, v,  # those who answer: keys and values; queries and dy
+    c, log_g, h, t, sign, W, a,  # as in sums
+    sum_at, level_at,  # states before the segments, as scan leaves them
+    out, c_out, a_out,  # results: the gradients of x, of c, and of a in parts, one for each program
+    x_batch, x_head, x_row, y_batch, y_head, y_row, k_batch, k_head, k_row, v_batch, v_head, v_row,  # strides
+    o_batch, o_head, o_row, c_batch, c_head, g_batch, g_head, w_head, a_head,
+    heads, shared, m, n, per, states,
+    factor, stretch, bend,
+    MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, GIVEN: tl.constexpr,
+    GATED: tl.constexpr, SIGNED: tl.constexpr, REVERSE: tl.constexpr, CAUSAL: tl.constexpr, STATES: tl.constexpr,
+    LEARNED: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr,
+    C: tl.constexpr, D: tl.constexpr, E: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """One segment of one head of dq, or of dk. Tokens who ask lie along axis 1, so that features stay in registers."""
+    PAIR: tl.constexpr = MAP == "hyperbolic" or MAP == "trig"
+    # Keys' weights e^{±|x|²/2} have gradients along x, which normalisation takes away unless x is scaled after it.
+    WEIGHED: tl.constexpr = REVERSE and SIGN != 0.0 and (SCALED or not NORMALIZE)
+    F: tl.constexpr = 2 * M if PAIR else M
+    segment, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    batch, head = row // heads, row % heads
+    g = head // shared
+    x += batch * x_batch + (g if REVERSE else head) * x_head
+    y += batch * y_batch + (g if REVERSE else head) * y_head
+    k += batch * k_batch + (head if REVERSE else g) * k_head
+    v += batch * v_batch + (head if REVERSE else g) * v_head
+    out += batch * o_batch + head * o_head
+    c += batch * c_batch + g * c_head
+    log_g += batch * g_batch + g * g_head
+    queries = row * (n if REVERSE else m)
+    h, t, sign = h + queries, t + queries, sign + queries
+    dtype = x.dtype.element_ty
+    w, bias, scale = load_w(W + g * w_head, a + g * a_head, stretch, bend, M, D, MAP)
+    w = w.to(dtype)
+    if MAP != "elu":  # du/dx before the scale
+        rows = tl.load(W + g * w_head + tl.arange(0, M)[:, None] * D + tl.arange(0, D)[None, :]).to(tl.float32)
+        rows = (rows * stretch).to(dtype)
+
+    S1, z1 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
+    S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
+    level, to_a = tl.full((), EMPTY, tl.float32), tl.zeros((D,), tl.float32)
+    if STATES:
+        place = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
+        place += (row if REVERSE else batch * (heads // shared) + g) * states
+        level = tl.load(level_at + place)
+        S1, z1, S2, z2 = state_of(sum_at + place * F * (E + 1), E, M, PAIR)
+    first = segment * per
+    chunks = tl.cdiv(tl.minimum(m - first, per), C)
+    walked = (tl.cdiv(m - first, C) - chunks) if REVERSE else first // C  # by those before
+    for step in range(chunks):
+        start = first + ((chunks - 1 - step) if REVERSE else step) * C
+        at = start + tl.arange(0, C)
+        inside = at < m
+        given = tl.trans(tile(y, start, y_row, inside, C, E))  # (e, C)
+        last = tl.full((C,), 1.0, tl.float32)
+        if not REVERSE:
+            last = tl.load(t + at, mask=inside, other=0.0)
+        # dphi = sum_j weight_ij ((y_i, t_i).(v_j, t_j)) phi_j, (M, C): first of those in the state, then in the chunk
+        small = shrink(walked + step if CAUSAL else tl.cdiv(n, C), dtype)
+        to1 = tl.dot((S1 * small).to(dtype), given, input_precision=PRECISION) / small
+        to1 += tl.sum(z1, 1)[:, None] * last[None, :]
+        if PAIR:
+            to2 = tl.dot((S2 * small).to(dtype), given, input_precision=PRECISION) / small
+            to2 += tl.sum(z2, 1)[:, None] * last[None, :]
+        top = tl.zeros((C,), tl.float32)
+        if LEVELS:
+            top += level
+        if CAUSAL:
+            values = tile(v, start, v_row, inside, C, E)
+            products = tl.dot(values, given, input_precision=PRECISION)  # (C who answer, C who ask)
+            new = tl.full((C,), 1.0, tl.float32)
+            if REVERSE:
+                others = tl.load(t + at, mask=inside, other=0.0)
+                products += others[:, None]
+            else:
+                others = new
+                products += last[None, :]
+            answers, half, _ = normal(tile(k, start, k_row, inside, C, D), scale, NORMALIZE, SCALED)
+            own = weight_logs(half, c, h, at, inside, SIGN, not REVERSE, GIVEN, LEVELS)
+            k1, k2, own = phi(answers, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LEVELS, PRECISION)
+            if LEVELS:
+                b, gone = gates(log_g, at, inside, C, GATED)
+                seen, old, top = weights(own, b, gone, level, REVERSE, GATED, True)
+                new, kept, level = to_state(own, b, gone, level, REVERSE, GATED)
+                if SIGNED and REVERSE:
+                    signs = tl.load(sign + at, mask=inside, other=0.0)
+                    seen *= signs[:, None]
+                    new *= signs
+                products *= seen
+                to1 *= old[None, :]
+                if PAIR:
+                    to2 *= old[None, :]
+                S1, z1, S2, z2 = S1 * kept, z1 * kept, S2 * kept, z2 * kept
+            else:
+                products = causal(products, 0.0, REVERSE, True)
+            products, k1, k2, each = products.to(dtype), k1.to(dtype), k2.to(dtype), columns(new * others, C, dtype)
+            to1 = tl.dot(k1, products, to1, input_precision=PRECISION)
+            if PAIR:
+                to2 = tl.dot(k2, products, to2, input_precision=PRECISION)
+            # Values as the other factor of a product are read once more: kept from above, they would take 64 registers.
+            # The hint is there so that the compiler does not see that it is the same load.
+            again = tl.load(
+                places(v, start, v_row, C, E), mask=inside[:, None], other=0.0, eviction_policy="evict_first"
+            )
+            if LEVELS:
+                again = (again * new[:, None]).to(dtype)
+            S1 = tl.dot(k1, again, S1, input_precision=PRECISION)
+            z1 = tl.dot(k1, each, z1, input_precision=PRECISION)
+            if PAIR:
+                S2 = tl.dot(k2, again, S2, input_precision=PRECISION)
+                z2 = tl.dot(k2, each, z2, input_precision=PRECISION)
+
+        # Through the map, the scale and the normalisation.
+        asks = tile(x, start, x_row, inside, C, D)
+        unit, half, inverse = normal(asks, scale, NORMALIZE, SCALED)
+        mine = weight_logs(half, c, h, at, inside, SIGN, REVERSE, GIVEN, LEVELS)
+        q1, q2, mine = phi(unit, w, bias, mine, factor, 0, REVERSE, MAP, BENT, LEVELS, PRECISION)
+        if LEVELS:
+            size = tl.exp2(mine + top)
+            if SIGNED and not REVERSE:
+                size *= tl.load(sign + at, mask=inside, other=0.0)
+            to1 *= size[None, :]
+            if PAIR:
+                to2 *= size[None, :]
+        if not PAIR:
+            to2 = to1
+        du = to_u(q1, q2, to1, to2, MAP)
+        if WEIGHED or (REVERSE and GIVEN):
+            to_c = tl.sum(to1 * q1, 0)
+            if PAIR:
+                to_c += tl.sum(to2 * q2, 0)
+            if GIVEN:
+                tl.store(c_out + row * m + at, to_c, mask=inside)
+        du = tl.trans(du)  # (C, M): the only tile that is turned after it was computed; see plain_products
+        if MAP != "elu":
+            du = tl.dot(du.to(dtype), rows, input_precision=PRECISION)  # (C, d)
+            full = asks.to(tl.float32) * inverse[:, None]
+            if WEIGHED:
+                du += (SIGN * to_c)[:, None] * (full * scale[None, :])
+            if LEARNED:
+                to_a += tl.sum(du * full, 0)
+            du *= scale[None, :]
+            if NORMALIZE:
+                along = tl.where(inverse * SHORTEST < 0.9999, tl.sum(du * full, 1), 0.0)  # 1: what was too short
+                du = (du - along[:, None] * full) * inverse[:, None]
+        tl.store(places(out, start, o_row, C, D), du.to(out.dtype.element_ty), mask=inside[:, None])
+    if LEARNED:
+        tl.store(a_out + (row * tl.num_programs(0) + segment) * D + tl.arange(0, D), to_a)

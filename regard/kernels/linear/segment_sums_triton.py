@@ -1,0 +1,142 @@
+"""States between the segments of a text, by Triton: what each segment adds up to, and all before it.
+
+Katharopoulos et al. 2020, eqs. 18 and 19; F3. The same for keys in the forward pass and, from the end of the text
+on, for queries in the backward pass (REVERSE): mix_triton.py says how they are alike.
+
+    C tokens of a chunk   d, e widths of keys and values   M rows of W   F features
+"""
+
+from __future__ import annotations
+
+import triton
+from triton import language as tl
+
+from regard.kernels.linear.features_triton import (
+    EMPTY,
+    N,
+    columns,
+    gates,
+    load_w,
+    normal,
+    phi,
+    tile,
+    to_state,
+    weight_logs,
+)
+
+
+@triton.jit(do_not_specialize=["heads", "shared", "n", "per"])
+def sums(
+    x, y,  # keys and values; with REVERSE queries and dy, without LEVELS divided by the denominator
+    c, log_g,  # of keys: logarithms that are added to their weights, and of their gates
+    h, t, sign,  # of queries: logarithms of their weights, what they have where keys have 1, signs of their weights
+    W, a,
+    sum_of, level_of, gate_of,  # (heads, places, F (e + 1)), (heads, places) twice: results, from place 1 on
+    x_batch, x_head, x_row, y_batch, y_head, y_row, c_batch, c_head, g_batch, g_head, w_head, a_head,  # strides
+    heads, shared, n, per,  # of x; heads of queries to one of keys; tokens; tokens of a segment
+    factor, stretch, bend,
+    MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, GIVEN: tl.constexpr,
+    GATED: tl.constexpr, SIGNED: tl.constexpr, REVERSE: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    C: tl.constexpr, D: tl.constexpr, E: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """sum_j w_j phi(x_j) (y_j, 1 or t_j) over one segment of one head, times e^-level."""
+    PAIR: tl.constexpr = MAP == "hyperbolic" or MAP == "trig"
+    F: tl.constexpr = 2 * M if PAIR else M
+    segment, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    batch, head = row // heads, row % heads
+    g = head // shared if REVERSE else head
+    x += batch * x_batch + head * x_head
+    y += batch * y_batch + head * y_head
+    c += batch * c_batch + g * c_head
+    log_g += batch * g_batch + g * g_head
+    dtype = x.dtype.element_ty
+    w, bias, scale = load_w(W + g * w_head, a + g * a_head, stretch, bend, M, D, MAP)
+    w = w.to(dtype)
+
+    # z is the sum of N columns, for matrix units know no less.
+    S1, z1 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
+    S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
+    level, left = tl.full((), EMPTY if LEVELS else 0.0, tl.float32), tl.zeros((), tl.float32)
+    first = segment * per
+    chunks = tl.cdiv(tl.minimum(n - first, per), C)
+    for step in range(chunks):
+        start = first + ((chunks - 1 - step) if REVERSE else step) * C
+        at = start + tl.arange(0, C)
+        inside = at < n
+        keys = tile(x, start, x_row, inside, C, D)
+        values = tile(y, start, y_row, inside, C, E)
+        keys, half, _ = normal(keys, scale, NORMALIZE, SCALED)
+        own = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LEVELS)
+        k1, k2, own = phi(keys, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LEVELS, PRECISION)
+        new = tl.full((C,), 1.0, tl.float32)
+        if LEVELS:
+            b, gone = gates(log_g, at, inside, C, GATED)
+            new, old, level = to_state(own, b, gone, level, REVERSE, GATED)
+            left += gone
+            if SIGNED:
+                new *= tl.load(sign + row * n + at, mask=inside, other=0.0)
+            values = (values * new[:, None]).to(dtype)
+            S1, z1, S2, z2 = S1 * old, z1 * old, S2 * old, z2 * old
+        if REVERSE:
+            new *= tl.load(t + row * n + at, mask=inside, other=0.0)
+        k1, k2, ones = k1.to(dtype), k2.to(dtype), columns(new, C, dtype)
+        S1 = tl.dot(k1, values, S1, input_precision=PRECISION)
+        z1 = tl.dot(k1, ones, z1, input_precision=PRECISION)
+        if PAIR:
+            S2 = tl.dot(k2, values, S2, input_precision=PRECISION)
+            z2 = tl.dot(k2, ones, z2, input_precision=PRECISION)
+
+    segments = tl.num_programs(0)
+    place = row * (segments + 1) + (segments - segment if REVERSE else segment + 1)
+    tl.store(level_of + place, level)
+    tl.store(gate_of + place, left)
+    own_sum = sum_of + place * F * (E + 1)
+    r, column = tl.arange(0, M), tl.arange(0, E)
+    tl.store(own_sum + r[:, None] * E + column[None, :], S1)
+    tl.store(own_sum + F * E + r, tl.sum(z1, 1))
+    if PAIR:
+        tl.store(own_sum + (M + r)[:, None] * E + column[None, :], S2)
+        tl.store(own_sum + F * E + M + r, tl.sum(z2, 1))
+
+
+@triton.jit
+def state_of(sum_of, E: tl.constexpr, M: tl.constexpr, PAIR: tl.constexpr):
+    """S and z of each half, (M, e) and (M, N), as `scan` left them."""
+    F: tl.constexpr = 2 * M if PAIR else M
+    r, column = tl.arange(0, M), tl.arange(0, E)
+    S1, z1 = tl.load(sum_of + r[:, None] * E + column[None, :]), tl.load(sum_of + F * E + r)
+    S2, z2 = S1, z1
+    if PAIR:
+        S2, z2 = tl.load(sum_of + (M + r)[:, None] * E + column[None, :]), tl.load(sum_of + F * E + M + r)
+    return S1, columns(z1, M, tl.float32), S2, columns(z2, M, tl.float32)
+
+
+@triton.jit(do_not_specialize=["places", "size"])
+def scan(
+    sum_of, level_of, gate_of, level_at, places, size, GIVEN: tl.constexpr, LEVELS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Make each segment's own sums the state after it, which is the state before the next; some numbers of one head.
+
+    Place 0 holds what was before the first segment, if that is given.
+    """
+    row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    here = sum_of + row * places * size + at
+    level_of, gate_of, level_at = level_of + row * places, gate_of + row * places, level_at + row * places
+    if GIVEN:
+        state, level = tl.load(here, mask=at < size, other=0.0), tl.load(level_of)
+    else:
+        state, level = tl.zeros((BLOCK,), tl.float32), tl.full((), EMPTY if LEVELS else 0.0, tl.float32)
+        tl.store(here, state, mask=at < size)
+    tl.store(level_at, level)
+    for place in range(1, places):
+        here += size
+        own = tl.load(here, mask=at < size, other=0.0)
+        if LEVELS:
+            new, old = tl.load(level_of + place), level + tl.load(gate_of + place)
+            level = tl.maximum(old, new)
+            own *= tl.exp2(new - level)
+            state *= tl.exp2(old - level)
+        state += own
+        tl.store(here, state, mask=at < size)
+        tl.store(level_at + place, level)

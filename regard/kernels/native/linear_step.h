@@ -1,0 +1,150 @@
+/* One token more of attention by random features: what step.py does by torch, for each row and head of the keys.
+
+   F3: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T, z_t likewise, o_t = phi(q_t) S_t / phi(q_t).z_t; Peng et al. 2021, eq. 7.
+   The formulas of phi are those of maps.py; numbers that may be large are there in two parts, numbers * e^level.
+
+       H heads   G heads of keys   r = H/G   d, e widths of keys and values   M rows of W   F features
+*/
+#ifndef REGARD_FEATURE_STEP
+#define REGARD_FEATURE_STEP
+#include "common.h"
+
+enum { TRIG, PLAIN, POSITIVE, HYPERBOLIC, OPTIMAL, ELU };  /* in the order of MAPS */
+
+typedef struct {
+  const float *W;      /* (G, M, d) */
+  const float *sigma;  /* (G, d), the learned scale, or NULL */
+  int map, heads, kv_heads, d, e, M, F;
+  int normalize;
+  float root;          /* of the scale */
+  float A;             /* of OPTIMAL */
+  float factor;        /* of all features; its logarithm where they are exponentials */
+  float floor;         /* of denominators */
+  int turning;         /* numbers of a head that rotary positions turn; 0: none */
+  int interleaved;     /* the pairs that turn are neighbours, not halves */
+} Features;
+
+typedef struct { float *S, *z, *level, *forgotten; } Sums;  /* (R, G, F, e), (R, G, F), (R, G), (R, G) */
+
+/* q, k, v (R, heads · width): where they lie, and how far the rows are apart. */
+typedef struct { const float *q, *k, *v; long q_row, k_row, v_row; } New;
+
+static inline void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
+  for (int c = 0; c < turning / 2; c++) {
+    float *one = x + (interleaved ? 2 * c : c), *other = x + (interleaved ? 2 * c + 1 : c + turning / 2);
+    float a = *one, b = *other;
+    *one = a * cosines[c] - b * sines[c];
+    *other = b * cosines[c] + a * sines[c];
+  }
+}
+
+/* x = e^(x - shift), none of them above 88: e^x = 2^n e^y with |y| <= log(2)/2, the polynomial for e^y being that of
+   the Cephes library (Moshier 1992, expf.c). Library functions go number by number, and this many at once. The rest y
+   is made by fmaf, for sums may be done in any order, and n log(2) in one part would lose what the second part holds. */
+static inline void exponentials(float *x, int count, float shift) {
+  for (int i = 0; i < count; i++) {
+    float t = x[i] - shift, n = rintf(t * 1.44269504f);
+    n = n < -126.0f ? -126.0f : n;  /* smaller powers are no normal numbers; see below */
+    float y = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, t)), p = 1.9875691500e-4f;
+    p = p * y + 1.3981999507e-3f;
+    p = p * y + 8.3334519073e-3f;
+    p = p * y + 4.1665795894e-2f;
+    p = p * y + 1.6666665459e-1f;
+    p = p * y + 5.0000001201e-1f;
+    p = p * y * y + y + 1.0f;
+    int32_t bits = ((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, 4);
+    x[i] = t < -87.0f ? 0.0f : p * power;
+  }
+}
+
+/* Queries or keys as the map wants them: features.py, `prepare`. */
+static void prepare(const Features *m, int g, float *x) {
+  float factor = m->root;
+  if (m->normalize) {
+    float length = sqrtf(dot(x, x, m->d));
+    factor /= length > 1e-6f ? length : 1e-6f;
+  }
+  for (int i = 0; i < m->d; i++) x[i] *= m->sigma ? factor * m->sigma[g * m->d + i] : factor;
+}
+
+/* phi (F) times e^-level of x (d), which is changed; the level is returned. */
+static float make_features(const Features *m, int g, float *x, float *phi) {
+  int M = m->M, d = m->d;
+  if (m->map == ELU) {
+    for (int i = 0; i < d; i++) phi[i] = x[i] < 0 ? x[i] : 0.0f;
+    exponentials(phi, d, 0);
+    for (int i = 0; i < d; i++) phi[i] += x[i] > 0 ? x[i] : 0.0f;
+    return 0;
+  }
+  prepare(m, g, x);
+  const float *W = m->W + (size_t)g * M * d;
+  for (int i = 0; i < M; i++) phi[i] = dot(W + (size_t)i * d, x, d);
+  float half_square = dot(x, x, d) / 2, top = -INFINITY;
+  if (m->map == TRIG || m->map == PLAIN) {
+    for (int i = 0; i < M; i++) phi[M + i] = m->factor * cosf(phi[i]), phi[i] = m->factor * sinf(phi[i]);
+    return m->map == TRIG ? half_square : 0;
+  }
+  if (m->map == OPTIMAL) {
+    float root = sqrtf(1 - 4 * m->A);
+    for (int i = 0; i < M; i++) phi[i] = root * phi[i] + m->A * dot(W + (size_t)i * d, W + (size_t)i * d, d);
+  }
+  if (m->map == HYPERBOLIC)
+    for (int i = 0; i < M; i++) phi[M + i] = -phi[i];
+  for (int i = 0; i < m->F; i++) top = phi[i] > top ? phi[i] : top;
+  exponentials(phi, m->F, top - m->factor);
+  return top - half_square;
+}
+
+/* The sums S (F, e) and z (F) times a, plus those of the new key, and what the r queries find in them, y (r, e). */
+static void move_on(float *restrict S, float *restrict z, float a, const float *restrict key, float b,
+                    const float *restrict v, const float *restrict queries, float *restrict y, int r, int F, int e,
+                    float floor) {
+  float below[r];
+  memset(below, 0, sizeof below), memset(y, 0, (size_t)r * e * sizeof *y);
+  for (int f = 0; f < F; f++, S += e) {
+    float w = b * key[f];
+    z[f] = a * z[f] + w;
+    for (int c = 0; c < e; c++) S[c] = a * S[c] + w * v[c];
+    for (int j = 0; j < r; j++) {
+      float weight = queries[(size_t)j * F + f];
+      below[j] += weight * z[f];
+      for (int c = 0; c < e; c++) y[(size_t)j * e + c] += weight * S[c];
+    }
+  }
+  for (int j = 0; j < r; j++) {
+    float over = 1.0f / (fabsf(below[j]) < floor ? floor : below[j]);
+    for (int c = 0; c < e; c++) y[(size_t)j * e + c] *= over;
+  }
+}
+
+static float log_sigmoid(float x) { return (x < 0 ? x : 0.0f) - log1pf(expf(-fabsf(x))); }
+
+/* The step of all rows: y (R, H · e). gate (R, G) before the sigmoid, or NULL; cosines and sines of where the rows'
+   new tokens stand, (R, turning / 2). */
+static void step_features(const Features *m, Sums s, New x, const float *gate, const float *cosines,
+                          const float *sines, float *y, int rows, Thread t) {
+  int G = m->kv_heads, r = m->heads / G, d = m->d, e = m->e, F = m->F, pairs = m->turning / 2;
+  for (int j = share(rows * G, t, 0); j < share(rows * G, t, 1); j++) {
+    int row = j / G, g = j % G;
+    float vectors[(r + 1) * d], phi[(r + 1) * F], new = 0;
+    memcpy(vectors, x.q + row * x.q_row + g * r * d, r * d * sizeof(float));
+    memcpy(vectors + r * d, x.k + row * x.k_row + g * d, d * sizeof(float));
+    for (int i = 0; i <= r; i++) {
+      if (pairs) turn(vectors + i * d, cosines + row * pairs, sines + row * pairs, m->turning, m->interleaved);
+      new = make_features(m, g, vectors + i * d, phi + i * F);  /* the key comes last; a query's level cancels */
+    }
+    float old = s.level[j];
+    if (gate) {
+      float log_g = log_sigmoid(gate[j]);
+      new += log_sigmoid(-gate[j]), old += log_g, s.forgotten[j] += log_g;
+    }
+    float top = s.level[j] = old > new ? old : new;
+    move_on(s.S + (size_t)j * F * e, s.z + (size_t)j * F, expf(old - top), phi + r * F, expf(new - top),
+            x.v + row * x.v_row + g * e, phi, y + (size_t)j * r * e, r, F, e, m->floor);
+  }
+  meet(t);
+}
+
+#endif

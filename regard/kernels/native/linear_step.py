@@ -1,0 +1,160 @@
+"""One token more by one call of C (step.h), on a CPU; without a compiler, or where torch must see it, step.py.
+
+F3; Peng et al. 2021, eq. 7. For one row a layer's step by torch is a hundred operations of a few microseconds, most of
+which go to asking for them: longer than an exact layer takes to look at a thousand keys.
+
+    B batch   H heads   G heads of keys   d, e widths of keys and values
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from ctypes import Structure, byref, c_float, c_int, c_long, c_void_p
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.linear.cache import FeatureCache
+from regard.attention.linear.feature_maps import (
+    EluPlusOne,
+    Hyperbolic,
+    OptimalPositive,
+    Plain,
+    Positive,
+    Trig,
+)
+from regard.attention.linear.features import RandomFeatures
+from regard.kernels.native.compiler import load_library, pointer
+from regard.positions import Position
+from regard.positions.rotary import Rotary
+
+SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
+KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # as step.h numbers them
+STACK = 65_536  # numbers that a thread keeps on its stack, at most
+A_THREAD = 100_000  # numbers of S that are worth another thread: to wake one takes microseconds
+
+
+class Features(Structure):
+    """As in step.h, and so are the others."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("W", "sigma")),
+        *((name, c_int) for name in ("map", "heads", "kv_heads", "d", "e", "M", "F", "normalize")),
+        *((name, c_float) for name in ("root", "A", "factor", "floor")),
+        *((name, c_int) for name in ("turning", "interleaved")),
+    )
+
+
+class Sums(Structure):
+    _fields_ = tuple((name, c_void_p) for name in ("S", "z", "level", "forgotten"))
+
+
+class New(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("q", "k", "v")),
+        *((name, c_long) for name in ("q_row", "k_row", "v_row")),
+    )
+
+
+def step_in_c(
+    q: Tensor,  # (B, H, 1, d)
+    k: Tensor,  # (B, G, 1, d)
+    v: Tensor,  # (B, G, 1, e)
+    *,
+    features: RandomFeatures,
+    position: Position | None,
+    gate: Tensor | None,  # (B, 1, G), before the sigmoid
+    cache: FeatureCache,
+) -> Tensor | None:
+    """Output (B, 1, H · e), and the cache's state moved on; or None, and nothing is changed."""
+    if (
+        type(q) is not Tensor  # but a fake, or a part of one that lies on many machines
+        or q.dtype is not torch.float32
+        or any(x.stride(1) != x.shape[3] or x.stride(3) != 1 for x in (q, k, v))  # a row's heads must lie side by side
+        or torch.compiler.is_compiling()
+        or not (is_plain(cache) and is_written(features, position, q.shape[1]))
+        or (code := compiled()) is None
+    ):
+        return None
+    B, H, _, e = (*q.shape[:3], v.shape[3])
+    turns = position if isinstance(position, Rotary) else None
+    y = q.new_empty(B, 1, H * e)
+    failed = code.feature_step(
+        byref(describe(features, turns, H, e)),
+        byref(sums(cache)),
+        byref(New(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(0), k.stride(0), v.stride(0))),
+        pointer(gate),
+        None if turns is None else frequencies(turns.turning, turns.base, turns.scaling),
+        *map(pointer, (cache.lengths, y)),
+        B,
+        min(torch.get_num_threads(), B * k.shape[1], 1 + cache.state.S.numel() // A_THREAD),
+    )
+    if failed:
+        raise MemoryError(f"no memory for a step of {B} rows")
+    return y
+
+
+def is_plain(cache: FeatureCache) -> bool:
+    """Whether its numbers lie as C expects them, in float32 and on a CPU, and autograd does not follow them."""
+    state = cache.state
+    return (
+        state.S.dtype is torch.float32
+        and state.S.device.type == "cpu"
+        and not state.S.requires_grad
+        and all(part.is_contiguous() for part in (state.S, state.z, state.level, state.forgotten, cache.lengths))
+    )
+
+
+def is_written(features: RandomFeatures, position: Position | None, heads: int) -> bool:
+    """Whether step.h knows these features and positions, and nobody watches the features being made."""
+    wide = (heads // features.heads + 1) * (features.features + features.dim)
+    return (
+        type(features.map) in KINDS
+        and features.W.dtype is torch.float32
+        and not (features._forward_hooks or features._forward_pre_hooks)
+        and (position is None or (type(position) is Rotary and isinstance(position.scaling, Hashable)))
+        and wide <= STACK
+    )
+
+
+def describe(features: RandomFeatures, turns: Rotary | None, heads: int, e: int) -> Features:
+    """Pointers to W and the learned scale are in it, so it is as short-lived as these."""
+    kind, M, F, d = features.map, features.rows, features.features, features.dim
+    A = kind.best_a(d) if isinstance(kind, OptimalPositive) else 0.0
+    waves = isinstance(kind, Trig | Plain)
+    if waves or isinstance(kind, EluPlusOne):
+        factor = M**-0.5 if waves else 1.0
+    else:
+        factor = math.log(F**-0.5 * (1 - 4 * A) ** (d / 4))
+    return Features(
+        features.W.data_ptr(),
+        None if features.sigma is None else features.sigma.data_ptr(),
+        *(KINDS.index(type(kind)), heads, features.heads, d, e, M, F, features.normalize),
+        *(features.scale**0.5, A, factor, kind.floor),
+        *((0, 0) if turns is None else (turns.turning, turns.layout == "interleaved")),
+    )
+
+
+def sums(cache: FeatureCache) -> Sums:
+    state = cache.state
+    return Sums(*(part.data_ptr() for part in (state.S, state.z, state.level, state.forgotten)))
+
+
+@lru_cache(maxsize=64)
+def frequencies(turning: int, base: float, scaling: Any) -> Any:
+    """A layer asks for the same at each token, and torch takes as long to make them as C for the whole step."""
+    theta = Rotary(head_dim=turning, base=base, scaling=scaling).frequencies()
+    return (c_float * len(theta))(*theta.tolist())
+
+
+@cache
+def compiled() -> Any:
+    """The functions of step.c; None where they cannot be had."""
+    code = load_library(SOURCE, STEP)
+    if code is not None:
+        code.feature_step.argtypes = [*[c_void_p] * 7, c_int, c_int]
+    return code

@@ -1,0 +1,1 @@
+"""Fused modules and Triton kernels for training on a GPU."""

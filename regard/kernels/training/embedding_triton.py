@@ -1,0 +1,152 @@
+"""What a model's first block sees, from tokens in one Triton kernel, for NVIDIA GPUs.
+
+Vaswani et al. 2017, sections 3.4, 3.5 and 5.4; A1, B2. A token's row of the table, times a factor, plus the vector of
+its place, with dropout: each of these alone would write and read all of it, in float32. Backward, one kernel lays the
+mask on once more, and torch sums up the rows of each token. Tests hold it against the modules with Triton's
+interpreter.
+
+    R rows: all tokens   T length of a text   V vocabulary   p width
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from torch.library import custom_op
+from triton import language as tl
+
+from regard.kernels.training.dropout_triton import kept, share
+
+NUMBERS = 512  # that a warp holds: 16 a thread
+
+
+@triton.jit
+def _embed(
+    tokens,
+    table,
+    places,
+    seed,
+    out,
+    rows,
+    length,
+    vocabulary,
+    width,
+    factor,
+    dropped,
+    grown,
+    PLACES: tl.constexpr,
+    ROWS: tl.constexpr,
+    P: tl.constexpr,
+):
+    """Some rows of dropout(factor table[tokens] + places)."""
+    r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
+    inside = (r < rows)[:, None] & (at < width)[None, :]
+    token = tl.load(tokens + r, mask=r < rows, other=0).to(tl.int64)
+    known = ((token >= 0) & (token < vocabulary))[:, None]
+    x = tl.load(table + token[:, None] * width + at[None, :], mask=inside & known, other=0.0).to(tl.float32) * factor
+    x = tl.where(known, x, float("nan"))  # a token without a row must not pass unseen
+    if PLACES:
+        x += tl.load(places + (r % length)[:, None] * width + at[None, :], mask=inside, other=0.0).to(tl.float32)
+    x = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), x * grown, 0.0)
+    tl.store(out + r.to(tl.int64)[:, None] * width + at[None, :], x.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _embed_back(given, seed, out, rows, width, dropped, grown, ROWS: tl.constexpr, P: tl.constexpr):
+    """Some rows of the gradient, with the same mask; `grown` has the factor in it."""
+    r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
+    inside = (r < rows)[:, None] & (at < width)[None, :]
+    where = r.to(tl.int64)[:, None] * width + at[None, :]
+    step = tl.load(given + where, mask=inside, other=0.0).to(tl.float32)
+    step = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), step * grown, 0.0)
+    tl.store(out + where, step.to(out.dtype.element_ty), mask=inside)
+
+
+@custom_op("regard::embed_dropped", mutates_args=())
+def embed_dropped(
+    tokens: Tensor,
+    table: Tensor,
+    places: Tensor | None,
+    seed: Tensor,
+    factor: float,
+    dropout: float,
+    pad_id: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """tokens (B, T), table (V, p), places (T, p) -> dropout(factor table[tokens] + places), (B, T, p) in `dtype`.
+
+    The row of `pad_id` gets no gradient, -1: there is none; nor do the places, which are constants.
+    """
+    tokens, table = tokens.contiguous(), table.contiguous()
+    out, (grid, options) = _empty(tokens, table, dtype), _tiling(tokens, table.shape[1])
+    _embed[grid](
+        tokens,
+        table,
+        table if places is None else places.contiguous(),
+        seed,
+        out,
+        tokens.numel(),
+        tokens.shape[1],
+        *table.shape,
+        factor,
+        *share(dropout),
+        PLACES=places is not None,
+        **options,
+    )
+    return out
+
+
+@custom_op("regard::embed_dropped_back", mutates_args=())
+def embed_dropped_back(
+    given: Tensor,
+    tokens: Tensor,
+    seed: Tensor,
+    vocabulary: int,
+    dtype: torch.dtype,
+    factor: float,
+    dropout: float,
+    pad_id: int,
+) -> Tensor:
+    """The gradient of the table, (V, p) in its dtype, which the steps have too: a token's may be thousands to sum."""
+    given = given.contiguous()
+    steps, (grid, options) = torch.empty_like(given, dtype=dtype), _tiling(tokens, given.shape[-1])
+    dropped, grown = share(dropout)
+    _embed_back[grid](given, seed, steps, tokens.numel(), given.shape[-1], dropped, grown * factor, **options)
+    return torch.ops.aten.embedding_dense_backward(steps, tokens, vocabulary, pad_id, False)
+
+
+def _tiling(tokens: Tensor, width: int) -> tuple[tuple[int], dict[str, int]]:
+    """How many programs there are, and how the rows are cut."""
+    P = max(16, triton.next_power_of_2(width))
+    rows = max(1, NUMBERS // P)
+    return (triton.cdiv(tokens.numel(), rows),), {"ROWS": rows, "P": P, "num_warps": min(32, max(1, P // NUMBERS))}
+
+
+def _empty(tokens: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
+    return table.new_empty(*tokens.shape, table.shape[1], dtype=dtype)
+
+
+@embed_dropped.register_fake
+def _(tokens: Tensor, table: Tensor, *others: Any) -> Tensor:
+    return _empty(tokens, table, others[-1])
+
+
+@embed_dropped_back.register_fake
+def _(given: Tensor, tokens: Tensor, seed: Tensor, vocabulary: int, dtype: torch.dtype, *_: object) -> Tensor:
+    return given.new_empty(vocabulary, given.shape[-1], dtype=dtype)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    tokens, table, _, seed, *settings, _ = inputs
+    ctx.settings = len(table), table.dtype, *settings
+    ctx.save_for_backward(tokens, seed)
+
+
+def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    return None, embed_dropped_back(given, *ctx.saved_tensors, *ctx.settings), *(None,) * 6
+
+
+embed_dropped.register_autograd(_gradients, setup_context=_remember)

@@ -1,0 +1,1 @@
+"""What attention heads do: statistics, and switching heads off."""

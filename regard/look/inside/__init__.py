@@ -1,0 +1,1 @@
+"""Every number inside one block or one recurrent step, box by box."""

@@ -1,0 +1,191 @@
+"""Inside a block: every number on the way of one token, with where it comes from.
+
+H4, E3, E4, D14. `sheet.py` says what a box is; block_boxes.py and recurrent_boxes.py write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.decoding.ensemble import Ensemble
+from regard.decoding.model_step import encode, evaluating
+from regard.decoding.searches.search import Search
+from regard.errors import UsageError, unknown_name
+from regard.look.inside.recurrent_step import write_word
+from regard.look.inside.transformer_block import Place, Put, write_block
+from regard.look.inside.worksheet import Sheet
+from regard.look.trace.model_run import Face, make_reading, write_text
+from regard.look.trace.tracing import make_axis
+from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.stack import TokenInput
+from regard.positions.absolute import Learned, Sinusoidal
+from regard.text.tokenizers.special_tokens import END, START
+from regard.text.tokenizers.tokenizer import Tokenizer
+
+EXACT = (torch.float32, torch.float64)
+
+
+@torch.no_grad()
+def inside_block(
+    face: Face,
+    text: str,
+    *,
+    stack: str,
+    layer: int,
+    token: int,
+    head: int,
+    target: str | None = None,
+    search: Search | None = None,
+) -> dict[str, Any]:
+    """Every number of one block for one token, as JSON holds it: `boxes` in order, the `parameters` that they use.
+
+    `stack` is encoder or decoder. A decoder reads what a search finds, or `target`, from the start token on: the token
+    that it has read last is the one whose way is shown. The last box is what the block gives. A recurrent translator
+    with attention has one, its decoder's.
+    """
+    model = _checked(face.model)
+    with evaluating(model):
+        if stack == "encoder":
+            if target is not None or search is not None:
+                raise UsageError("an encoder only reads: leave out target and search")
+            sheet, tokens, source = _encoder(face, model, text, layer, token, head)
+        elif stack == "decoder":
+            sheet, tokens, source = _decoder(face, model, text, layer, token, head, target, search)
+        else:
+            raise UsageError(unknown_name("stack", stack, ("encoder", "decoder")))
+    blocks = getattr(getattr(model, stack), "blocks", [None])
+    return {
+        "stack": stack, "layer": layer, "token": token, "head": head, "tokens": tokens, "source_tokens": source,
+        "layers": len(blocks), "heads": getattr(model.config, "heads", 1), **sheet.to_dict(),
+    }  # fmt: skip
+
+
+def read_parameter(face: Face, name: str) -> NDArray[np.float32]:
+    """A parameter of the model by its name."""
+    for found, parameter in face.model.named_parameters():
+        if found == name:
+            numbers: NDArray[np.float32] = parameter.detach().float().cpu().numpy()
+            return numbers
+    raise UsageError(unknown_name("parameter", name, tuple(found for found, _ in face.model.named_parameters())))
+
+
+def _checked(model: Any) -> Any:
+    if isinstance(model, Ensemble):
+        raise UsageError("an ensemble is several models: look inside one of them")
+    if any(parameter.dtype not in EXACT for parameter in model.parameters()) or hasattr(model, "native"):
+        raise UsageError("the numbers of this model are rounded: load it with dtype='float32' to look inside")
+    return model
+
+
+def _encoder(
+    face: Face, model: Any, text: str, layer: int, token: int, head: int
+) -> tuple[Sheet, list[Any], list[Any]]:
+    if not hasattr(getattr(model, "encoder", None), "blocks"):
+        raise UsageError(f"a model of kind {model.config.kind!r} has no encoder made of blocks")
+    if hasattr(model, "project"):
+        reading = make_reading(face, text)
+        ids, tokenizer = list(reading.source or ()), face.source_tokenizer
+        entry = model.source
+    else:
+        tokenizer, entry = face.tokenizer, model.input
+        ids = [*tokenizer.encode(text), END]
+    names = _names(tokenizer, ids)
+    _check_place(model.encoder.blocks, ids, model.config.heads, layer, token, head)
+    sheet = Sheet(model)
+    tokens = _row(model, ids)
+    states = entry(tokens)
+    for block in model.encoder.blocks[:layer]:
+        states = block(states)
+    x = _write_input(sheet, entry, tokens, states, layer, names)
+    write_block(sheet, model.encoder.blocks[layer], x, Place(token, head, names), causal=False)
+    return sheet, _shown(tokenizer, ids), []
+
+
+def _decoder(
+    face: Face, model: Any, text: str, layer: int, token: int, head: int, target: str | None, search: Search | None
+) -> tuple[Sheet, list[Any], list[Any]]:
+    recurrent = isinstance(model, RecurrentTranslator) and model.decoder.cross_attention is not None
+    if not recurrent and not hasattr(getattr(model, "decoder", None), "blocks"):
+        raise UsageError(f"a model of kind {model.config.kind!r} has no block with attention to look inside")
+    reading = make_reading(face, text)
+    _, ids, _ = write_text(reading, search, target)
+    read, source = [START, *ids[:-1]], list(reading.source or ())
+    names = _names(reading.tokenizer, read)
+    axes = _shown(reading.tokenizer, read), _shown(face.source_tokenizer, source) if source else []
+    sheet, tokens = Sheet(model), _row(model, read)
+    if recurrent:
+        _check_place([model.decoder], read, 1, layer, token, head)
+        write_word(sheet, model, _row(model, source), tokens, token, _names(face.source_tokenizer, source))
+        return sheet, *axes
+    _check_place(model.decoder.blocks, read, model.config.heads, layer, token, head)
+    entry = model.target if source else model.input
+    encoded = encode(model, [source]) if source else None
+    states = entry(tokens)
+    for block in model.decoder.blocks[:layer]:
+        states = block(states, causal=True, memory=None if encoded is None else encoded.states)
+    x = _write_input(sheet, entry, tokens, states, layer, names)
+    memory, sources = None, _names(face.source_tokenizer, source) if source else ()
+    if encoded is not None:
+        how = "what the encoder made of the source"
+        box = sheet.put("memory", "source", encoded.states[0], how, {"op": "given"}, rows=sources)
+        memory = Put(box, encoded.states[0])
+    place = Place(token, head, names, sources)
+    write_block(sheet, model.decoder.blocks[layer], x, place, causal=True, memory=memory)
+    return sheet, *axes
+
+
+def _write_input(
+    sheet: Sheet, entry: TokenInput, tokens: Tensor, states: Tensor, layer: int, names: Sequence[str]
+) -> Put:
+    """The input of a block (n, p): token vectors and positions, or what the block below gave."""
+    x = states[0]
+    if layer:
+        return Put(sheet.put("x", "input", x, f"what block {layer - 1} gave", {"op": "given"}, rows=names), x)
+    table: Any = entry.embedding
+    looked_up = table(tokens)[0]
+    rule = {"op": "rows", "weight": sheet.name(table.weight), "rows": tokens[0].tolist(), "scale": table.factor}
+    how = "E[token]" if table.factor == 1 else "E[token] · √p"
+    if entry.position is None:
+        return Put(sheet.put("x", "token vectors", looked_up, how, rule, rows=names), x)
+    words = sheet.put("embedding", "token vectors", looked_up, how, rule, rows=names)
+    at = torch.arange(tokens.shape[1], device=tokens.device)
+    rows = entry.position.embed(torch.zeros_like(states), at)[0]
+    how, rule = "PE[place]", {"op": "given"}
+    if isinstance(entry.position, Learned):
+        rule = {"op": "rows", "weight": sheet.name(entry.position.table), "rows": at.tolist(), "scale": 1.0}
+    elif isinstance(entry.position, Sinusoidal):
+        which = entry.position
+        how = "sin, cos(place / base^(2i/p))"
+        rule = {
+            "op": "sinusoidal",
+            "start": which.start,
+            "base": which.base,
+            "layout": which.layout,
+            "first": which.first,
+        }
+    places = sheet.put("position", "positions", rows, how, rule, rows=names)
+    return Put(sheet.put("x", "input", x, "E + PE", {"op": "add", "of": [words, places]}, rows=names), x)
+
+
+def _check_place(blocks: Sequence[Any], ids: Sequence[int], heads: int, layer: int, token: int, head: int) -> None:
+    for name, value, size in (("layer", layer, len(blocks)), ("token", token, len(ids)), ("head", head, heads)):
+        if not 0 <= value < size:
+            raise UsageError(f"{name} must be from 0 to {size - 1}, got {value}")
+
+
+def _row(model: Any, ids: Sequence[int]) -> Tensor:
+    return torch.tensor([ids], device=next(model.parameters()).device)
+
+
+def _names(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    return list(tokenizer.pieces(ids))
+
+
+def _shown(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"text": token.text, "special": token.special} for token in make_axis(tokenizer, ids).tokens]

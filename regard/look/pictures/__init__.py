@@ -1,0 +1,1 @@
+"""Pictures with matplotlib and in the terminal."""

@@ -1,0 +1,105 @@
+"""Systems side by side: quality by sentence length, and how it grows while they learn.
+
+Bahdanau et al. 2015, figure 2; D17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from regard.evaluation.by_length import Bucket
+from regard.look.pictures.colours import INK, LINES, RULE
+from regard.look.pictures.figures import caption, new_figure, quiet
+
+COLOURS = (*LINES, INK)
+LEGEND = 1.9  # inches beside the axes
+MARKERS = "os^DvP"  # with five colours and six marks the first thirty systems differ
+
+
+def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
+    """BLEU against the length of the source, a line with its 95% band for each system; D17.
+
+    The systems must have been scored on the same sentences, so that their buckets are the same.
+    """
+    buckets = _shared_buckets(curves)
+    figure = new_figure(max(7.2, 0.6 * len(buckets) + 1.5) + LEGEND, 4.8)
+    axes = figure.add_subplot()
+    x = [bucket.middle for bucket in buckets]
+    for i, (name, curve) in enumerate(curves.items()):
+        scores = [bucket.bleu for bucket in curve]
+        _line(axes, i, name, x, [score.value for score in scores])
+        low, high = zip(*(score.interval or (score.value, score.value) for score in scores), strict=True)
+        axes.fill_between(x, low, high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0)
+    # Two lines under each place: the lengths, and how many sentences they stand for.
+    axes.set_xticks(x, [f"{_lengths(bucket)}\n{bucket.count}" for bucket in buckets])
+    axes.set(xlabel="words of the source, and number of sentences", ylabel="BLEU")
+    axes.set_ylim(bottom=0)
+    _finish(axes, "BLEU by sentence length")
+    caption(figure, _about(buckets))
+    return figure
+
+
+def learning_plot(curves: Mapping[str, Sequence[tuple[int, float]]], *, measure: str = "BLEU") -> Figure:
+    """Learning curves: `measure` (BLEU, loss) against the target tokens seen, a line for each system."""
+    if not curves or not all(curves.values()):
+        raise ValueError("curves must hold at least one system, and each at least one (tokens, value)")
+    figure = new_figure(7.2 + LEGEND, 4.6)
+    axes = figure.add_subplot()
+    for i, (name, curve) in enumerate(curves.items()):
+        tokens, values = zip(*curve, strict=True)
+        _line(axes, i, name, tokens, values)
+    axes.set(xlabel="target tokens seen", ylabel=measure)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(lambda value, _: short_count(value))
+    _finish(axes, f"{measure} while learning")
+    return figure
+
+
+def short_count(value: float) -> str:
+    """A count in as few letters as an axis has room for: 250000 is 250k."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
+
+
+def _shared_buckets(curves: Mapping[str, Sequence[Bucket]]) -> Sequence[Bucket]:
+    if not curves or not all(curves.values()):
+        raise ValueError("curves must hold at least one system, and each at least one bucket")
+    first, *others = curves.items()
+    for name, curve in others:
+        if [(b.low, b.high, b.count) for b in curve] != [(b.low, b.high, b.count) for b in first[1]]:
+            raise ValueError(f"{name!r} has other buckets than {first[0]!r}; score both on the same sentences")
+    return first[1]
+
+
+def _line(axes: Axes, i: int, name: str, x: Sequence[float], y: Sequence[float]) -> None:
+    colour, mark = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+    axes.plot(x, y, color=colour, marker=mark, markersize=5.5, linewidth=2.0, label=name)
+
+
+def _finish(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=13, weight="bold", color=INK, loc="left")
+    axes.grid(color=RULE, linewidth=0.6)
+    # Beside the axes, for the lines may run anywhere inside them.
+    axes.legend(frameon=False, labelcolor=INK, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+    quiet(axes)
+
+
+def _lengths(bucket: Bucket) -> str:
+    return str(bucket.low) if bucket.low == bucket.high else f"{bucket.low}–{bucket.high}"
+
+
+def _about(buckets: Sequence[Bucket]) -> str:
+    """How the numbers came about, and which buckets were put together."""
+    score = buckets[0].bleu
+    parts = []
+    if score.interval is not None:
+        parts.append("Bands: 95% by bootstrap resampling.")
+    joined = [_lengths(bucket) for bucket in buckets if bucket.merged > 1]
+    if joined:
+        parts.append(f"Joined from smaller buckets with few sentences: {', '.join(joined)}.")
+    return " ".join([*parts, f"sacreBLEU {score.signature}."])

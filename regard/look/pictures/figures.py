@@ -1,0 +1,73 @@
+"""A figure to draw on and a way to write it: no pyplot, so no state and no screen needed."""
+
+from __future__ import annotations
+
+import errno
+from io import BytesIO
+from pathlib import Path
+from textwrap import fill
+from typing import Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from regard.errors import UsageError
+from regard.look.pictures.colours import INK, MUTED, PAPER, RULE
+
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def new_figure(width: float, height: float, *, layout: Literal["constrained"] | None = "constrained") -> Figure:
+    """A white figure of width x height inches; it makes room for its own labels unless layout is None."""
+    figure = Figure(figsize=(width, height), facecolor=PAPER)
+    if layout is not None:
+        figure.set_layout_engine(layout, w_pad=0.12, h_pad=0.12)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place given in inches, for pictures whose cells must have one size."""
+    across, up = figure.get_size_inches()
+    return figure.add_axes((left / across, bottom / up, width / across, height / up))
+
+
+def quiet(axes: Axes) -> None:
+    """Thin grey axes, so that the data is what one sees first."""
+    for side in axes.spines.values():
+        side.set_color(RULE)
+    axes.tick_params(colors=INK, color=RULE, labelsize=10)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+
+
+def wrapped(text: str, width: float) -> str:
+    """Text of 9 points in lines that fit into width inches."""
+    return fill(text, max(10, int(12 * width)))
+
+
+def caption(figure: Figure, text: str) -> None:
+    """Grey lines under the picture that say how its numbers came about."""
+    figure.supxlabel(wrapped(text, figure.get_figwidth()), fontsize=9, color=MUTED)
+
+
+def save(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
+    """Write a figure as PNG, SVG or PDF, by the suffix of path; the same picture gives the same bytes."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        given = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+        raise UsageError(f"{path} has {given}; a picture is written as {', '.join(SUFFIXES)}")
+    buffer = BytesIO()
+    undated = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+    with rc_context({"svg.hashsalt": "regard"}):
+        figure.savefig(buffer, format=suffix[1:], dpi=dpi, metadata=undated)
+    try:
+        path.write_bytes(buffer.getvalue())
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; name another file") from error
+    return path

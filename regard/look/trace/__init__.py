@@ -1,0 +1,1 @@
+"""Traces: everything a model did with one text, as data."""

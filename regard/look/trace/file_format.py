@@ -1,0 +1,205 @@
+"""The format regard-trace/1: a trace as JSON, and back, with everything checked on the way.
+
+The dataclasses of `trace.py` are the schema: an object of the file has their fields, nothing else, of their types. An
+array is an object as well: its shape, and its numbers row by row, as `values`, or in base64 as `float16` or `uint8`
+(little endian).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import gzip
+import json
+import math
+import types
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import DataError, UsageError, unknown_name
+from regard.files import replace_file
+from regard.look.trace.trace import LARGEST_JSON, Trace
+
+FORMAT = "regard-trace/1"
+LARGEST_FILE = 256 * 2**20  # bytes, unpacked
+PACKED: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "uint8": np.dtype("u1")}
+NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", types.NoneType: "null"}
+
+
+def write_trace(trace: Trace, path: Path) -> Path:
+    """Write a trace as .json or .json.gz."""
+    content = json.dumps(to_json(trace), allow_nan=False, separators=(",", ":")).encode()
+    if path.name.endswith(".json.gz"):
+        content = gzip.compress(content, mtime=0)  # the same trace gives the same file
+    elif not path.name.endswith(".json"):
+        raise UsageError(f"{path}: the name of a trace ends in .json or .json.gz")
+    replace_file(path, content)
+    return path
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file; its content tells whether it is packed."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise DataError(f"larger than {LARGEST_FILE // 2**20} MiB, which no trace is")
+        return from_json(json.loads(content, parse_constant=_no_number))
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not a trace, for it is not JSON: {error}") from error
+
+
+def to_json(trace: Trace) -> dict[str, Any]:
+    """A trace as JSON holds it."""
+    return {"format": FORMAT, **_written(trace)}
+
+
+def from_json(content: Mapping[str, Any]) -> Trace:
+    """The trace that `to_json` gave, or a DataError that names the place of what is wrong."""
+    if not isinstance(content, Mapping) or not str(content.get("format")).startswith("regard-trace/"):
+        raise DataError(f"not a trace: a trace is an object whose format is {FORMAT!r}")
+    if content["format"] != FORMAT:
+        raise DataError(f"the format is {content['format']!r}, and this version of regard reads {FORMAT!r}")
+    return _read(Trace, {name: value for name, value in content.items() if name != "format"}, "")
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _packed(value)
+    if dataclasses.is_dataclass(value):
+        # What is as it is when nobody says so is left out.
+        return {
+            field.name: _written(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if getattr(value, field.name) is not field.default
+        }
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
+    return value
+
+
+def _packed(array: NDArray[Any]) -> dict[str, Any]:
+    shape = list(array.shape)
+    if array.dtype == np.bool_ and array.size <= LARGEST_JSON:
+        return {"shape": shape, "values": array.astype(int).ravel().tolist()}
+    if array.dtype == np.float32 and array.size <= LARGEST_JSON:
+        # The shortest decimals that give the same float32 again, which are half of those of a float64.
+        return {"shape": shape, "values": [float(str(number)) for number in array.ravel()]}
+    name = "float16" if array.dtype.kind == "f" else "uint8"
+    return {"shape": shape, name: base64.b64encode(array.astype(PACKED[name]).tobytes()).decode()}
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """A value of the file as a value of this type; `where` is its place in the file."""
+    if kind is Any or get_origin(kind) is np.ndarray:
+        return _unpacked(value, where)
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(kind, value, where)
+    if get_origin(kind) in (Union, types.UnionType):
+        return _read_one_of(get_args(kind), value, where)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise DataError(f"{where} must be a list, got {_short(value)}")
+        return tuple(_read(get_args(kind)[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+    if get_origin(kind) is dict:
+        if not isinstance(value, dict):
+            raise DataError(f"{where} must be an object, got {_short(value)}")
+        return {name: _read(get_args(kind)[1], one, f"{where}.{name}") for name, one in value.items()}
+    if not _is_a(kind, value):
+        raise DataError(f"{where} must be {NAMES[kind]}, got {_short(value)}")
+    return float(value) if kind is float else value
+
+
+def _read_fields(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise DataError(f"{where or 'a trace'} must be an object, got {_short(value)}")
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    for name in value:
+        if name not in known:
+            raise DataError(f"{where or 'the trace'}: {unknown_name('entry', name, tuple(known))}")
+    for name, field in known.items():
+        if name not in value and field.default is field.default_factory is dataclasses.MISSING:
+            raise DataError(f"{where or 'the trace'}: the entry {name!r} is missing")
+    under = f"{where}." if where else ""
+    fields = {name: _read(_types(kind)[name], one, f"{under}{name}") for name, one in value.items()}
+    try:
+        return kind(**fields)
+    except DataError as error:
+        raise DataError(f"{where}: {error}" if where else str(error)) from error
+
+
+def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None
+    others = [kind for kind in kinds if kind is not types.NoneType]
+    if len(others) == 1:
+        return _read(others[0], value, where)
+    for kind in others:  # plain ones
+        if _is_a(kind, value):
+            return value
+    raise DataError(f"{where} must be {' or '.join(NAMES[kind] for kind in kinds)}, got {_short(value)}")
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1000
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _unpacked(value: Any, where: str) -> NDArray[Any]:
+    """An array of the file."""
+    names = ("values", *PACKED)
+    if not isinstance(value, dict) or len(value) != 2 or not any(value.keys() == {"shape", name} for name in names):
+        raise DataError(f"{where} must be an array: an object with a shape and {' or '.join(names)}")
+    shape = _read(tuple[int, ...], value["shape"], f"{where}.shape")
+    if any(side < 0 for side in shape) or len(shape) > 4:
+        raise DataError(f"{where}.shape must be up to four whole numbers from 0, got {_short(list(shape))}")
+    if "values" in value:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, which every array refuses
+            numbers = np.array(_read(tuple[float, ...], value["values"], f"{where}.values"), dtype=np.float32)
+    else:
+        numbers = _from_base64(value, where)
+    if math.prod(shape) != len(numbers):
+        raise DataError(f"{where}: {len(numbers)} numbers do not fill the shape {list(shape)}")
+    return numbers.reshape(shape)
+
+
+def _from_base64(value: dict[str, Any], where: str) -> NDArray[Any]:
+    (name,) = value.keys() - {"shape"}
+    text = _read(str, value[name], f"{where}.{name}")
+    try:
+        content = base64.b64decode(text, validate=True)
+        return np.frombuffer(content, dtype=PACKED[name]).astype(PACKED[name].newbyteorder("="))
+    except (binascii.Error, ValueError) as error:
+        raise DataError(f"{where}.{name} is not {name} in base64: {error}") from error
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _no_number(name: str) -> float:
+    raise DataError(f"holds {name}, which is no number in JSON")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,79 @@
+"""The attention layers of a model: exact, by random features, or heads of both kinds side by side.
+
+Vaswani et al. 2017, section 3.2; Peng et al. 2021, section 3; F3.
+"""
+
+from __future__ import annotations
+
+from regard.attention.linear.layer import RandomFeatureAttention
+from regard.attention.linear.mixed import Attention, MixedAttention
+from regard.attention.multihead import MultiHeadAttention
+from regard.models.config import StackConfig
+from regard.models.exact_heads import is_causal
+from regard.positions import Position
+
+MOST = 4096  # layers of a model: each has a seed of its own, and models with other seeds have others
+
+
+def make_attention(config: StackConfig, layer: str, position: Position | None) -> Attention:
+    """The layer of that name ("decoder.2.cross") with these settings."""
+    exact = config.exact_heads_of(layer)
+    if len(exact) == config.heads:
+        return _exact(config, layer, position, len(exact), output=True)
+    if not exact:
+        return _random(config, layer, position, config.heads, output=True)
+    return MixedAttention(
+        exact=_exact(config, layer, position, len(exact), output=False),
+        random=_random(config, layer, position, config.heads - len(exact), output=False),
+        exact_heads=exact,
+        bias=config.bias,
+    )
+
+
+def _exact(
+    config: StackConfig, layer: str, position: Position | None, heads: int, *, output: bool
+) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        dim=config.dim,
+        heads=heads,
+        kv_heads=_groups(config, heads),
+        d_k=config.dim // config.heads,
+        d_v=config.dim // config.heads,
+        form=config.form,  # type: ignore[arg-type]  # checked by the config
+        position=position,
+        qk_norm=config.qk_norm,
+        window=config.window if layer.endswith(".self") else None,
+        bias=config.bias,
+        output=output,
+        dropout=config.attention_dropout,
+    )
+
+
+def _random(
+    config: StackConfig, layer: str, position: Position | None, heads: int, *, output: bool
+) -> RandomFeatureAttention:
+    map = config.feature_map if layer.endswith(".self") else config.feature_cross_map or config.feature_map
+    return RandomFeatureAttention(
+        dim=config.dim,
+        heads=heads,
+        kv_heads=_groups(config, heads),
+        d_k=config.dim // config.heads,
+        d_v=config.dim // config.heads,
+        position=position,
+        features=config.features,
+        map=map,
+        draw=config.feature_draw,
+        normalize=None if map == "rows" else config.feature_norm,
+        learned_scale=config.feature_scale,
+        gate=config.feature_gate and is_causal(layer),
+        seed=config.feature_seed * MOST + config.attention_layers.index(layer),
+        redraw_every=config.feature_redraw,
+        bias=config.bias,
+        output=output,
+        dropout=config.attention_dropout,
+    )
+
+
+def _groups(config: StackConfig, heads: int) -> int | None:
+    """How many heads of keys and values so many heads have."""
+    return None if config.kv_heads is None else heads * config.kv_heads // config.heads

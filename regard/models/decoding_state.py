@@ -1,0 +1,166 @@
+"""What a model hands from one decoding step to the next.
+
+A state knows how to take some of its rows along, in any order: `select`; and states of one kind can be joined.
+
+    B batch   m new tokens   n source tokens   p width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.cache import KVCache, join_padded
+from regard.attention.linear.mixed import Cache, Source
+
+Hidden = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU, or (h, c) of an LSTM; (layers, B, width)
+
+
+class Encoded(NamedTuple):
+    """The source as the decoder sees it."""
+
+    states: Tensor  # (B, n, p), one vector for each source token
+    keep: Tensor  # (B, n), False for padding
+    final: Hidden | None = None  # a recurrent encoder's last state
+
+    def select(self, rows: Tensor) -> Encoded:
+        """The sentences of the given rows, in the given order."""
+        return Encoded(
+            self.states[rows], self.keep[rows], None if self.final is None else select_hidden(self.final, rows)
+        )
+
+
+class TransformerState:
+    """What each block keeps of the text so far, and of the source where there is one.
+
+    Rows that stand side by side may share a source: a beam's, say. The caches have B·w rows then, the memory B.
+    """
+
+    def __init__(
+        self,
+        caches: Sequence[Cache],
+        memory: Sequence[Source] | None = None,
+        memory_mask: Tensor | None = None,  # (B, 1, 1, n)
+        sharing: int = 1,  # w: so many rows share a source
+    ) -> None:
+        self.caches: Sequence[Any] = caches  # of which kind, those know who read more of them than all have
+        self.memory: Sequence[Any] | None = memory
+        self.memory_mask, self.sharing = memory_mask, sharing
+
+    def positions(self, m: int) -> Tensor:
+        """Where the next m tokens stand, (m,) or (B, m)."""
+        return self.caches[0].positions(m)
+
+    def select(self, rows: Tensor) -> TransformerState:
+        """The state of the given rows in the given order; each has its source for itself from then on."""
+        sources = rows if self.sharing == 1 else rows // self.sharing
+        return TransformerState(
+            [cache.select(rows) for cache in self.caches],
+            None if self.memory is None else [memory.select(sources) for memory in self.memory],
+            None if self.memory_mask is None else self.memory_mask[sources],
+        )
+
+    def repeat(self, times: int) -> TransformerState:
+        """Each row so many times, side by side; their source is not repeated."""
+        rows = torch.arange(len(self), device=self.positions(1).device).repeat_interleave(times)
+        caches = [cache.select(rows) for cache in self.caches]
+        return TransformerState(caches, self.memory, self.memory_mask, times * self.sharing)
+
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> TransformerState:
+        """Go on with the given rows, in place; only what moved is copied.
+
+        `inputs` are the groups of `sharing` rows that go on, in order; None: all of them.
+        """
+        first = self.caches[0]
+        if isinstance(first, KVCache) and first.origins is not None:
+            origins = first.origins[rows]
+            for cache in self.caches:
+                cache.origins = origins
+        else:
+            moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+            for cache in self.caches:
+                cache.keep(rows, moved)
+        if inputs is not None and self.memory is not None:
+            self.memory = [memory.select(inputs) for memory in self.memory]
+            self.memory_mask = None if self.memory_mask is None else self.memory_mask[inputs]
+        return self
+
+    @staticmethod
+    def join(states: Sequence[TransformerState]) -> TransformerState:
+        """The rows of all, in this order, each at its own place."""
+        caches = [layer[0].join(layer) for layer in zip(*(state.caches for state in states), strict=True)]
+        if states[0].memory is None:
+            return TransformerState(caches)
+        memory = [layer[0].join(layer) for layer in zip(*(state.memory or () for state in states), strict=True)]
+        mask = join_padded([state._mask() for state in states], 3)
+        return TransformerState(caches, memory, mask, states[0].sharing)
+
+    def _mask(self) -> Tensor:
+        """(B, 1, 1, n), also where there is no padding."""
+        assert self.memory is not None
+        n = max(memory.length for memory in self.memory)  # 0 where the source is summed up in every block
+        everything = torch.ones(len(self) // self.sharing, 1, 1, n, dtype=torch.bool, device=self.positions(1).device)
+        return everything if self.memory_mask is None else self.memory_mask
+
+    def __len__(self) -> int:
+        return len(self.caches[0])
+
+
+class RecurrentState:
+    """The recurrent state, and for a translator with attention the source, its keys prepared for the score."""
+
+    def __init__(
+        self,
+        hidden: Hidden,
+        keys: Tensor | None = None,  # (B, n, ·)
+        values: Tensor | None = None,  # (B, n, p)
+        mask: Tensor | None = None,  # (B, 1, n)
+        feed: Tensor | None = None,  # (B, 1, hidden): Luong's attentional state, an input of the next step
+    ) -> None:
+        self.hidden, self.keys, self.values, self.mask, self.feed = hidden, keys, values, mask, feed
+
+    def select(self, rows: Tensor) -> RecurrentState:
+        """The state of the given rows in the given order (beams, finished sentences)."""
+        keys, values, mask, feed = (
+            None if part is None else part[rows] for part in (self.keys, self.values, self.mask, self.feed)
+        )
+        return RecurrentState(select_hidden(self.hidden, rows), keys, values, mask, feed)
+
+    def repeat(self, times: int) -> RecurrentState:
+        """Each row so many times, side by side."""
+        h = self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0]
+        return self.select(torch.arange(h.shape[1], device=h.device).repeat_interleave(times))
+
+    @staticmethod
+    def join(states: Sequence[RecurrentState]) -> RecurrentState:
+        """The rows of all, in this order."""
+        hidden: Hidden
+        if isinstance(states[0].hidden, Tensor):
+            hidden = torch.cat([state.hidden for state in states], dim=1)  # type: ignore[misc]
+        else:
+            h, c = (torch.cat(parts, dim=1) for parts in zip(*(state.hidden for state in states), strict=True))
+            hidden = (h, c)
+        parts = {}
+        for name, dim in (("keys", 1), ("values", 1), ("mask", 2), ("feed", 1)):
+            given = [getattr(state, name) for state in states]
+            parts[name] = None if given[0] is None else join_padded(given, dim)
+        return RecurrentState(hidden, **parts)
+
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
+        """Go on with the given rows; where all inputs go on, each row's source is that of its input, and stays."""
+        if inputs is not None:
+            return self.select(rows)
+        feed = None if self.feed is None else self.feed[rows]
+        return RecurrentState(select_hidden(self.hidden, rows), self.keys, self.values, self.mask, feed)
+
+
+def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:
+    """The same change to h, and to c where there is one."""
+    return change(hidden) if isinstance(hidden, Tensor) else (change(hidden[0]), change(hidden[1]))
+
+
+def select_hidden(hidden: Hidden, rows: Tensor) -> Hidden:
+    return map_hidden(lambda part: part[:, rows], hidden)

@@ -1,0 +1,123 @@
+"""The models behind the routes: each lives in a thread of its own, which loads it and then does one thing at a time.
+
+So the server answers from its first moment on, and while a model works. PyTorch is first imported by such a thread.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.api.model_names import face_of
+from regard.errors import ModelError, RegardError, unknown_name
+
+State = Literal["waiting", "loading", "ready", "failed"]
+Face = Any  # a Translator, Writer or Embedder; naming them would import PyTorch
+Job = tuple[Callable[[Face], Any], "Future[Any]"]
+
+
+class BusyError(RegardError):
+    """More requests wait for a model than it has places for."""
+
+
+class ServedModel:
+    """A model folder that is loaded when it is first asked for, or when `open` is called."""
+
+    one_loads = threading.Lock()  # the next one waits: the first shall be there soon
+
+    def __init__(self, name: str, folder: Path, *, device: str = "auto", places: int = 16) -> None:
+        self.name, self.folder, self.device = name, folder, device
+        self.kind = face_of(folder)
+        self.state: State = "waiting"
+        self.error: str | None = None
+        self.about: dict[str, Any] | None = None
+        self._jobs: queue.Queue[Job] = queue.Queue(places)
+        self._thread = threading.Thread(target=self._live, name=f"model {name}", daemon=True)
+
+    def open(self) -> None:
+        """Begin to load, unless that has begun."""
+        if self.state == "waiting":
+            self.state = "loading"
+            self._thread.start()
+
+    def submit(self, work: Callable[[Face], Any]) -> Future[Any]:
+        """Have the model's thread do this with the model, after what was asked before."""
+        self.open()
+        done: Future[Any] = Future()
+        try:
+            self._jobs.put_nowait((work, done))
+        except queue.Full:
+            raise BusyError(f"{self._jobs.maxsize} requests wait for {self.name!r} already: try again soon") from None
+        return done
+
+    def _live(self) -> None:
+        face = self._load()
+        while True:
+            work, done = self._jobs.get()
+            if not done.set_running_or_notify_cancel():
+                continue  # who asked has gone
+            try:
+                if face is None:
+                    raise ModelError(f"{self.name!r} could not be loaded: {self.error}")
+                done.set_result(work(face))
+            except Exception as error:
+                done.set_exception(error)
+
+    def _load(self) -> Face | None:
+        with self.one_loads:
+            try:
+                from regard.api.loading import load
+
+                face = load(self.folder, device=self.device)
+                self.about = describe(face, self.name)
+            except Exception as error:
+                self.error = str(error) if isinstance(error, RegardError) else f"{type(error).__name__}: {error}"
+                self.state = "failed"
+                sys.stderr.write(f"regard: {self.name} could not be loaded: {self.error}\n")
+                return None
+        self.state = "ready"
+        return face
+
+
+class ModelShelf:
+    """All models that can be asked for, by name; `default` is the one that is shown first."""
+
+    def __init__(self, models: Iterable[ServedModel], *, default: str | None = None) -> None:
+        self._models = {model.name: model for model in models}
+        self.default = default
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    def __getitem__(self, name: str) -> ServedModel:
+        if name not in self._models:
+            raise UnknownError(unknown_name("model", name, tuple(self._models)))
+        return self._models[name]
+
+
+class UnknownError(RegardError):
+    """A name in a request that nothing here has."""
+
+
+def describe(face: Face, name: str) -> dict[str, Any]:
+    """What the page tells of a model."""
+    from regard.look.trace.tracing import describe_model
+    from regard.positions.absolute import Learned
+
+    config = face.model.config
+    model = describe_model(config, name)
+    learned = [path for path, module in face.model.named_modules() if isinstance(module, Learned)]
+    return {
+        "kind": model.kind,
+        "layers": model.layers,
+        "heads": model.heads,
+        "width": model.widths.get("model", model.widths["hidden"]),
+        "parameters": sum(parameter.numel() for parameter in face.model.parameters()),
+        "positions": getattr(config, "position", None),
+        "position_parameter": f"{learned[0]}.table" if learned else None,
+    }

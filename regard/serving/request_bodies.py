@@ -1,0 +1,164 @@
+"""What requests may hold, as pydantic models: types and ranges are checked, fields that nobody knows are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+if TYPE_CHECKING:
+    from regard.decoding.searches.search import Search
+
+LONGEST_HEADER = 500  # characters
+
+
+class Body(BaseModel):
+    """The body of a request, or an object inside of one."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    def ignored(self) -> Iterator[str]:
+        """The fields that are not ours, by their places."""
+        yield from self.model_extra or {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, Body):
+                    yield from (f"{name}.{field}" for field in one.ignored())
+
+    def headers(self) -> dict[str, str]:
+        """What the answer says of ignored fields. Names come from a stranger, so they are made plain."""
+        names = ", ".join(dict.fromkeys(ascii(name)[1:-1] for name in self.ignored()))
+        return {"X-Ignored-Fields": names[:LONGEST_HEADER]} if names else {}
+
+
+class GreedyBody(Body):
+    """Greedy search."""
+
+    name: Literal["greedy"]
+
+    def make(self) -> Search:
+        from regard.decoding.searches.greedy import Greedy
+
+        return Greedy()
+
+
+class BeamBody(Body):
+    """Beam search."""
+
+    name: Literal["beam"]
+    width: int = Field(5, ge=1, le=16)
+    length_penalty: FiniteFloat = Field(1.0, ge=0)
+
+    def make(self) -> Search:
+        from regard.decoding.searches.beam import Beam
+
+        return Beam(self.width, length_penalty=self.length_penalty)
+
+
+class SampleBody(Body):
+    """Sampling; a filter that leaves everything is none."""
+
+    name: Literal["sample"]
+    temperature: FiniteFloat = Field(1.0, gt=0)
+    top_k: int = Field(0, ge=0)
+    top_p: FiniteFloat = Field(1.0, gt=0, le=1)
+    min_p: FiniteFloat = Field(0.0, ge=0, le=1)
+    seed: int = Field(0, ge=-(2**63), lt=2**63)
+
+    def make(self) -> Search:
+        from regard.decoding.searches.sample import Sample
+
+        top_p = None if self.top_p == 1 else self.top_p
+        return Sample(self.temperature, self.top_k or None, top_p, self.min_p or None, self.seed)
+
+
+SearchBody = Annotated[GreedyBody | BeamBody | SampleBody, Field(discriminator="name")]
+
+
+class HeadBody(Body):
+    """One head."""
+
+    map: Literal["enc_self", "dec_self", "cross", "rnn"]
+    layer: int = Field(ge=0)
+    head: int = Field(ge=0)
+
+
+class TraceBody(Body):
+    """`POST /api/trace`."""
+
+    model: str
+    text: str
+    search: SearchBody | None = None
+    target: str | None = None
+    prefix: list[int] = []
+    top: int = Field(10, ge=1, le=100)
+    off: list[HeadBody] = Field([], max_length=1000)
+    vectors: bool = False
+    max_tokens: int | None = Field(None, ge=1)
+
+
+class InsideBody(Body):
+    """`POST /api/inside`."""
+
+    model: str
+    text: str
+    target: str | None = None
+    search: SearchBody | None = None
+    stack: Literal["encoder", "decoder"]
+    layer: int = Field(ge=0)
+    token: int = Field(ge=0)
+    head: int = Field(ge=0)
+
+
+Matrix = Annotated[list[Annotated[list[FiniteFloat], Field(min_length=1)]], Field(min_length=1)]
+
+
+class LabBody(Body):
+    """`POST /api/lab`: matrices row by row."""
+
+    q: Matrix
+    k: Matrix
+    v: Matrix
+    score: Literal["dot", "scaled", "general", "additive"] = "scaled"
+    w: Matrix | None = None  # W of general; the row w of additive
+    wq: Matrix | None = None  # of additive
+    wk: Matrix | None = None
+    scale: FiniteFloat | None = None
+    mask: Literal["causal"] | list[list[bool]] | None = None
+    temperature: FiniteFloat = Field(1.0, gt=0)
+
+
+class PositionsBody(Body):
+    """`POST /api/positions`."""
+
+    length: int = Field(ge=1, le=1000)
+    dim: int = Field(ge=2, le=1000, multiple_of=2)
+    kind: Literal["sinusoidal", "rotary"] = "sinusoidal"
+    layout: Literal["interleaved", "halves"] = "interleaved"
+    base: FiniteFloat = Field(10000.0, gt=0)
+
+
+class FeaturesBody(Body):
+    """`POST /api/features`: queries, keys and the random rows W of one head."""
+
+    q: Matrix
+    k: Matrix
+    w: Matrix | None = None  # elu has none
+    map: Literal["trig", "plain", "positive", "hyperbolic", "optimal", "elu"] = "trig"
+    normalize: bool = False
+    scale: FiniteFloat | None = Field(None, gt=0)
+    causal: bool = False
+
+
+def explain(errors: list[Any]) -> str:
+    """What is wrong with a body, and where, as one sentence."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
+    place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+    given = repr(first.get("input"))
+    got = "" if first["type"] == "missing" else f", got {given if len(given) <= 60 else given[:59] + '…'}"
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}{got}{more}"

@@ -1,0 +1,1 @@
+"""Augmentation of sentence pairs during training."""

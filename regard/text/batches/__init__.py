@@ -1,0 +1,1 @@
+"""Batches: bucketing by length, windows for language models, prefetching, and the token cache."""

@@ -1,0 +1,1 @@
+"""The data doctor: find what is wrong with training data."""

@@ -1,0 +1,1 @@
+"""Read text files: plain, compressed, tabular, JSON lines and Parquet."""

@@ -1,0 +1,1 @@
+"""Tokenizers: subwords, characters, and special tokens."""

@@ -1,0 +1,106 @@
+"""A training in a process of its own, so that the memory it takes is its own.
+
+    python -m regard.training.budget.child_process RECIPE FOLDER [--quiet]
+
+This file imports nothing heavy by itself, so that a stop that comes early is obeyed at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from regard.errors import RegardError, StoppedError
+from regard.files import replace_file
+from regard.training.loop.signals import StopFlag
+
+MEMORY = "memory.json"
+
+
+def train_apart(recipe: Path, folder: Path, *, quiet: bool = False) -> None:
+    """Train in another process, or go on; its progress goes to our stderr, and a signal is passed on to it."""
+    command = [sys.executable, "-m", "regard.training.budget.child_process", str(recipe), str(folder)]
+    with StopFlag() as stop:
+        # A session of its own: a Ctrl-C in the terminal reaches only us, and the child gets it once.
+        child = subprocess.Popen([*command, *(["--quiet"] if quiet else [])], start_new_session=True)
+        try:
+            told = False
+            while (code := _ended(child)) is None:
+                if stop.signal and not told:
+                    child.send_signal(stop.signal)
+                    told = True
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+    if stop.signal:
+        raise StoppedError(
+            f"stopped by {stop.name} in the training of {folder.name}; the same command goes on from there", stop.signal
+        )
+    if code:
+        error = RegardError(f"the training of {folder.name} ended with exit code {code}; its message is above")
+        error.exit_code = code if code > 0 else 1
+        raise error
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return child.wait(timeout=0.2)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process has had: of the GPU where one trains, else of main memory; None if unknown."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Not getrusage: Linux counts there what the parent had when it started this process.
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.MULTILINE)
+        return int(found[1]) * 1024 if found else None
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+
+
+def read_memory(folder: Path) -> int | None:
+    """The peak that was written down for a run, in bytes."""
+    file = folder / MEMORY
+    return json.loads(file.read_bytes())["peak"] if file.exists() else None
+
+
+def main(arguments: list[str]) -> int:
+    """What the child does; the exit code."""
+    recipe, folder = map(Path, arguments[:2])
+    quiet = "--quiet" in arguments
+
+    def say(text: str) -> None:
+        if not quiet:
+            sys.stderr.write(text + "\n")
+
+    try:
+        from regard.training.run.training_run import train
+
+        train(recipe, out=folder, say=say, quiet=quiet)
+    except RegardError as error:
+        if not isinstance(error, StoppedError):  # the parent says that better
+            sys.stderr.write(f"regard: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        peaks = [peak for peak in (read_memory(folder), peak_memory()) if peak is not None]
+        if folder.exists() and peaks:  # of all starts of this run
+            replace_file(folder / MEMORY, json.dumps({"peak": max(peaks)}).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

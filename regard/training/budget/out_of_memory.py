@@ -1,0 +1,48 @@
+"""When a batch does not fit into memory: smaller ones, and what to say when they do not fit either."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from regard.text.batches.batch import Batch
+from regard.text.tokenizers.special_tokens import PAD
+from regard.training.recipe.schema import TrainingRecipe
+
+
+def halves(batch: Batch) -> list[Batch]:
+    """The rows of a batch in two parts; the second is empty where there is one row only."""
+    middle = (len(batch.labels) + 1) // 2
+    parts = []
+    for rows in (slice(0, middle), slice(middle, None)):
+        labels = batch.labels[rows]
+        source = None if batch.source is None else batch.source[rows]
+        parts.append(
+            dataclasses.replace(
+                batch,
+                ids=batch.ids[rows],
+                source=source,
+                inputs=batch.inputs[rows],
+                labels=labels,
+                tokens=int((labels != PAD).sum()),
+            )
+        )
+    return parts
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """On the CPU torch raises a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
+def out_of_memory(micro: list[Batch], recipe: TrainingRecipe) -> str:
+    """What to say when not even halves fit."""
+    largest = max(micro, key=lambda batch: batch.labels.numel())
+    sides = [largest.labels.shape[1]] if largest.source is None else [largest.source.shape[1], largest.labels.shape[1]]
+    tokens, parts = max(1, (recipe.batch_tokens or 4) // 4), 4 * (recipe.accumulate or 1)
+    return (
+        f"out of memory: a batch of {len(largest.labels)} rows with {' and '.join(map(str, sides))} tokens did not "
+        f"fit, and neither did its halves. Try --set training.batch_tokens={tokens} --set training.accumulate={parts}, "
+        f"which learns the same, into another --out; or take a smaller model. The last checkpoint is intact"
+    )

@@ -1,0 +1,276 @@
+"""Zero configuration: what a recipe leaves open is chosen from the data and the machine, with a reason for each.
+
+    recipe, choices = complete(recipe, facts_of(corpus), this_machine())
+
+The numbers are rules of thumb, gathered in SIZES and the constants below it; a recipe overrides every one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.errors import UsageError
+from regard.models.presets import make_model
+from regard.training.recipe.facts import DataFacts, Machine, facts_of, this_machine
+from regard.training.recipe.from_files import recipe_for_files
+from regard.training.recipe.model_table import model_config, whole_model
+from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe, recipe_from, why_not_recorded
+
+__all__ = ["Choice", "DataFacts", "Machine", "complete", "facts_of", "recipe_for_files", "this_machine"]
+
+
+class Size(NamedTuple):
+    """A model that suits so much data."""
+
+    tokens: float  # of one pass over the data, at most
+    layers: int
+    dim: int
+    heads: int
+    hidden: int
+    dropout: float  # the less data, the more
+    passes: int  # the less data, the more
+
+
+SIZES = (
+    Size(350_000, 2, 128, 4, 512, 0.3, 40),  # up to 20,000 short sentences
+    Size(1_000_000, 4, 128, 4, 512, 0.3, 30),  # as Multi30k; the transformer-tiny of Wu et al. 2021
+    Size(8_000_000, 4, 256, 4, 1024, 0.2, 20),  # as IWSLT or Tatoeba, some 160,000 pairs
+    Size(40_000_000, 6, 512, 8, 1024, 0.2, 12),  # about a million pairs
+    Size(math.inf, 6, 512, 8, 2048, 0.1, 8),  # millions: the base model of Vaswani et al. 2017
+)
+CPU_LARGEST = 1  # the largest of them, counted from 0, that a CPU trains in a bearable time
+PIECES_PER_WORD = 1.4  # subwords; an average over European languages
+CHARACTERS_PER_PIECE = 5  # at most, where words have no spaces between them
+CHARACTER_TEXT = 5_000_000  # characters below which a language model learns better from characters
+BATCH_TOKENS = {"cpu": 2048, "mps": 4096, "cuda": 16384}
+BATCHES_A_PASS = 50  # at least, or the gradient steps of small data are too few
+FILLED = 0.9  # of a batch; the rest is padding
+CPU_SECONDS = 3600  # that a training on a CPU may last, if nobody says otherwise
+FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
+RECORDED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
+SHORT = 20_000  # steps of a run whose end is near enough to plan for it
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that the recipe left open, what it became and why."""
+
+    key: str
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.value}: {self.why}"
+
+
+class Chooser:
+    """A recipe on its way: `take` fills in what is open and notes the reason."""
+
+    def __init__(self, recipe: Recipe, facts: DataFacts, machine: Machine) -> None:
+        self.kind, self.facts, self.machine = recipe.kind, facts, machine
+        self.language_model = recipe.kind in LANGUAGE_MODELS
+        self.tables = dataclasses.asdict(recipe)
+        self.choices: list[Choice] = []
+
+    def take(self, key: str, value: Any, why: str) -> Any:
+        """The recipe's own value of the setting, else this one."""
+        table, _, name = key.partition(".")
+        settings = self.tables[table]
+        if settings.get(name) is None:
+            settings[name] = value
+            self.choices.append(Choice(key, value, why))
+        return settings[name]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one pass over the data, estimated from its words."""
+        facts = self.facts
+        if self.tables["tokenizer"]["kind"] == "characters":
+            return facts.characters + facts.samples
+        return int(max(PIECES_PER_WORD * facts.words, facts.characters / CHARACTERS_PER_PIECE)) + facts.samples
+
+    def size(self) -> Size:
+        """The row of SIZES that the data asks for."""
+        return next(size for size in SIZES if self.tokens <= size.tokens)
+
+
+def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe, list[Choice]]:
+    """The recipe with everything chosen that it leaves open, and the choices.
+
+    Some stay None: tokenizer.size and decoding.max_tokens, which their parts know best, and the languages.
+    """
+    if recipe.training.device not in (None, "auto"):
+        machine = dataclasses.replace(machine, device=str(recipe.training.device))
+    chooser = Chooser(recipe, facts, machine)
+    _choose_device(chooser)
+    _choose_tokenizer(chooser)
+    _choose_model(chooser)
+    _choose_length(chooser)
+    _choose_schedule(chooser)
+    _choose_data(chooser)
+    return recipe_from(chooser.tables), chooser.choices
+
+
+def _choose_device(c: Chooser) -> None:
+    training, machine = c.tables["training"], c.machine
+    if training["device"] == "auto":
+        training["device"] = None
+    device = c.take("training.device", machine.device, "the fastest device of this machine")
+    if device.startswith("cuda"):
+        why = "the GPU has it, and it needs no loss scaling" if machine.bf16 else "this GPU has no bfloat16"
+        c.take("training.precision", "bf16" if machine.bf16 else "fp16", why)
+    else:
+        c.take("training.precision", "fp32", f"half precision pays off on {machine.type} for wide models only")
+
+
+def _choose_tokenizer(c: Chooser) -> None:
+    facts = c.facts
+    if c.language_model and facts.characters < CHARACTER_TEXT and c.tables["tokenizer"]["size"] is None:
+        c.take("tokenizer.kind", "characters", f"{facts.characters:,} characters are too few to learn words from")
+    elif c.language_model:
+        c.take("tokenizer.kind", "bpe", f"{facts.characters:,} characters to learn pieces of words from")
+    else:
+        c.take("tokenizer.kind", "unigram", "pieces of words leave no word unknown")
+    if c.kind == "encoder":
+        c.take("tokenizer.shared", True, "a sentence encoder has one vocabulary")
+    elif c.tables["model"].get("share_embeddings"):
+        c.take("tokenizer.shared", True, "model.share_embeddings asks for it")
+    elif not c.language_model:
+        alike = facts.shared_letters >= 0.5
+        share = f"{facts.shared_letters:.0%} of the source's letters are in the target"
+        c.take("tokenizer.shared", alike, f"{share}: names and numbers {'can be copied' if alike else 'differ'}")
+
+
+def _choose_model(c: Chooser) -> None:
+    """Sizes from the data; on a CPU one size smaller, and none of the large ones, so that it ends."""
+    c.take(
+        "model.kind",
+        c.kind,
+        "a language model for text" if c.language_model else "learns most from the same sentences (regard compare)",
+    )
+    wanted = c.size()
+    on_cpu = c.machine.type == "cpu"
+    size = SIZES[min(CPU_LARGEST, max(0, SIZES.index(wanted) - 1))] if on_cpu else wanted
+    amount = f"about {_rounded(c.tokens):,} tokens to learn from" + (", a small one on a CPU" if on_cpu else "")
+    if c.kind.startswith("rnn-"):
+        _choose_cells(c, size, amount)
+    else:
+        _choose_blocks(c, size, amount)
+    dropout = max(0.1, round(wanted.dropout - 0.1 * on_cpu, 1))
+    c.take("model.dropout", dropout, "the less data, the more" + (", less for a small model" if on_cpu else ""))
+    if c.kind == "transformer":
+        shared = bool(c.tables["tokenizer"]["shared"])
+        c.take("model.share_embeddings", shared, "one table for one vocabulary" if shared else "two vocabularies")
+    c.tables["model"] = whole_model(c.kind, c.tables["model"])
+
+
+def _choose_blocks(c: Chooser, size: Size, amount: str) -> None:
+    model = c.tables["model"]
+    c.take("model.layers", size.layers, amount)
+    heads = model.get("heads") or model.get("kv_heads") or size.heads
+    dim = c.take("model.dim", -(-size.dim // heads) * heads, amount)  # rounded up to whole heads
+    groups = model.get("kv_heads") or 1
+    fitting = [n for n in (8, 4, 2) if dim % n == 0 and n % groups == 0 and dim // n >= 32]
+    c.take("model.heads", fitting[0] if fitting else groups, "as many as leave 32 numbers to each, up to 8")
+    c.take("model.hidden", size.hidden * dim // size.dim, amount)
+    c.take("model.order", "pre", "trains without care for the warm-up (Xiong et al. 2020)")
+
+
+def _choose_cells(c: Chooser, size: Size, amount: str) -> None:
+    model = c.tables["model"]
+    if model.get("tie_output"):
+        width = c.take("model.hidden", model.get("embedding") or 2 * size.dim, amount)
+        c.take("model.embedding", width, "as wide as the cells, for tie_output")
+    else:
+        c.take("model.hidden", 2 * size.dim, amount)
+        c.take("model.embedding", size.dim, amount)
+    c.take("model.layers", 2 if c.language_model else 1, "as the lectures have it")
+
+
+def _choose_length(c: Chooser) -> None:
+    """Batches that the device likes and the data allows, and steps for so many passes; on a CPU an hour at most.
+
+    Whether such a batch fits into memory is seen later, once there is a model: regard.training.budget.fit.
+    """
+    kind = c.machine.type
+    allowed = 2 ** int(math.log2(max(c.tokens / BATCHES_A_PASS, 512)))
+    why = f"fits {kind} well" if BATCH_TOKENS[kind] <= allowed else f"at least {BATCHES_A_PASS} batches a pass"
+    batch = c.take("training.batch_tokens", min(BATCH_TOKENS[kind], allowed), why)
+    tokens_a_step = batch * c.take("training.accumulate", 1, "a step learns from one batch") * FILLED
+    passes = c.size().passes
+    steps = max(300, c.tokens * passes / tokens_a_step)
+    why = f"about {passes} passes over the data"
+    if kind == "cpu":
+        speed = FLOPS_A_CORE * c.machine.cores / (6 * _parameters(c))  # tokens a second
+        most = CPU_SECONDS * speed / tokens_a_step
+        if steps > most:
+            steps = most
+            told = f"{steps * tokens_a_step / c.tokens:.1f} passes over the data"
+            why = f"about an hour on {c.machine.cores} cores: {told}, and more would be better"
+    c.take("training.steps", _rounded(steps), why)
+    if kind != "cuda" and c.tables["training"]["capture"]:
+        raise UsageError(f"training.capture records steps on a GPU, and training.device is {kind}")
+    recorded = why_not_recorded(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
+    if kind == "cuda" and recorded:
+        small = _parameters(c) * batch <= RECORDED
+        why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and recording it takes memory"
+        c.take("training.capture", small, why)
+
+
+def _choose_schedule(c: Chooser) -> None:
+    training, model = c.tables["training"], c.tables["model"]
+    steps, width = training["steps"], model.get("dim") or model["hidden"]
+    short = steps <= SHORT
+    why = "the end is known and near" if short else "a long run may be ended or prolonged at any time"
+    schedule = c.take("training.schedule", "cosine" if short else "inverse-sqrt", why)
+    c.take("training.warmup", max(1, min(4000, steps // 10)), "a tenth of the steps, 4000 at most")
+    if schedule == "noam":
+        c.take("training.lr", 1.0, "the factor before the paper's formula")
+    elif c.kind.startswith("rnn-"):
+        c.take("training.lr", 1e-3, "usual for recurrent nets with Adam")
+    else:
+        post = model["order"] == "post"
+        rate = 7e-4 * math.sqrt(512 / width) / (2 if post else 1)
+        c.take("training.lr", _rounded(rate), f"for width {width}" + (", halved for post-norm" if post else ""))
+    translates = not c.language_model and c.kind != "encoder"
+    why = "as in Vaswani et al. 2017" if translates else "likelihood is what counts here"
+    c.take("training.label_smoothing", 0.1 if translates else 0.0, why)
+    every = max(1, min(2500, steps // 10))
+    c.take("training.validate_every", every, "ten times a run, or every 2500 steps")
+    c.take("training.save_every", every, "with each validation")
+
+
+def _choose_data(c: Chooser) -> None:
+    data, batch = c.tables["data"], c.tables["training"]["batch_tokens"]
+    cpu = c.machine.type == "cpu"
+    if c.language_model:
+        c.take("data.context", min(batch, 128 if cpu else 256), "short on a CPU" if cpu else "fits a batch well")
+    else:
+        c.take("data.max_length", min(batch, 256), "longer pairs are mostly wrong ones, and cost memory")
+    if not any(data[f"validation_{form}"] for form in ("source", "pairs", "text")):
+        if c.language_model:
+            c.take("data.validation", max(1, c.facts.characters // 10), "the last tenth of the characters")
+        else:
+            held_out = max(1, min(1000, c.facts.samples // 20))
+            c.take("data.validation", held_out, "a twentieth of the pairs, 1000 at most")
+
+
+def _parameters(c: Chooser) -> int:
+    """Parameters of the model with a vocabulary as large as the data has frequent words."""
+    size = c.tables["tokenizer"]["size"] or min(32_000, 300 + c.facts.distinct_words // 3)
+    if c.tables["tokenizer"]["kind"] == "characters":
+        size = 100
+    with torch.device("meta"):  # shapes without memory
+        model = make_model(model_config(c.kind, c.tables["model"], source_vocabulary=size, target_vocabulary=size))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _rounded(number: float) -> Any:
+    """Two digits are enough for a rule of thumb; whole numbers stay whole."""
+    places = 1 - math.floor(math.log10(number))
+    return round(number, places) if number < 1 else round(round(number), places)

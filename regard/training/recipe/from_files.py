@@ -1,0 +1,138 @@
+"""The recipe of `regard train fr.txt en.txt`: what the files are, their languages and a name for the run.
+
+Languages are guessed from file names, and left out when those are unclear.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.errors import DataError, UsageError, unknown_name
+from regard.models.presets import MODELS
+from regard.text.files.compressed import content_name, missing_file
+from regard.training.recipe.schema import LANGUAGE_MODELS, DataRecipe, Recipe
+
+PAIRS = (".tsv", ".jsonl", ".parquet")
+PLAIN = (".txt", ".text", ".tok")
+# ISO 639-1, as far as there is text to translate.
+CODES = """
+ab af am an ar as ay az ba be bg bi bm bn bo br bs ca ce co cs cv cy da de dz ee el en eo es et eu fa ff fi fj fo fr fy
+ga gd gl gn gu gv ha he hi hr ht hu hy ia id ig is it iu ja jv ka kg ki kk kl km kn ko ks ku kw ky la lb lg ln lo lt lv
+mg mi mk ml mn mr ms mt my nb ne nl nn no nv ny oc om or os pa pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn
+so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+LANGUAGES = frozenset(CODES.split())
+
+
+def recipe_for_files(
+    files: Sequence[str | Path],
+    *,
+    model: str | None = None,
+    name: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    columns: tuple[str | int, str | int] | None = None,
+) -> Recipe:
+    """The recipe for files given alone: two parallel files, files of pairs, or text for a language model.
+
+    Shards of parallel files are told apart by the language in their names: a.fr b.fr a.en b.en.
+    """
+    if model is not None and model not in MODELS:
+        raise UsageError(unknown_name("kind of model", model, tuple(MODELS)))
+    paths = [Path(os.path.abspath(file)) for file in files]
+    if not paths:
+        raise UsageError("no files were given: two parallel ones, one of pairs (.tsv, .jsonl, .parquet) or one of text")
+    for path in paths:
+        if not path.is_file():
+            raise DataError(missing_file(path))
+    _refuse_twins(paths)
+    pairs = [path for path in paths if content_name(path).suffix.lower() in PAIRS]
+    languages: tuple[str, str] | None = None
+    if model in LANGUAGE_MODELS or (model is None and len(paths) == 1 and not pairs):
+        data = DataRecipe(text=_names(paths))
+    elif len(pairs) == len(paths):
+        data = DataRecipe(pairs=_names(paths))
+        languages = _two_languages(paths[0])
+    elif pairs:
+        raise UsageError(f"{pairs[0].name} holds pairs and others do not: give files of one kind")
+    else:
+        source, target = _sides(paths)
+        data = DataRecipe(source=_names(source), target=_names(target))
+        languages = _languages_of_sides(source[0], target[0])
+    if source_language is None and target_language is None and languages:
+        source_language, target_language = languages
+    data = dataclasses.replace(data, columns=columns, source_language=source_language, target_language=target_language)
+    return Recipe(name=name or _run_name(data), data=data, model={} if model is None else {"kind": model})
+
+
+def language_of(path: Path) -> str | None:
+    """The language code that a file name ends with: fr.txt, train.fr, x.fr-de.de.gz. Others tell nothing."""
+    last = _parts(path)[-1]
+    return last if last in LANGUAGES else None
+
+
+def _two_languages(path: Path) -> tuple[str, str] | None:
+    """The languages of a file of pairs, the two codes that its name ends with: news.fr-en.tsv."""
+    match _parts(path)[-2:]:
+        case [one, two] if {one, two} <= LANGUAGES and one != two:
+            return one, two
+    return None
+
+
+def _languages_of_sides(source: Path, target: Path) -> tuple[str, str] | None:
+    one, two = language_of(source), language_of(target)
+    return (one, two) if one and two and one != two else None
+
+
+def _sides(paths: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Parallel files as source and target: two as they stand, more by their languages, the first one's first."""
+    if len(paths) == 1:
+        raise UsageError(
+            f"{paths[0].name} is one plain file: a model of this kind learns from two, or from a file of pairs"
+        )
+    if len(paths) == 2:
+        return paths[:1], paths[1:]
+    by_language: dict[str | None, list[Path]] = {}
+    for path in paths:
+        by_language.setdefault(language_of(path), []).append(path)
+    groups = list(by_language.values())
+    if None in by_language or len(groups) != 2 or len(groups[0]) != len(groups[1]):
+        raise UsageError(
+            f"{len(paths)} files, and their names do not tell which are source and which target: name them like a.fr "
+            f"b.fr a.en b.en, give source and target in a recipe, or train a language model on them all "
+            f"(--model transformer-lm)"
+        )
+    return groups[0], groups[1]
+
+
+def _refuse_twins(paths: list[Path]) -> None:
+    for i, path in enumerate(paths):
+        for other in paths[:i]:
+            if os.path.samefile(path, other):
+                raise UsageError(f"{other} and {path} are the same file")
+
+
+def _stem(path: Path) -> str:
+    content = content_name(path)
+    return content.stem if content.suffix.lower() in (*PAIRS, *PLAIN) else content.name
+
+
+def _parts(path: Path) -> list[str]:
+    return re.split(r"[._-]", _stem(path).lower())
+
+
+def _names(paths: list[Path]) -> tuple[str, ...]:
+    return tuple(map(str, paths))
+
+
+def _run_name(data: DataRecipe) -> str:
+    """The languages, else the names of the files."""
+    if data.source_language and data.target_language:
+        return f"{data.source_language}-{data.target_language}"
+    firsts = [Path(files[0]) for files in (data.source, data.target, data.pairs, data.text) if files]
+    name = re.sub(r"[^\w.+-]+", "-", "-".join(map(_stem, firsts))).strip("-.+")
+    return name or "model"

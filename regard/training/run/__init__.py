@@ -1,0 +1,1 @@
+"""A whole run: from a recipe to a model folder."""

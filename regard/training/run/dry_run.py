@@ -1,0 +1,41 @@
+"""`regard train --dry-run`: what a training would do and cost, without doing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.text.batches.pairs import PairData
+from regard.training.budget.forecast import forecast
+from regard.training.recipe.schema import Recipe
+from regard.training.recipe.toml_file import to_toml
+from regard.training.run.prepare import Data
+from regard.training.run.training_run import kernels, prepare
+
+
+def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
+    """The complete recipe with the reason of each choice, and as comments a report on the data, memory and time.
+
+    The text is itself a recipe. The data is read, the tokenizer trained, and a copy of the model rehearses; nothing is
+    written, but to a folder for temporary files.
+    """
+    ready = prepare(recipe, folder=None, init=init, say=lambda text: None)
+    reasons = {choice.key: choice.why for choice in ready.choices}
+    sizes = {tokenizer.size for tokenizer in ready.tokenizers}
+    with kernels(ready.recipe.training, ready.device):
+        cost = forecast(ready)
+    report = [
+        *data_report(ready.train, str(ready.corpora.train.report), len(ready.corpora.validation)),
+        f"vocabulary: {' and '.join(f'{size:,}' for size in sorted(sizes))} pieces",
+        f"parameters: {cost.parameters:,}",
+        *cost.lines(),
+    ]
+    return "\n".join([to_toml(ready.recipe, reasons), *(f"# {line}" for line in report)])
+
+
+def data_report(data: Data, read: str, held_out: int) -> list[str]:
+    """What was read, what is left out, how full the batches are."""
+    lines = [*f"data: {read}".splitlines(), f"{held_out:,} samples held out for validation"]
+    if isinstance(data, PairData) and data.too_long.count:
+        lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.places)}")
+    lines.append(f"{len(data):,} samples to train on, padding {data.padding:.1%} of all batches")
+    return lines

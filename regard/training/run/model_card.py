@@ -1,0 +1,83 @@
+"""The model card: README.md of a trained model, so that whoever gets the folder knows what it is."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.training.loop.progress import Progress
+from regard.training.loop.report import time_of
+from regard.training.recipe.schema import Recipe
+from regard.version import __version__
+
+USES = {
+    "transformer": 'regard translate -m FOLDER -t "…"',
+    "rnn-seq2seq": 'regard translate -m FOLDER -t "…"',
+    "rnn-attention": 'regard translate -m FOLDER -t "…"',
+    "transformer-lm": 'regard generate -m FOLDER "…"',
+    "rnn-lm": 'regard generate -m FOLDER "…"',
+    "encoder": "regard embed -m FOLDER sentences.txt",
+}
+
+
+def model_card(
+    model: nn.Module, recipe: Recipe, progress: Progress, *, scores: Mapping[str, Any], samples: Sequence[Sequence[str]]
+) -> str:
+    """What it is, what it learnt from, how good it is, what it took."""
+    config: Any = model.config
+    count = sum(parameter.numel() for parameter in model.parameters())
+    languages = " to ".join(filter(None, (recipe.data.source_language, recipe.data.target_language)))
+    what = f"{config.kind}, {languages}" if languages else config.kind
+    parts = [
+        f"# {recipe.name}",
+        f"A {what} model with {count:,} parameters, trained by regard {__version__}.",
+        f"```sh\n{USES[config.kind].replace('FOLDER', 'THIS_FOLDER')}\n```",
+        "## Scores on the validation part",
+        _table(("score", "value", "signature"), [_score(name, value) for name, value in scores.items()]),
+    ]
+    if samples:
+        parts += ["## Examples from the validation part", _table(("source", "reference", "model"), samples)]
+    parts += [
+        "## Data",
+        _data(recipe),
+        "## Training",
+        f"{progress.step:,} steps, {progress.tokens:,} target tokens, {progress.epoch + 1} passes begun, "
+        f"{time_of(progress.seconds, progress.preparing)} of computing on {_hardware(recipe.training.device)}; "
+        f"torch {torch.__version__}, Python {platform.python_version()}. The whole recipe is in `config.json`.",
+        "## Settings",
+        _table(("setting", "value"), [(name, str(value)) for name, value in config.to_dict().items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _score(name: str, value: Any) -> tuple[str, str, str]:
+    if isinstance(value, Mapping):
+        return name, f"{value['value']:.2f}", str(value.get("signature", ""))
+    return name, f"{value:.4g}" if isinstance(value, float) else str(value), ""
+
+
+def _data(recipe: Recipe) -> str:
+    data = recipe.data
+    if data.demo:
+        return "The demo corpus of regard, made by its own grammar; free of rights."
+    files = [name for names in (data.source, data.target, data.pairs, data.text) for name in names]
+    listed = ", ".join(f"`{os.path.basename(name)}`" for name in files)
+    return f"Trained on {listed}. Whose data this is and under which terms, write here before you pass the model on."
+
+
+def _hardware(device: str | None) -> str:
+    if device is not None and device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return f"{os.cpu_count()} CPU cores ({platform.machine()})"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def cells(row: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
+
+    return "\n".join([cells(head), "|" + "---|" * len(head), *map(cells, rows)])

@@ -1,0 +1,137 @@
+"""The products in C: exact in whole numbers, near float64 otherwise, and each row for itself, in tiles of any size."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from torch import Tensor
+
+from regard.decoding.cpu import c_matrix as compiled
+from regard.decoding.cpu.c_matrix import LaidOut
+from regard.kernels.native import compiler as c_code
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
+
+ROWS = (1, 3, 4, 5, 17, 32, 128)
+PLAIN = ("-O3", *c_code.FAST, "-shared", "-fPIC", "-lm")  # for any CPU of this kind
+
+
+def whole(rows: int, columns: int, seed: int) -> Tensor:
+    """Whole numbers up to 127, which is in every row: rounding to int8 leaves them as they are."""
+    numbers = torch.randint(-127, 128, (rows, columns), generator=torch.Generator().manual_seed(seed))
+    numbers[:, seed % columns] = 127
+    return numbers
+
+
+def random_matrix(rows: int, columns: int, seed: int) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+def laid_out(out: int, columns: int, form: str, code: Any = None) -> tuple[LaidOut, Tensor]:
+    """A matrix of ours, and the same in float64."""
+    code = code or compiled.compiled()
+    if form == "packed":
+        weight = random_matrix(out, columns, 2)
+        return LaidOut(code, weight), weight.double()
+    numbers, worth = whole(out, columns, 2), torch.rand(out, generator=torch.Generator().manual_seed(3)) + 0.1
+    return LaidOut(code, numbers.to(torch.int8), worth), numbers * worth[:, None].double()
+
+
+SHAPES = st.tuples(st.sampled_from(ROWS), st.integers(1, 150), st.integers(1, 90))
+
+
+@given(SHAPES, st.sampled_from(["packed", "int8"]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_product_is_that_in_float64(shape: tuple[int, int, int], form: str, biased: bool) -> None:
+    rows, out, columns = shape
+    matrix, weight = laid_out(out, columns, form)
+    x = whole(rows, columns, 1).float() if form == "int8" else random_matrix(rows, columns, 1)
+    bias = random_matrix(1, out, 4)[0] if biased else None
+    want = x.double() @ weight.T + (0 if bias is None else bias.double())
+    torch.testing.assert_close(matrix.product(x, bias).double(), want, rtol=1e-5, atol=1e-5 * columns)
+
+
+@given(SHAPES, st.sampled_from(["packed", "int8"]))
+@settings(max_examples=40, deadline=None)
+def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, int], form: str) -> None:
+    rows, out, columns = shape
+    matrix, _ = laid_out(out, columns, form)
+    x = random_matrix(rows, columns, 5) * torch.logspace(-3, 3, rows)[:, None]
+    bias = random_matrix(1, out, 4)[0]
+    together = matrix.product(x, bias)
+    for row in {0, rows // 2, rows - 1}:
+        assert torch.equal(matrix.product(x[row, None], bias)[0], together[row])
+
+
+def test_any_shape_and_order_of_rows() -> None:
+    matrix, weight = laid_out(30, 7, "packed")
+    x = random_matrix(7, 12, 6).T.view(3, 4, 7)  # its numbers do not lie in this order
+    torch.testing.assert_close(matrix.product(x), x @ weight.float().T, rtol=1e-4, atol=1e-5)
+    assert matrix.product(x[:, :0]).shape == (3, 0, 30)
+
+
+def ways() -> list[tuple[str, ...]]:
+    """How this CPU can be told to count: with its newest instructions, with older ones, with none of them."""
+    if platform.machine() != "x86_64":
+        return [PLAIN]
+    known = "avx2" in c_code._cpu().split()
+    return [PLAIN, *([(*PLAIN, "-mavx2", "-mfma")] if known else [])]
+
+
+@pytest.mark.parametrize("flags", ways(), ids=lambda flags: " ".join(flags[len(PLAIN) :]) or "plain")
+def test_all_ways_to_count_give_the_same_numbers(flags: tuple[str, ...], tmp_path: Path) -> None:
+    place = tmp_path / "other.so"
+    c_code.compile_to(place, compiled.SOURCE, "cc", flags)
+    other = compiled.declare(ctypes.CDLL(str(place)))
+    for rows, out, columns in ((1, 70, 40), (5, 33, 17), (20, 130, 64)):
+        numbers, x = whole(out, columns, 7), whole(rows, columns, 8)
+        for code in (other, compiled.compiled()):
+            matrix = LaidOut(code, numbers.to(torch.int8), torch.ones(out))
+            assert torch.equal(matrix.product(x.float()).long(), x @ numbers.T)
+        got, want = (laid_out(out, columns, "packed", code)[0].product(x.float()) for code in (other, None))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["packed", "int8"])
+def test_more_threads_than_cpus_or_tiles_change_nothing(form: str) -> None:
+    before = torch.get_num_threads()
+    matrix, _ = laid_out(100, 60, form)
+    x = random_matrix(40, 60, 9)
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found += [matrix.product(x[:rows]) for rows in (1, 40)]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(found, found[:2] * 3, strict=True))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="COMPILER: threads cannot be counted here")
+def test_threads_are_as_many_as_torch_was_told() -> None:
+    """Also in a thread of its own, where OpenMP has not heard of it."""
+    before = torch.get_num_threads()
+    matrix, _ = laid_out(200, 60, "packed")
+
+    def new_threads() -> int:
+        before = {*Path("/proc/self/task").iterdir()}
+        matrix.product(random_matrix(20, 60, 9))
+        return len({*Path("/proc/self/task").iterdir()} - before)
+
+    found = []
+    try:
+        for threads in (1, 4):
+            torch.set_num_threads(threads)
+            with ThreadPoolExecutor(1) as pool:
+                found.append(pool.submit(new_threads).result())
+    finally:
+        torch.set_num_threads(before)
+    assert found == [0, 3]

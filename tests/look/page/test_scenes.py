@@ -1,0 +1,145 @@
+"""The shipped scenes: every topic has one, each can be opened, and what their answers say is in the recorded traces."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+
+import regard
+from regard.look.inside.random_features import exact_weights, jane_head, limit_weights, relative_error
+from regard.look.trace.trace import Trace
+from regard.look.trace.words import merge_words
+
+ROOT = Path(__file__).parents[3]
+SCENES = Path(regard.__file__).parent / "look" / "page" / "static" / "scenes"
+INDEX: list[dict[str, Any]] = json.loads((SCENES / "index.json").read_text("utf-8"))
+TOPICS = {f"{letter}{n}" for letter, most in (("B", 8), ("D", 17), ("E", 11), ("F", 3)) for n in range(1, most + 1)}
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("make_scenes", ROOT / "scripts" / "make_scenes.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def trace_of(tag: str) -> Trace:
+    (scene,) = [scene for scene in INDEX if tag in scene["tag"].split(", ")]
+    return Trace.load(SCENES / scene["trace"])
+
+
+def test_every_topic_has_a_scene() -> None:
+    named = [tag for scene in INDEX for tag in scene["tag"].split(", ")]
+    assert set(named) == TOPICS and len(named) == len(TOPICS)
+    assert len({scene["id"] for scene in INDEX}) == len(INDEX)
+
+
+def test_what_ships_is_what_the_source_says(script: Any) -> None:
+    scenes, traces = script.read_scenes()
+    assert scenes == INDEX, "run scripts/make_scenes.py"
+    assert {path.name for path in SCENES.glob("*.json")} == {"index.json", *(f"{name}.json" for name in traces)}
+    assert {scene["trace"] for scene in INDEX} - {None} == {f"{name}.json" for name in traces}
+    for name, wanted in traces.items():
+        trace = Trace.load(SCENES / f"{name}.json")
+        assert trace.model.name in {Path(model).name for model in wanted["models"]}
+        assert (trace.source or trace.output[: len(wanted["text"])]) == wanted["text"]
+
+
+@pytest.mark.parametrize("scene", INDEX, ids=lambda scene: scene["id"])
+def test_a_scene_asks_and_answers(scene: dict[str, Any]) -> None:
+    assert scene["question"].strip().endswith(("?", "…", "”"))
+    assert len(scene["choices"]) >= 2 and len(set(scene["choices"])) == len(scene["choices"])
+    assert len(scene["answer"]) > 20
+    state = parse_qs(scene["state"], strict_parsing=True)
+    assert re.fullmatch(r"[a-z]+", state["tab"][0])
+    if scene["trace"] is not None:
+        trace = Trace.load(SCENES / scene["trace"])
+        if "step" in state:
+            assert int(state["step"][0]) < len(trace.steps)
+        if "map" in state:
+            assert int(state.get("layer", "0")[0]) < len(trace.maps[state["map"][0]].weights)
+    assert (state["tab"][0] in ("heads", "alignment", "decode")) == (scene["trace"] is not None)
+
+
+def darkest(trace: Trace, word: str) -> str:
+    """The source word that a target word looks at most, by the head that aligns best."""
+    words = merge_words(trace)
+    (kind,) = words.maps.keys() & {"cross", "rnn"}
+    assert words.best_head is not None
+    weights = words.maps[kind].weights[words.best_head.layer]
+    weights = weights.mean(0) if words.best_head.head is None else weights[words.best_head.head]
+    rows, columns = ([token.text for token in words.axes[axis].tokens] for axis in ("target", "source"))
+    return columns[int(weights[rows.index(word)].argmax())]
+
+
+def test_noun_and_adjective_cross_over() -> None:
+    trace = trace_of("D16")
+    assert (darkest(trace, "red"), darkest(trace, "car")) == ("rouge", "voiture")
+
+
+def test_the_running_example_is_translated_and_aligned() -> None:
+    trace = trace_of("E6")
+    assert trace.output == "Jane visits Africa in September"
+    assert darkest(trace, "September") == "septembre" and "Afrique" in darkest(trace, "Africa")
+
+
+def test_the_decoder_sees_nothing_that_comes_after() -> None:
+    weights = trace_of("E7").maps["dec_self"].weights
+    assert not np.triu(weights, 1).any() and np.tril(weights).any()
+
+
+def test_a_cross_map_is_not_square_and_a_translation_ends_with_the_end_token() -> None:
+    trace = trace_of("D13")
+    assert trace.maps["cross"].weights.shape[2] == len(trace.axes["target"])
+    assert trace.maps["cross"].weights.shape[2] != trace.maps["cross"].weights.shape[3]
+    assert trace_of("E8").axes["target"].tokens[-1].text == "</s>" and trace_of("E8").tree is not None
+
+
+def test_a_sample_shows_its_draws() -> None:
+    trace = trace_of("E10")
+    given = sum(step.given for step in trace.steps)
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "E10"]
+    assert int(parse_qs(scene["state"])["step"][0]) == given
+    assert all(step.draw is not None for step in trace.steps[given:])
+
+
+def test_long_keys_get_too_little_weight_from_the_lectures_formula() -> None:
+    """F3, on the sentence that the scene shows: 0.28 is the error that its answer names."""
+    head = jane_head()
+    exact, limit = exact_weights(head, normalize=False), limit_weights(head, normalize=False)
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "F3"]
+    assert f"{relative_error(limit, exact):.2f}" in scene["answer"]
+    long = head.k.norm(dim=-1) > 2
+    assert (limit < exact)[:, long].all() and (limit > exact)[:, ~long].all()
+
+
+def test_a_scene_can_be_made_anew(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script.main(tmp_path)
+    assert json.loads((tmp_path / "index.json").read_text("utf-8")) == INDEX
+    for path in tmp_path.glob("*.json"):
+        if path.name != "index.json":
+            made, shipped = Trace.load(path), Trace.load(SCENES / path.name)
+            assert (made.output, list(made.maps)) == (shipped.output, list(shipped.maps)), "run scripts/make_scenes.py"
+    assert f"{len(INDEX)} scenes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("scene", "message"),
+    [
+        ({"tag": "X", "state": "tab=moon"}, "no tab 'moon'"),
+        ({"tag": "X", "state": "tab=lab", "trace": "none"}, "no trace 'none'"),
+        ({"tag": "X", "state": "tab=lab", "colour": 1}, "unknown colour"),
+    ],
+)
+def test_wrong_scenes_are_refused(scene: dict[str, Any], message: str, script: Any) -> None:
+    with pytest.raises(SystemExit, match=message):
+        script.make_scene(scene, {})

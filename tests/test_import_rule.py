@@ -29,7 +29,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files", "machine")
+ABOVE_ALL = ("errors", "version", "files", "machine", "traits")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

@@ -25,6 +25,7 @@ TOKENIZERS = ("unigram", "bpe", "characters")
 OPTIMIZERS = ("adam", "adamw")
 PRECISIONS = ("fp32", "bf16", "fp16")
 PARALLEL = ("ddp", "fsdp")
+KERNELS = ("auto", "off")
 FAULTS = ("stop", "skip")
 LEAST_ALPHA = 0.1  # of unigram sampling: below it a model learns to spell, and meets words whole only when it is used
 SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are changed in training
@@ -165,6 +166,7 @@ class TrainingRecipe:
     r_drop: float = number(0.0, rule=WHOLE)  # the weight of R-Drop's agreement of two passes; 0: one pass
     ema: float = number(0.0, rule=SHARE)  # decay of the exponential mean of the weights; 0: no mean
     parallel: str = choice("ddp", PARALLEL)  # with several processes: each holds the whole model, or a part
+    kernels: str = choice("auto", KERNELS)  # "off" trains with the plain modules on every device
     compile: bool = False
     capture: bool | None = None  # on a GPU: steps of each shape are recorded once and repeated without Python
     deterministic: bool = False

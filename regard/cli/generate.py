@@ -25,7 +25,6 @@ from regard.cli.shared.model_options import (
     load_as,
     make_rules,
     make_sample,
-    pack_float32,
     plain_warnings,
     search_option,
     whole_text,
@@ -77,7 +76,6 @@ def generate_text(
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
     drawn = make_sample(temperature, top_k, top_p, min_p, seed, rules)
     writer = load_as(Writer, model, device, dtype)
-    pack_float32(writer)
     prompt = read_prompt() if prompt is None else whole_text(prompt, "the prompt")
     write_utf8()
     with plain_warnings():

@@ -164,11 +164,15 @@ def test_weights_are_laid_out_for_c_where_there_is_one(
     forms, translate = [], Translator.translate
 
     def watched(self: Translator, *texts: Any, **settings: Any) -> Any:
-        forms.append(isinstance(next(self.model.parameters()), Weight))
+        forms.append(isinstance(next(self.decoding_model.parameters()), Weight))
         return translate(self, *texts, **settings)
 
-    plain = load(models["translator"])
-    wanted = [plain, join_translators([plain, load(models["other"])])]
+    def plain(name: str) -> Translator:
+        face = load(models[name])
+        assert isinstance(face, Translator)
+        return Translator(face.model, face.source_tokenizer, face.target_tokenizer, info=face.info)
+
+    wanted = [plain("translator"), join_translators([plain("translator"), plain("other")])]
     monkeypatch.setattr(Translator, "translate", watched)
     both = ("-m", models["translator"], "-m", models["other"])
     for face, chosen in zip(wanted, (both[:2], both), strict=True):
@@ -179,7 +183,7 @@ def test_weights_are_laid_out_for_c_where_there_is_one(
         for ours, theirs in zip(found["alignment"]["weights"], told.alignment().weights.tolist(), strict=True):
             assert ours == pytest.approx(theirs, abs=2e-4)
     command("translate", "-m", models["translator"], *SHORT, "--dtype", "bfloat16", "-t", "le chat")
-    monkeypatch.setattr(compiled, "compiled", lambda: None)
+    monkeypatch.setattr("regard.decoding.cpu.packed_copy.compiled", lambda: None)
     command("translate", "-m", models["translator"], *SHORT, "-t", "le chat")
     assert forms == [False, False]
 

@@ -79,26 +79,7 @@ def load_translators(models: Sequence[str] | None, device: str, dtype: str) -> T
     from regard.api.translator import Translator
 
     faces = [load_as(Translator, model, device, dtype) for model in models or [DEFAULT_MODEL]]
-    translator = faces[0] if len(faces) == 1 else join_translators(faces)
-    pack_float32(translator)
-    return translator
-
-
-def pack_float32(face: Translator | Writer) -> None:
-    """Lay float32 weights on a CPU out as our C reads them, for a command that does nothing but decode.
-
-    Without C they stay as they are: torch's own kernels for such weights keep something for every number of rows that
-    they meet, and a long file has them all.
-    """
-    import torch
-
-    from regard.decoding.cpu.c_matrix import compiled
-    from regard.decoding.cpu.quantize import Weight, pack_weights
-
-    weights = list(face.model.parameters())
-    plain = all(one.dtype is torch.float32 and not isinstance(one, Weight) for one in weights)
-    if plain and weights[0].device.type == "cpu" and compiled() is not None:
-        pack_weights(face.model, "packed")
+    return faces[0] if len(faces) == 1 else join_translators(faces)
 
 
 def make_rules(

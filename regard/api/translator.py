@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.degenerate_output import circle_end, is_nonsense
+from regard.api.draft_model import check_draft
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import Part, join_translations, split_text
@@ -151,6 +152,7 @@ class Translator:
         """
         texts = [text] if isinstance(text, str) else list(text)
         search = chosen_search(beam, search, alternatives)
+        check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         cut = [split_text(sentence, self._fits) if guard else [Part(sentence, "")] for sentence in texts]

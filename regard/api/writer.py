@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.api.draft_model import check_draft
 from regard.api.results import ScoredText
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
@@ -75,6 +76,7 @@ class Writer:
         """What follows the prompt: up to `max_tokens` tokens, the end of the text, or before a text of `stop`."""
         if search.streams:
             return "".join(self.stream(prompt, search=search, max_tokens=max_tokens, stop=stop))
+        check_draft(self, search)
         tokens = self._prefix(prompt)
         room = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
         ((best, *_),) = generate_tokens(self.decoding_model, None, search=search, prefixes=[tokens], max_tokens=room)

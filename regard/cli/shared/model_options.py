@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.writer import Writer
+    from regard.decoding.searches.greedy import Greedy
     from regard.decoding.searches.logit_rules import Rule
     from regard.decoding.searches.sample import Sample
+    from regard.decoding.searches.speculative import Speculative
 
 DEFAULT_MODEL = "fr-en"
 STDIN = Path("-")
@@ -59,6 +61,12 @@ Penalty = Annotated[
     typer.Option("--repetition-penalty", rich_help_panel=SEARCH, help="From 1: what came before is less likely."),
 ]
 NoRepeat = Annotated[int | None, search_option("No phrase of so many tokens comes twice.", least=1)]
+Draft = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL", rich_help_panel=SEARCH, help="A smaller model with the same tokenizer that drafts tokens."
+    ),
+]
 
 
 def load_as(wanted: type[Face], model: str, device: str, dtype: str) -> Face:
@@ -80,6 +88,16 @@ def load_translators(models: Sequence[str] | None, device: str, dtype: str) -> T
 
     faces = [load_as(Translator, model, device, dtype) for model in models or [DEFAULT_MODEL]]
     return faces[0] if len(faces) == 1 else join_translators(faces)
+
+
+def with_draft(search: Greedy | Sample, draft: str, face: Face, device: str, dtype: str) -> Speculative:
+    """Let the model of that name or folder draft tokens for a search; it must be of the same kind as `face`."""
+    from regard.api.draft_model import check_draft
+    from regard.decoding.searches.speculative import Speculative
+
+    speculative = Speculative(load_as(type(face), draft, device, dtype), search)
+    check_draft(face, speculative)
+    return speculative
 
 
 def make_rules(

@@ -83,6 +83,7 @@ class MultiHeadAttention(nn.Module):
         if window is not None and window < 1:
             raise ValueError(f"window counts tokens from 1, the token itself; got {window}")
         self.dropout, self.backend, self.window = dropout, backend, window
+        self.has_bias = bias
         self.position = _scheme(position, dim, heads, self.d_k, self.d_v)
 
         self.key_dim = dim if key_dim is None else key_dim
@@ -105,6 +106,21 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(self.output.weight)
             if bias:
                 nn.init.zeros_(self.output.bias)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this layer computes, by the options in use; see regard.traits."""
+        options = {
+            "grouped-query": self.kv_heads != self.heads,
+            "head-widths": not self.d_k == self.d_v == self.dim / self.heads,
+            "input-widths": not self.key_dim == self.value_dim == self.dim,
+            "slice": isinstance(self.input, SlicedProjection),
+            "qk-norm": self.q_norm is not None,
+            "window": self.window is not None,
+            "no-output": self.output is None,
+            "attention-bias": self.has_bias,
+        }
+        return frozenset({"attention", *(name for name, used in options.items() if used)})
 
     def forward(
         self,

@@ -46,6 +46,11 @@ class StackedProjection(nn.Module):
         for part in self.weight.split(self.rows):  # each matrix by its own size, as if it stood alone
             nn.init.xavier_uniform_(part)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """None of its own: the layer around it reports its head sizes and its bias."""
+        return frozenset()
+
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *, constant: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,6 +114,10 @@ class SeparateProjection(nn.Module):
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"input-widths"})
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.queries(query), *self.remember(key, value)
 
@@ -131,6 +140,10 @@ class SlicedProjection(nn.Module):
             block = torch.empty(heads, dim // heads, d).uniform_(-bound, bound)
             setattr(self, f"{name}_weight", nn.Parameter(block))
             setattr(self, f"{name}_bias", nn.Parameter(torch.zeros(heads * d)) if bias else None)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"slice"})
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.queries(query), *self.remember(key, value)

@@ -54,6 +54,12 @@ class Block(nn.Module):
         self.feed_norm = norm()
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this block computes around its sublayers; see regard.traits."""
+        cross = {"cross-attention"} if self.cross_attention is not None else set()
+        return frozenset({"block", f"{self.order}-norm", *cross})
+
     def forward(
         self,
         x: Tensor,  # (B, m, p)

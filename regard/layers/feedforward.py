@@ -52,6 +52,12 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(dim, stacked * hidden, bias=bias)  # W_1, b_1
         self.down = nn.Linear(hidden, dim, bias=bias)  # W_2, b_2
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this layer computes; see regard.traits."""
+        bias = {"feed-forward-bias"} if self.up.bias is not None else set()
+        return frozenset({"feed-forward", f"activation {self.activation}", *bias})
+
     def forward(self, x: Tensor, *, constant_bias: bool = False, seed: Tensor | None = None) -> Tensor:
         """x (…, p) -> (…, p), each position alone; if `constant_bias`, b_2 gets no gradient here.
 

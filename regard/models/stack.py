@@ -34,6 +34,10 @@ class TokenInput(nn.Module):
         self.position = position
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"token-input"})
+
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """tokens (B, m) -> (B, m, p); `positions` (m,) or (B, m) where they do not start at 0."""
         if tokens.dim() != 2:
@@ -76,6 +80,10 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]  # it is a sequence
         self.norm = norm
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"stack"})
 
     def forward(
         self,

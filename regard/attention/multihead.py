@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
+from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache
 from regard.attention.checks import check_mask
 from regard.attention.dispatch import BACKENDS, Backend, attend
 from regard.attention.mask_rules import Mask, Window, as_mask
@@ -31,7 +31,7 @@ from regard.kernels.training.short_attention import attend_shortly, short_fits
 from regard.positions import Position, make_position
 
 FORMS = ("projected", "slice")
-Cache = KVCache | StaticCache | WindowCache | Memory
+Cache = KVCache | StaticCache | WindowCache | ProjectedSource
 
 
 class MultiHeadAttention(nn.Module):
@@ -140,12 +140,12 @@ class MultiHeadAttention(nn.Module):
         """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n) before dropout.
 
         Self-attention when only `query` is given; `key` alone also gives the values. A KVCache or StaticCache adds
-        the new tokens to those before; a Memory stands in for `key` and `value`. A `score` replaces the scaled product
-        of queries and keys, and what positions add to it. If `constant_bias`, that of W^O gets no gradient here.
-        A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
+        the new tokens to those before; a ProjectedSource stands in for `key` and `value`. A `score` replaces the
+        scaled product of queries and keys, and what positions add to it. If `constant_bias`, that of W^O gets no
+        gradient here. A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
         """
         rows = query.shape[0]
-        if isinstance(cache, Memory) and cache.k.shape[0] != rows:  # rows side by side that look at one text
+        if isinstance(cache, ProjectedSource) and cache.k.shape[0] != rows:  # rows side by side that look at one text
             query = query.view(cache.k.shape[0], -1, self.dim)
         dropout = self.dropout if self.training else 0.0
         if dropout and cache is None and bias is None and score is None and not return_weights:
@@ -221,12 +221,12 @@ class MultiHeadAttention(nn.Module):
             q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout, projected=projected, seed=seed
         )
 
-    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
+    def project_source(self, key: Tensor, value: Tensor | None = None) -> ProjectedSource:
         """Project the keys and values of a text (B, n, width) once, for the many queries that will look at it."""
         value = key if value is None else value
         self._check_text(key, value)
-        k, v = self.input.remember(key, value)
-        return Memory(k if self.k_norm is None else self.k_norm(k), v)
+        k, v = self.input.project_source(key, value)
+        return ProjectedSource(k if self.k_norm is None else self.k_norm(k), v)
 
     def new_cache(
         self, batch: int, capacity: int, *, static: bool = False, recorded: bool | None = None
@@ -253,9 +253,9 @@ class MultiHeadAttention(nn.Module):
         if query.dim() != 3 or query.shape[2] != self.dim:
             raise ValueError(f"query must be (B, length, {self.dim}), got {tuple(query.shape)}")
         own = (key is None or key is query) and (value is None or value is query)
-        if isinstance(cache, Memory):
+        if isinstance(cache, ProjectedSource):
             if not own:
-                raise ValueError("a Memory holds the keys and values already: give it without key and value")
+                raise ValueError("a ProjectedSource holds the keys and values already: give it without key and value")
             q = self.input.queries(query)
             return q if self.q_norm is None else self.q_norm(q), cache.k, cache.v
         if not own and (self.position is not None or self.window is not None):

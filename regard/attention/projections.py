@@ -1,7 +1,8 @@
 """How queries, keys and values come from the inputs: the matrices in front of multi-head attention.
 
 D8, D11, D12. A projection maps (query, key, value), each (B, length, width), to q, k, v of each head, (B, heads,
-length, d). Its halves are `queries`, q alone, and `remember`, k and v alone, for a text that many queries will look at.
+length, d). Its halves are `queries`, q alone, and `project_source`, k and v alone, for a text that many
+queries will look at.
 
     B batch   p input width   H heads   G key-value heads   d_k, d_v head widths
 """
@@ -56,7 +57,7 @@ class StackedProjection(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """If `constant`, the bias gets no gradient here: it is left to who finds those of q, k and v."""
         if key is not query or value is not query:
-            return self.queries(query, constant=constant), *self.remember(key, value, constant=constant)
+            return self.queries(query, constant=constant), *self.project_source(key, value, constant=constant)
         if not constant and self.bias is not None and self.training and self._even() and draws("heads", query, 0.0):
             from regard.kernels.training.split_heads_triton import CutHeads
 
@@ -72,7 +73,7 @@ class StackedProjection(nn.Module):
     def queries(self, query: Tensor, *, constant: bool = False) -> Tensor:
         return cut_heads(self._part(query, 0, 1, constant), self.sizes.heads, self.sizes.d_k)
 
-    def remember(self, key: Tensor, value: Tensor, *, constant: bool = False) -> tuple[Tensor, Tensor]:
+    def project_source(self, key: Tensor, value: Tensor, *, constant: bool = False) -> tuple[Tensor, Tensor]:
         _, G, d_k, d_v = self.sizes
         if key is not value:
             k, v = self._part(key, 1, 2, constant), self._part(value, 2, 3, constant)
@@ -119,12 +120,12 @@ class SeparateProjection(nn.Module):
         return frozenset({"input-widths"})
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.queries(query), *self.remember(key, value)
+        return self.queries(query), *self.project_source(key, value)
 
     def queries(self, query: Tensor) -> Tensor:
         return cut_heads(self.query(query), self.sizes.heads, self.sizes.d_k)
 
-    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def project_source(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         _, G, d_k, d_v = self.sizes
         return cut_heads(self.key(key), G, d_k), cut_heads(self.value(value), G, d_v)
 
@@ -146,12 +147,12 @@ class SlicedProjection(nn.Module):
         return frozenset({"slice"})
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.queries(query), *self.remember(key, value)
+        return self.queries(query), *self.project_source(key, value)
 
     def queries(self, query: Tensor) -> Tensor:
         return self._blocks(query, "q")
 
-    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def project_source(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         return self._blocks(key, "k"), self._blocks(value, "v")
 
     def _blocks(self, x: Tensor, name: str) -> Tensor:

@@ -67,7 +67,7 @@ class Block(nn.Module):
         mask: Mask | Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        memory: Tensor | Source | None = None,  # what cross-attention looks at, (B, n, p) or prepared by `remember`
+        memory: Tensor | Source | None = None,  # what cross-attention looks at, (B, n, p) or from `project_source`
         memory_mask: Mask | Tensor | None = None,
         past: Tensor | None = None,
         then: nn.Module | None = None,

@@ -125,14 +125,16 @@ class Stack(nn.Module):
         """An empty self-attention cache for each block."""
         return [block.self_attention.new_cache(batch, capacity, static=static) for block in self.blocks]
 
-    def remember(self, states: Tensor, mask: Tensor | None = None) -> list[Source]:
+    def project_source(self, states: Tensor, mask: Tensor | None = None) -> list[Source]:
         """The source (B, n, p), prepared once for each block's cross-attention: projected, or summed up.
 
         Sums cannot leave padding out later, so the mask (B, 1, 1, n) is asked here.
         """
         looks = [block.cross_attention for block in self.blocks if block.cross_attention is not None]
         return [
-            look.remember(states) if isinstance(look, MultiHeadAttention) else look.remember(states, mask=mask)
+            look.project_source(states)
+            if isinstance(look, MultiHeadAttention)
+            else look.project_source(states, mask=mask)
             for look in looks
         ]
 

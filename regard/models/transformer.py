@@ -81,4 +81,4 @@ class Transformer(nn.Module):
         # On a CPU the look is free, and attention without a mask is faster; elsewhere it would wait for the device.
         full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
         mask = None if full else encoded.keep[:, None, None]
-        return TransformerState(caches, self.decoder.remember(encoded.states, mask), mask)
+        return TransformerState(caches, self.decoder.project_source(encoded.states, mask), mask)

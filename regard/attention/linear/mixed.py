@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
+from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache
 from regard.attention.linear.cache import FeatureCache, WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.state import FeatureState
@@ -118,11 +118,13 @@ class MixedAttention(nn.Module):
         y, weights = (torch.cat(parts, dim=axis) for parts, axis in zip(zip(*found, strict=True), (-1, 1), strict=True))
         return self.output(y), weights[:, self.places]
 
-    def remember(self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> MixedCache:
+    def project_source(
+        self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
+    ) -> MixedCache:
         """A text (B, n, width) once for the many queries that will look at it: projected, and summed up."""
         whole = self._forward_pre_hooks and value is None  # somebody records
-        random = WholeText(key) if whole else self.random.remember(key, value, mask=mask)
-        return MixedCache(self.exact.remember(key, value), random)
+        random = WholeText(key) if whole else self.random.project_source(key, value, mask=mask)
+        return MixedCache(self.exact.project_source(key, value), random)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> MixedCache:
         """An empty cache for this layer, as both parts have them."""
@@ -138,4 +140,4 @@ class MixedAttention(nn.Module):
 
 Attention = MultiHeadAttention | RandomFeatureAttention | MixedAttention  # what a block may look with
 Cache = KVCache | StaticCache | WindowCache | FeatureCache | MixedCache  # what such a layer keeps of the text so far
-Source = Memory | FeatureState | WholeText | MixedCache  # what it keeps of a text that cross-attention looks at
+Source = ProjectedSource | FeatureState | WholeText | MixedCache  # what it keeps of a source for cross-attention

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.kernels import fuse
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch, Rows, Sampler
@@ -81,7 +82,7 @@ class Ours:
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
         self.device, self.precision = torch.device(device), precision
-        self.model = make_model(translator(setting)).to(self.device)
+        self.model = fuse(make_model(translator(setting)).to(self.device))
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
         self.loop = Loop(self.model, NoData(), loss_function, recipe, device=self.device)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from train_contenders import RECIPE, PlainModel, Setting, copy_weights, translator
 from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 
+from regard.kernels import fuse
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
 from regard.text.batches.batch import Batch
@@ -42,7 +43,7 @@ class Ours:
 
     def __init__(self, config: Config, data: Any, recipe: TrainingRecipe, device: str) -> None:
         self.device, self.recipe = torch.device(device), recipe
-        self.model = make_model(config).to(self.device)
+        self.model = fuse(make_model(config).to(self.device))
         self.objective = objective(self.model, smoothing=recipe.label_smoothing or 0.0)
         self.loop = Loop(self.model, data, self.objective, recipe, device=self.device)
         self.epoch = 0

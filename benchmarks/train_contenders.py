@@ -82,9 +82,7 @@ class Ours:
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
         self.device = torch.device(device)
-        self.model = make_model(translator(setting)).to(self.device)
-        if self.device.type == "cuda":
-            fuse(self.model)
+        self.model = fuse(make_model(translator(setting)).to(self.device))
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
         self.train_step = TrainStep(TrainState(self.model, recipe, device=self.device), loss_function, recipe)
@@ -101,7 +99,7 @@ class Plain:
     """torch.nn.Transformer in the loop that its user would write."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        self.device, self.precision = torch.device(device), precision
+        self.device = torch.device(device)
         self.model = PlainModel(setting).to(self.device).train()
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=RECIPE.lr, betas=RECIPE.betas, eps=RECIPE.eps, weight_decay=0.0

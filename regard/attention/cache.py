@@ -239,14 +239,14 @@ class WindowCache:
         return WindowCache(k, v, lengths)
 
 
-class Memory:
+class ProjectedSource:
     """Keys and values of a finished text, projected once: what cross-attention looks at in every step."""
 
     def __init__(self, k: Tensor, v: Tensor) -> None:
         self.k, self.v = k, v
 
     def positions(self, m: int) -> Tensor:
-        raise ValueError("a Memory is for cross-attention, which has no positions of its own: give position=None")
+        raise ValueError("a ProjectedSource is for cross-attention, which has no positions: give position=None")
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """The memory as it is: nothing is added to a finished text."""
@@ -255,8 +255,8 @@ class Memory:
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
         return mask, causal
 
-    def select(self, rows: Tensor) -> Memory:
-        return Memory(self.k[rows], self.v[rows])
+    def select(self, rows: Tensor) -> ProjectedSource:
+        return ProjectedSource(self.k[rows], self.v[rows])
 
     @property
     def length(self) -> int:
@@ -264,9 +264,9 @@ class Memory:
         return self.k.shape[2]
 
     @staticmethod
-    def join(memories: Sequence[Memory]) -> Memory:
+    def join(memories: Sequence[ProjectedSource]) -> ProjectedSource:
         """The texts of all, in this order, with zeros up to the longest, which a mask must hide."""
-        return Memory(
+        return ProjectedSource(
             join_padded([memory.k for memory in memories], 2), join_padded([memory.v for memory in memories], 2)
         )
 

@@ -12,14 +12,21 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from regard.attention.checks import check_bias, check_mask, check_tensors, one_dtype, with_heads, without_heads
+from regard.attention.checks import (
+    check_bias,
+    check_dropout,
+    check_mask,
+    check_tensors,
+    one_dtype,
+    with_heads,
+    without_heads,
+)
 from regard.attention.flex import attend_flex, flex_pays
 from regard.attention.mask_rules import Mask, as_mask, split_causal
 from regard.attention.reference import attend_reference
 from regard.attention.scores import Score
 from regard.attention.sdpa import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix
 from regard.errors import unknown_name
-from regard.kernels.training.short_attention import attend_shortly, short_fits
 
 BACKENDS = ("auto", "reference", "sdpa", *KERNELS, "flex")
 Backend = Literal["auto", "reference", "sdpa", "flash", "efficient", "cudnn", "math", "flex"]
@@ -95,8 +102,7 @@ def attend(
 
     q, k, v = one_dtype(q, k, v)
     check_tensors(q, k, v, score)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+    check_dropout(dropout)
     rank = q.dim()
     if rank != 4:
         q, k, v = with_heads(q), with_heads(k), with_heads(v)
@@ -119,9 +125,6 @@ def attend(
             backend = "reference"
         elif isinstance(mask, Mask) and flex_pays(q, k, mask, dropout):
             backend = "flex"
-        elif scale > 0 and short_fits(q, k, v, mask, bias, dropout):
-            y = attend_shortly(q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout)
-            return without_heads(y, rank)
     elif backend != "reference" and (return_weights or own_score is not None):
         what = "give weights" if return_weights else "compute a score of your own"
         raise ValueError(f"backend {backend!r} cannot {what}: use backend='auto' or 'reference'")

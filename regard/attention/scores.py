@@ -39,6 +39,10 @@ class DotScore(nn.Module):
         super().__init__()
         self.scale = scale
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score dot"})
+
     def keys(self, k: Tensor) -> Tensor:
         return k
 
@@ -59,6 +63,10 @@ class BilinearScore(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
         nn.init.xavier_uniform_(self.weight)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score bilinear"})
 
     def keys(self, k: Tensor) -> Tensor:
         return k @ self.weight.T  # (…, n, query_dim)
@@ -82,6 +90,10 @@ class AdditiveScore(nn.Module):
         self.key = nn.Linear(key_dim, hidden, bias=False)
         self.weight = nn.Parameter(torch.empty(hidden))
         nn.init.uniform_(self.weight, -(hidden**-0.5), hidden**-0.5)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score additive"})
 
     def keys(self, k: Tensor) -> Tensor:
         return self.key(k)  # (…, n, hidden)
@@ -107,6 +119,10 @@ class ConcatScore(nn.Module):
         self.weight = nn.Parameter(torch.empty(hidden))
         self.query_dim = query_dim
         nn.init.uniform_(self.weight, -(hidden**-0.5), hidden**-0.5)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score concat"})
 
     def keys(self, k: Tensor) -> Tensor:
         return k @ self.stacked.weight[:, self.query_dim :].T  # (…, n, hidden)

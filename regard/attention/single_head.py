@@ -29,6 +29,10 @@ class KeyValueAttention(nn.Module):
         self.score = score  # a module, so its parameters become this one's
         self.dropout = dropout
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"key-value-attention"})
+
     def forward(
         self,
         query: Tensor,
@@ -72,6 +76,10 @@ class ContentAttention(nn.Module):
         super().__init__()
         self.theta = nn.Parameter(torch.randn(outputs, dim) * dim**-0.5)
         self.score = score
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"content-attention"})
 
     def forward(
         self, value: Tensor, *, mask: Mask | Tensor | None = None, return_weights: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from torch import nn
@@ -9,6 +10,22 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def fuse(model: Model) -> Model:
-    """Replace plain modules by their fused counterparts, which share the parameters, in place; return the model."""
+def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:
+    """Replace plain modules by fused subclasses, in place, and return the model.
+
+    In training on an NVIDIA GPU the fused modules run Triton kernels; everywhere else, and for whatever the kernels do
+    not implement, they run the plain forward. Parameters and state_dict stay the same. `only` restricts the
+    replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads".
+    """
+    from regard.kernels.training.fuse import fuse_modules
+
+    fuse_modules(model, only)
+    return model
+
+
+def unfuse(model: Model) -> Model:
+    """Replace fused modules by plain ones, in place, and return the model."""
+    from regard.kernels.training.fuse import unfuse_modules
+
+    unfuse_modules(model)
     return model

@@ -90,6 +90,10 @@ class RNNCell(nn.RNNCell):
     Elman 1990; C1.
     """
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"RNNCell"})
+
     def forward(self, x: Tensor, state: Tensor | None = None, *, backend: Backend = "auto") -> Tensor:
         """x (B, D) or (D,), state (B, H) or (H,), zero when not given -> the next state."""
         _check_cell(self, x, () if state is None else (state,))
@@ -105,6 +109,10 @@ class GRUCell(nn.GRUCell):
     Cho et al. 2014; C1.
     """
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"GRUCell"})
+
     def forward(self, x: Tensor, state: Tensor | None = None, *, backend: Backend = "auto") -> Tensor:
         """x (B, D) or (D,), state (B, H) or (H,), zero when not given -> the next state."""
         _check_cell(self, x, () if state is None else (state,))
@@ -119,6 +127,10 @@ class LSTMCell(nn.LSTMCell):
 
     Hochreiter & Schmidhuber 1997; C1.
     """
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"LSTMCell"})
 
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, *, backend: Backend = "auto"

@@ -37,6 +37,12 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocabulary, dim))  # (V, D)
         self.reset_parameters()
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this layer computes; see regard.traits."""
+        options = {"scaled-embedding": self.factor != 1.0, "padding-row": self.pad_id is not None}
+        return frozenset({"embedding", *(name for name, used in options.items() if used)})
+
     def reset_parameters(self) -> None:
         """Draw the rows from N(0, 1/D): as an output table they give logits of about unit size for unit features."""
         nn.init.normal_(self.weight, std=self.dim**-0.5)

@@ -52,6 +52,10 @@ class LayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
         self.bias = nn.Parameter(torch.zeros(dim)) if bias else None
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"LayerNorm"})
+
     def forward(self, x: Tensor) -> Tensor:
         check_width(x, self.dim)
         if x.dtype in HALVES and self.weight.dtype != x.dtype:
@@ -77,6 +81,10 @@ class RMSNorm(nn.Module):
         self.dim = dim
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"RMSNorm"})
 
     def forward(self, x: Tensor) -> Tensor:
         check_width(x, self.dim)

@@ -70,6 +70,10 @@ class RNN(nn.RNNBase):
             dtype=dtype,
         )
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"RNN"}) | _options(self)
+
     def forward(
         self,
         x: Tensor,
@@ -126,6 +130,10 @@ class GRU(nn.RNNBase):
             device=device,
             dtype=dtype,
         )
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"GRU"}) | _options(self)
 
     def forward(
         self,
@@ -190,6 +198,10 @@ class LSTM(nn.RNNBase):
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"LSTM"}) | _options(self)
+
     def forward(
         self,
         x: Tensor,
@@ -213,6 +225,17 @@ class LSTM(nn.RNNBase):
         """As RNN.step."""
         h, c = state
         return _passed(real, lstm_step(x, h, c, weights), state)
+
+
+def _options(layer: nn.RNNBase) -> set[str]:
+    """The traits of the options in use; see regard.traits."""
+    options = {
+        "bidirectional": layer.bidirectional,
+        "relu-recurrence": layer.mode == "RNN_RELU",
+        "projected-state": layer.proj_size > 0,
+        "recurrent-no-bias": not layer.bias,
+    }
+    return {name for name, used in options.items() if used}
 
 
 def _written_out(

@@ -31,6 +31,11 @@ class TransformerLM(nn.Module):
         self.decoder = make_stack(config, config.layers, causal=True, cross=False)
         self.output = None if config.tie_output else nn.Linear(config.dim, config.vocabulary, bias=False)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"TransformerLM", "tied-output" if self.output is None else "untied-output"})
+
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, m) -> logits (B, m, V): row i predicts the token after tokens[:, i]."""
         return self.project(self.decode(tokens))
@@ -68,6 +73,11 @@ class RecurrentLM(nn.Module):
         self.rnn = make_recurrent(config, config.embedding, config.hidden)
         self.dropout = nn.Dropout(config.dropout)
         self.output = None if config.tie_output else nn.Linear(config.hidden, config.vocabulary)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"RecurrentLM", "tied-output" if self.output is None else "untied-output"})
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, m) -> logits (B, m, V): row i predicts the token after tokens[:, i]."""

@@ -32,6 +32,10 @@ class RecurrentEncoder(nn.Module):
         self.rnn = make_recurrent(config, config.embedding, hidden, bidirectional=config.bidirectional)
         self.dropout = nn.Dropout(config.dropout)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"RecurrentEncoder"})
+
     def forward(self, source: Tensor) -> Encoded:
         """(B, n) -> h_j (B, n, width), padding, and the last state of each layer (layers, B, width)."""
         if source.dim() != 2:
@@ -90,6 +94,16 @@ class RecurrentDecoder(nn.Module):
             self.cross_attention = KeyValueAttention(score=score)
             self.readout = nn.Linear(hidden + source_width + (embedding if self.bahdanau else 0), hidden)
         self.dropout = nn.Dropout(config.dropout)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this decoder computes; see regard.traits."""
+        options = {
+            "bahdanau": self.bahdanau,
+            "luong": self.cross_attention is not None and not self.bahdanau,
+            "input-feeding": self.input_feeding,
+        }
+        return frozenset({"RecurrentDecoder", *(name for name, used in options.items() if used)})
 
     def start(self, encoded: Encoded) -> RecurrentState:
         """The state before the first word: s_0 from the encoder's last state, the keys of the source prepared."""
@@ -159,6 +173,11 @@ class RecurrentTranslator(nn.Module):
         self.encoder = RecurrentEncoder(config)
         self.decoder = RecurrentDecoder(config, source_width=self.encoder.width)
         self.output = None if config.tie_output else nn.Linear(config.hidden, config.target_vocabulary)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"RecurrentTranslator", "tied-output" if self.output is None else "untied-output"})
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""

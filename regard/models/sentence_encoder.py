@@ -26,6 +26,11 @@ class SentenceEncoder(nn.Module):
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
         self.pool = ContentAttention(outputs=1, dim=config.dim) if config.pooling == "learned" else None
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name and its pooling; see regard.traits."""
+        return frozenset({"SentenceEncoder", f"pooling {self.config.pooling}"})
+
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, n) -> one vector a sentence (B, p), of unit length where the settings say so."""
         encoded = self.encode(tokens)

@@ -33,6 +33,11 @@ class Transformer(nn.Module):
             self.target.embedding = self.source.embedding
         self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output"})
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
         return self.project(self.decode(target, self.encode(source)))
@@ -76,4 +81,4 @@ class Transformer(nn.Module):
         # On a CPU the look is free, and attention without a mask is faster; elsewhere it would wait for the device.
         full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
         mask = None if full else encoded.keep[:, None, None]
-        return TransformerState(caches, self.decoder.remember(encoded.states, mask), mask)
+        return TransformerState(caches, self.decoder.project_source(encoded.states, mask), mask)

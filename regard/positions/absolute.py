@@ -179,6 +179,10 @@ class Learned(Position):
         self.table = nn.Parameter(torch.empty(max_length, dim if width is None else width))
         self.reset_parameters()
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return super().traits | ({"learned-concat"} if self.mode == "concat" else set())
+
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table, std=0.02)
 

@@ -23,6 +23,11 @@ class Position(nn.Module):
     # True when `mix` has a term to add, so that attention must compute its weights.
     needs_weights: bool = False
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The scheme's name, and its options where they change the computation; see regard.traits."""
+        return frozenset({f"position {type(self).__name__}"})
+
     def out_dim(self, dim: int) -> int:
         """The width that `embed` makes of an embedding of width dim: wider only when it concatenates."""
         return dim

@@ -54,6 +54,15 @@ class Rotary(Position):
             )
         self.head_dim, self.base, self.layout, self.turning, self.scaling = head_dim, base, layout, turning, scaling
 
+    @property
+    def traits(self) -> frozenset[str]:
+        options = {
+            "rotary-interleaved": self.layout == "interleaved",
+            "rotary-fraction": self.turning != self.head_dim,
+            "rotary-scaling": self.scaling is not None,
+        }
+        return super().traits | {name for name, used in options.items() if used}
+
     def frequencies(self, device: torch.device | str | None = None) -> Tensor:
         """The angle of one step for each pair, (r/2,): base^(-2c/r), then scaled."""
         # Computed at each call: a buffer would be rounded by `.to(bfloat16)` and left empty by the meta device.

@@ -183,7 +183,7 @@ def test_a_memory_is_cross_attention() -> None:
     x, key, value = torch.randn(3, 4, 16).double(), torch.randn(3, 7, 6).double(), torch.randn(3, 7, 5).double()
     mask = masks.padding([7, 2, 5])
     want, want_weights = layer(x, key, value, mask=mask, return_weights=True)
-    memory = layer.remember(key, value)
+    memory = layer.project_source(key, value)
     for i in range(4):
         got, weights = layer(x[:, i : i + 1], cache=memory, mask=mask, return_weights=True)
         assert torch.allclose(got, want[:, i : i + 1], atol=1e-12)
@@ -202,7 +202,7 @@ def test_a_memory_is_cross_attention() -> None:
 def test_a_memory_of_one_text_for_keys_and_values(form: str) -> None:
     layer = MultiHeadAttention(dim=16, heads=4, form=form)
     x, text = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
-    assert torch.allclose(layer(x, cache=layer.remember(text)), layer(x, text), atol=1e-6)
+    assert torch.allclose(layer(x, cache=layer.project_source(text)), layer(x, text), atol=1e-6)
 
 
 def test_gradients_flow_through_a_memory() -> None:
@@ -213,5 +213,5 @@ def test_gradients_flow_through_a_memory() -> None:
     def grads(y: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(y.pow(2).sum(), [text, *layer.parameters()])
 
-    for got, want in zip(grads(layer(x, cache=layer.remember(text))), grads(layer(x, text)), strict=True):
+    for got, want in zip(grads(layer(x, cache=layer.project_source(text))), grads(layer(x, text)), strict=True):
         assert torch.allclose(got, want, atol=1e-5)

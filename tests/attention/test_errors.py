@@ -126,11 +126,17 @@ y = t(2, 3, 8)
         (lambda: layer()(y, y, t(2, 3, 7)), r"value must be \(B, length, 8\), got \(2, 3, 7\)"),
         (lambda: layer(key_dim=5)(y), r"key must be \(B, length, 5\), got \(2, 3, 8\)"),
         (lambda: layer(key_dim=5, value_dim=6)(y, t(2, 4, 5)), r"value must be \(B, length, 6\), got \(2, 4, 5\)"),
-        (lambda: layer().remember(t(2, 5, 7)), r"key must be \(B, length, 8\), got \(2, 5, 7\)"),
+        (lambda: layer().project_source(t(2, 5, 7)), r"key must be \(B, length, 8\), got \(2, 5, 7\)"),
         (lambda: layer(position="rotary")(y, t(2, 5, 8)), r"positions inside attention are for self-attention"),
         (lambda: layer()(y, t(3, 3, 8)), r"q, k and v must have one batch size"),
-        (lambda: layer(position="rotary")(y, cache=layer().remember(y)), r"a Memory is for cross-attention"),
-        (lambda: layer()(y, t(2, 5, 8), cache=layer().remember(y)), r"a Memory holds the keys and values already"),
+        (
+            lambda: layer(position="rotary")(y, cache=layer().project_source(y)),
+            r"a ProjectedSource is for cross-attention",
+        ),
+        (
+            lambda: layer()(y, t(2, 5, 8), cache=layer().project_source(y)),
+            r"a ProjectedSource holds the keys and values already",
+        ),
     ],
 )
 def test_multi_head_attention(wrong: Callable[[], object], message: str) -> None:

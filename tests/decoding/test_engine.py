@@ -319,8 +319,8 @@ def test_keys_of_the_source_are_computed_once(make_case: Callable[[str], Any]) -
     case = make_case("transformer")
     calls: list[str] = []
     for number, block in enumerate(case.model.decoder.blocks):
-        remember = block.cross_attention.remember
-        block.cross_attention.remember = lambda *args, n=number, f=remember: (calls.append(str(n)), f(*args))[1]
+        remember = block.cross_attention.project_source
+        block.cross_attention.project_source = lambda *args, n=number, f=remember: (calls.append(str(n)), f(*args))[1]
     run(case, "beam")
     assert calls == ["0", "1"]
 

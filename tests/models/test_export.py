@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from regard import StaticCache, TransformerConfig, TransformerLMConfig, make_model
-from regard.attention.cache import Memory
+from regard.attention.cache import ProjectedSource
 from regard.models.decoding_state import TransformerState
 
 TINY: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "max_length": 16}
@@ -47,7 +47,7 @@ class Step(nn.Module):
         mask: Tensor | None,  # (B, 1, 1, n)
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         caches = [StaticCache(k.clone(), v.clone(), lengths.clone()) for k, v in zip(ks, vs, strict=True)]
-        memory = [Memory(k, v) for k, v in zip(memory_ks, memory_vs, strict=True)] if memory_ks else None
+        memory = [ProjectedSource(k, v) for k, v in zip(memory_ks, memory_vs, strict=True)] if memory_ks else None
         logits = self.model.project(self.model.decode(tokens, state=TransformerState(caches, memory, mask)))
         return logits, [cache.k for cache in caches], [cache.v for cache in caches]
 

@@ -103,7 +103,7 @@ def test_decoder_block(order: str, activation: str) -> None:
     want = theirs(y, x, tgt_mask=later, tgt_key_padding_mask=~TARGET_KEEP, memory_key_padding_mask=~KEEP)
     got = ours(y, mask=TARGET_KEEP[:, None, None], causal=True, memory=x, memory_mask=KEEP[:, None, None])
     assert_same(got, want, TARGET_KEEP, [y, x], [y, x])
-    projected = ours.cross_attention.remember(x)  # type: ignore[union-attr]
+    projected = ours.cross_attention.project_source(x)  # type: ignore[union-attr]
     again = ours(y, mask=TARGET_KEEP[:, None, None], causal=True, memory=projected, memory_mask=KEEP[:, None, None])
     assert_same(again, want, TARGET_KEEP, [y, x], [y, x])
 

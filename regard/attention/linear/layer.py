@@ -123,9 +123,9 @@ class RandomFeatureAttention(nn.Module):
 
         Self-attention when only `query` is given; `key` alone also gives the values. A `state` holds the tokens before
         these; a `cache` holds such a state, and then the next one. For cross-attention a text is summed up once by
-        `remember` and asked by `recall`; given as `cache=` it stands in for `key` and `value`, as a Memory does in
-        exact attention, and a mask has nothing more to say. Weights need the single keys: with a cache, regard.record
-        must have begun before it was made.
+        `project_source` and asked by `recall`; given as `cache=` it stands in for `key` and `value`, as a
+        ProjectedSource does in exact attention, and a mask has nothing more to say. Weights need the single keys: with
+        a cache, regard.record must have begun before it was made.
         """
         if cache is not None and (state is not None or return_state):
             raise ValueError("a cache holds the state before and after: give either cache= or state= and return_state=")
@@ -183,7 +183,7 @@ class RandomFeatureAttention(nn.Module):
         y = take_step(x, v, features=self.features, gate=past, state=cache.state)
         return y.to(v.dtype).reshape(B, 1, -1)
 
-    def remember(
+    def project_source(
         self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
     ) -> FeatureState | WholeText:
         """Sum up a text (B, n, width) once, for the many queries that will look at it; not while somebody records."""
@@ -194,7 +194,7 @@ class RandomFeatureAttention(nn.Module):
         self._check("value", value, self.value_dim)
         if self._forward_pre_hooks and value is key:
             return WholeText(key)
-        k, v = self.input.remember(key, value)
+        k, v = self.input.project_source(key, value)
         return remember(k, v, features=self.features, mask=mask)
 
     def recall(self, query: Tensor, state: FeatureState) -> Tensor:

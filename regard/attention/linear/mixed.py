@@ -14,10 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, Memory, StaticCache, WindowCache
-from regard.attention.linear.cache import FeatureCache, WholeText
+from regard.attention.linear.cache import WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.linear.state import FeatureState
 from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
 
@@ -118,11 +116,13 @@ class MixedAttention(nn.Module):
         y, weights = (torch.cat(parts, dim=axis) for parts, axis in zip(zip(*found, strict=True), (-1, 1), strict=True))
         return self.output(y), weights[:, self.places]
 
-    def remember(self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> MixedCache:
+    def project_source(
+        self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
+    ) -> MixedCache:
         """A text (B, n, width) once for the many queries that will look at it: projected, and summed up."""
         whole = self._forward_pre_hooks and value is None  # somebody records
-        random = WholeText(key) if whole else self.random.remember(key, value, mask=mask)
-        return MixedCache(self.exact.remember(key, value), random)
+        random = WholeText(key) if whole else self.random.project_source(key, value, mask=mask)
+        return MixedCache(self.exact.project_source(key, value), random)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> MixedCache:
         """An empty cache for this layer, as both parts have them."""
@@ -134,8 +134,3 @@ class MixedAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"exact_heads={self.exact_heads}, random_heads={self.random_heads}"
-
-
-Attention = MultiHeadAttention | RandomFeatureAttention | MixedAttention  # what a block may look with
-Cache = KVCache | StaticCache | WindowCache | FeatureCache | MixedCache  # what such a layer keeps of the text so far
-Source = Memory | FeatureState | WholeText | MixedCache  # what it keeps of a text that cross-attention looks at

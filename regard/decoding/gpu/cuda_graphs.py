@@ -106,7 +106,7 @@ class FixedWriter:
 
     def encode(self) -> None:
         encoded = self.model.encode(self.source)
-        self.decoder.remember(self.model.decoder.remember(encoded.states), encoded.keep)
+        self.decoder.remember(self.model.decoder.project_source(encoded.states), encoded.keep)
 
     def turn(self) -> None:
         slots = self.search.slots

@@ -53,7 +53,7 @@ def test_cross_attention() -> None:
     x, key, value = torch.randn(2, 4, 16), torch.randn(2, 9, 6), torch.randn(2, 9, 5)
     mask = masks.padding([9, 3])
     y = layer(x, key, value, mask=mask)
-    memory = layer.remember(key, value, mask=mask)
+    memory = layer.project_source(key, value, mask=mask)
     assert torch.allclose(layer.recall(x, memory), y, atol=1e-6)
     assert torch.allclose(layer.recall(x[:, 2:3], memory)[:, 0], y[:, 2], atol=1e-6)
 
@@ -272,7 +272,7 @@ def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="it is for causal attention"):
         gated(x)
     with pytest.raises(ValueError, match="a text that is looked at as a whole has none: gate=False"):
-        gated.remember(x)
+        gated.project_source(x)
     _, state = gated(x, causal=True, return_state=True)
     with pytest.raises(ValueError, match="no return_weights with a state or a cache"):
         gated(x, causal=True, state=state, return_weights=True)

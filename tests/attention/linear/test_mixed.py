@@ -65,7 +65,7 @@ def test_cross_attention_of_beams_leaves_padding_out() -> None:
     layer = mixed()
     text, query = torch.randn(2, 5, D, dtype=torch.float64), torch.randn(6, 1, D, dtype=torch.float64)
     keep = torch.tensor([[True] * 5, [True, True, True, False, False]])[:, None, None]
-    memory = layer.remember(text, mask=keep)
+    memory = layer.project_source(text, mask=keep)
     assert memory.length == 5
     got = layer(query, mask=keep, cache=memory)  # three rows to each text
     owner = torch.tensor([0, 0, 0, 1, 1, 1])

@@ -1,0 +1,160 @@
+"""Traits: every module says what it computes, and what says nothing is reported by its class name."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import DotScore
+from regard.attention.single_head import ContentAttention, KeyValueAttention
+from regard.kernels import fuse
+from regard.layers.block import Block
+from regard.layers.cells import GRUCell
+from regard.layers.embedding import Embedding
+from regard.layers.feedforward import FeedForward
+from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.layers.recurrent import GRU, LSTM, RNN
+from regard.models.config import EncoderConfig, RecurrentLMConfig, RecurrentTranslatorConfig, TransformerConfig
+from regard.models.presets import make_model
+from regard.positions import Alibi, Learned, LlamaScaling, Position, Rotary, Sinusoidal
+from regard.traits import traits_of, why_unknown
+
+ROOT = Path(__file__).parents[1]
+SIZES = {"dim": 8, "heads": 2}
+ATTENTION = {"attention", "attention-bias"}
+
+
+@pytest.mark.parametrize(
+    ("module", "traits"),
+    [
+        (MultiHeadAttention(**SIZES), ATTENTION),
+        (MultiHeadAttention(**SIZES, bias=False), {"attention"}),
+        (MultiHeadAttention(**SIZES, kv_heads=1), {*ATTENTION, "grouped-query"}),
+        (MultiHeadAttention(**SIZES, d_k=3), {*ATTENTION, "head-widths"}),
+        (MultiHeadAttention(**SIZES, d_k=3, d_v=3), {*ATTENTION, "head-widths"}),
+        (MultiHeadAttention(**SIZES, key_dim=5), {*ATTENTION, "input-widths"}),
+        (MultiHeadAttention(**SIZES, form="slice"), {*ATTENTION, "slice"}),
+        (MultiHeadAttention(**SIZES, qk_norm=True), {*ATTENTION, "qk-norm", "module RMSNorm"}),
+        (MultiHeadAttention(**SIZES, window=3), {*ATTENTION, "window"}),
+        (MultiHeadAttention(**SIZES, output=False), {*ATTENTION, "no-output"}),
+        (MultiHeadAttention(**SIZES, position="rotary"), {*ATTENTION, "position Rotary"}),
+        (Rotary(head_dim=8, layout="interleaved"), {"position Rotary", "rotary-interleaved"}),
+        (Rotary(head_dim=8, fraction=0.5), {"position Rotary", "rotary-fraction"}),
+        (Rotary(head_dim=8, scaling=LlamaScaling()), {"position Rotary", "rotary-scaling"}),
+        (Learned(max_length=4, dim=8, mode="concat", width=2), {"position Learned", "learned-concat"}),
+        (Sinusoidal(dim=8), {"position Sinusoidal"}),
+        (Alibi(heads=2), {"position Alibi"}),
+        (FeedForward(dim=4, hidden=8), {"feed-forward", "activation relu", "feed-forward-bias"}),
+        (FeedForward(dim=4, hidden=8, activation="swiglu", bias=False), {"feed-forward", "activation swiglu"}),
+        (LayerNorm(4), {"LayerNorm"}),
+        (RMSNorm(4), {"RMSNorm"}),
+        (Embedding(vocabulary=5, dim=4), {"embedding"}),
+        (Embedding(vocabulary=5, dim=4, scale=True, pad_id=0), {"embedding", "scaled-embedding", "padding-row"}),
+        (KeyValueAttention(score=DotScore()), {"key-value-attention", "score dot"}),
+        (ContentAttention(outputs=1, dim=4), {"content-attention"}),
+        (RNN(3, 4, nonlinearity="relu"), {"RNN", "relu-recurrence"}),
+        (GRU(3, 4, bidirectional=True), {"GRU", "bidirectional"}),
+        (LSTM(3, 4, proj_size=2, bias=False), {"LSTM", "projected-state", "recurrent-no-bias"}),
+        (GRUCell(3, 4), {"GRUCell"}),
+    ],
+)
+def test_the_options_in_use_are_reported(module: nn.Module, traits: set[str]) -> None:
+    assert traits_of(module) == traits
+
+
+SIDES = {"source_vocabulary": 11, "target_vocabulary": 11}
+STACK = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
+
+
+@pytest.mark.parametrize(
+    ("config", "traits"),
+    [
+        (
+            TransformerConfig(**STACK, **SIDES),
+            {"Transformer", "cross-attention", "block", "stack", "token-input", "position Sinusoidal"},
+        ),
+        (EncoderConfig(**STACK, vocabulary=11, pooling="max"), {"SentenceEncoder", "pooling max", "feed-forward"}),
+        (RecurrentLMConfig(vocabulary=11, embedding=6, hidden=8, cell="lstm"), {"RecurrentLM", "LSTM", "embedding"}),
+        (
+            RecurrentTranslatorConfig(**SIDES, embedding=6, hidden=8, attention="additive", style="luong"),
+            {"RecurrentTranslator", "RecurrentDecoder", "luong", "key-value-attention", "score additive"},
+        ),
+    ],
+)
+def test_a_model_has_the_traits_of_all_its_parts(config, traits: set[str]) -> None:
+    reported = traits_of(make_model(config))
+    assert traits <= reported
+    assert not {trait for trait in reported if trait.startswith("module ")}
+
+
+def test_every_module_of_the_lesson_declares_traits() -> None:
+    """Read from the source, so that a class that nobody builds above is seen too."""
+    silent = []
+    for part in ("attention", "layers", "models", "positions"):
+        for path in sorted((ROOT / "regard" / part).rglob("*.py")):
+            if "linear" in path.parts:
+                continue
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if not isinstance(node, ast.ClassDef):
+                    continue
+                bases = {ast.unparse(base) for base in node.bases}
+                if any(base.startswith("nn.") for base in bases) and "traits" not in {
+                    getattr(item, "name", None) for item in node.body
+                }:
+                    silent.append(f"{path.name}: {node.name}")
+    assert silent == []
+
+
+class Doubled(nn.Module):
+    """A user's module."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+class Backwards(Position):
+    """A user's position scheme."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x - positions[..., None]
+
+
+def test_a_module_without_traits_is_reported_by_its_class_name() -> None:
+    block = Block(self_attention=MultiHeadAttention(**SIZES), feed_forward=Doubled(), norm=lambda: LayerNorm(8))
+    assert traits_of(block) == {"block", "post-norm", "LayerNorm", *ATTENTION, "module Doubled"}
+    assert why_unknown(block, traits_of(block) - {"module Doubled"}) == "not implemented here: module Doubled"
+    assert why_unknown(block, traits_of(block)) is None
+    assert block(torch.zeros(1, 2, 8)).shape == (1, 2, 8)
+
+
+class Louder(FeedForward):
+    """A user's subclass that changes what is computed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Tagged(FeedForward):
+    """A user's subclass that computes the same."""
+
+    tag = "mine"
+
+
+def test_a_subclass_with_its_own_forward_is_reported_by_its_class_name() -> None:
+    assert traits_of(Louder(dim=4, hidden=8)) == {"module Louder"}
+    assert traits_of(Tagged(dim=4, hidden=8)) == traits_of(FeedForward(dim=4, hidden=8))
+
+
+def test_fused_modules_have_the_traits_of_the_plain_ones() -> None:
+    model = make_model(TransformerConfig(**STACK, **SIDES))
+    assert traits_of(fuse(copy.deepcopy(model))) == traits_of(model)
+
+
+def test_a_position_scheme_is_reported_by_its_class_name() -> None:
+    assert traits_of(Backwards()) == {"position Backwards"}

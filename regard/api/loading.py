@@ -14,6 +14,7 @@ from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.decoding.cpu.quantize import pack_weights
 from regard.errors import ModelError, UsageError, unknown_name
+from regard.machine import find_device
 from regard.models.folder import load_with_config
 from regard.text.tokenizers.special_tokens import PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
@@ -59,26 +60,6 @@ def wrap_model(
     if config.kind == "encoder":
         return Embedder(model, source, info=info)
     return Writer(model, source, info=info)
-
-
-def find_device(device: str | torch.device) -> torch.device:
-    """The device of that name, if this machine has it."""
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise UsageError(unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps"))) from None
-    available = {
-        "cpu": 1,
-        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "mps": int(torch.backends.mps.is_available()),
-    }
-    if (found.index or 0) >= available.get(found.type, 0):
-        raise UsageError(f"there is no device {str(device)!r} on this machine: take 'auto' or 'cpu'")
-    return found
 
 
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:

@@ -266,7 +266,7 @@ def translate_together(
     except RegardError as error:
         reason = str(error)
     except (MemoryError, RuntimeError) as error:
-        from regard.training.budget.out_of_memory import is_out_of_memory
+        from regard.machine import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise

@@ -8,13 +8,13 @@ This file imports nothing heavy by itself, so that a stop that comes early is ob
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
+from regard.machine import peak_allocated, peak_resident
 from regard.training.loop.signals import StopFlag
 
 MEMORY = "memory.json"
@@ -53,23 +53,6 @@ def _ended(child: subprocess.Popen[bytes]) -> int | None:
         return None
 
 
-def peak_memory() -> int | None:
-    """The most bytes that this process has had: of the GPU where one trains, else of main memory; None if unknown."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
-    status = Path("/proc/self/status")
-    if status.exists():
-        # Not getrusage: Linux counts there what the parent had when it started this process.
-        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.MULTILINE)
-        return int(found[1]) * 1024 if found else None
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
-
-
 def read_memory(folder: Path) -> int | None:
     """The peak that was written down for a run, in bytes."""
     file = folder / MEMORY
@@ -96,7 +79,7 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        peaks = [peak for peak in (read_memory(folder), peak_memory()) if peak is not None]
+        peaks = [peak for peak in (read_memory(folder), peak_allocated() or peak_resident()) if peak is not None]
         if folder.exists() and peaks:  # of all starts of this run
             replace_file(folder / MEMORY, json.dumps({"peak": max(peaks)}).encode())
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import heapq
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,19 +14,18 @@ import torch
 from torch import nn
 
 from regard.errors import ResourceError, UsageError
+from regard.machine import free_disk, is_out_of_memory, memory_in_use as held
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget.memory import (
     StepMemory,
     as_text,
     full_batch,
     grown,
-    held,
     recipe_loss,
     room,
     size_of,
     step_memory,
 )
-from regard.training.budget.out_of_memory import is_out_of_memory
 from regard.training.checkpoint.files import checkpoint_steps, disk_is_full
 from regard.training.loop.loop import needed
 from regard.training.loop.optimizer import freeze
@@ -207,7 +205,7 @@ def disk_lines(recipe: Recipe, model: nn.Module, folder: Path) -> list[str]:
     kept = max(training.keep, training.average)
     there = min(kept, len(checkpoint_steps(folder / "training")))
     wanted = (kept + 1 - there) * checkpoint + 2 * weights  # one more of each while it is being written
-    free = shutil.disk_usage(place).free
+    free = free_disk(place)
     if wanted <= free:
         return []
     return [

@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.errors import ResourceError
+from regard.machine import (
+    is_out_of_memory,
+    memory_in_use as held,
+    peak_memory as peak_held,
+    reset_peak_memory as forget_peak,
+)
 from regard.training.budget.fit import CROWDED, Space, longest_row
 from regard.training.budget.memory import (
     StepMemory,
     as_text,
-    forget_peak,
-    held,
-    peak_held,
     recipe_loss,
     room,
     step_memory,
 )
-from regard.training.budget.out_of_memory import is_out_of_memory
 from regard.training.budget.trial_run import Few, Rehearsal
 from regard.training.loop.loop import needed
 from regard.training.loop.report import duration

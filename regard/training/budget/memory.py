@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,16 @@ from torch import Tensor, nn
 
 from regard.errors import ResourceError
 from regard.kernels.training.cross_entropy import scores_memory
+from regard.machine import (
+    available_memory,
+    is_out_of_memory,
+    memory_in_use as held,
+)
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
-from regard.training.budget.out_of_memory import is_out_of_memory
 from regard.training.loop.losses import Objective, Together, objective
 from regard.training.loop.optimizer import freeze
 from regard.training.loop.train_step import PRECISIONS, autocast
-from regard.training.recipe.facts import PROCESS, free_memory
 from regard.training.recipe.schema import LANGUAGE_MODELS, TrainingRecipe
 
 ROWS = (2, 4)  # of the two small batches that a step's memory is measured with
@@ -33,37 +35,9 @@ SLACK = 1.25
 KERNELS = 60 << 20
 
 
-def held(device: torch.device) -> int:
-    """Bytes that this process has in use: of a GPU its tensors, else all of it; 0 where the system does not tell."""
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
-
-
-def peak_held(device: torch.device) -> int:
-    """The most that it had since `forget_peak`."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
-
-
-def forget_peak(device: torch.device) -> None:
-    """Let `peak_held` begin anew."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):  # where that is not allowed, the peak is of the whole past: as much or more
-            (PROCESS / "clear_refs").write_text("5")
-
-
 def room(device: torch.device) -> int:
-    """Bytes that this process may have in use: what it has, and what is free."""
-    cached = torch.cuda.memory_reserved(device) - held(device) if device.type == "cuda" else 0
-    return held(device) + cached + free_memory(str(device))
-
-
-def _status(name: str) -> int:
-    try:
-        lines = (PROCESS / "status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+    """Bytes that this process may have in use: what it has, and what it can still take."""
+    return held(device) + available_memory(device)
 
 
 def grown(tensors: float, device: torch.device) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import torch
-
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import PAD
 from regard.training.recipe.schema import TrainingRecipe
@@ -29,11 +27,6 @@ def halves(batch: Batch) -> list[Batch]:
             )
         )
     return parts
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """On the CPU torch raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def out_of_memory(micro: list[Batch], recipe: TrainingRecipe) -> str:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
-from regard.training.budget.out_of_memory import is_out_of_memory
 
 Work = Callable[[list[Batch]], Tensor]  # a step on the device that nobody waits for, and what it found
 SIDES = ("source", "inputs", "labels")

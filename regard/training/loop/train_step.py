@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DivergedError, ResourceError
+from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
-from regard.training.budget.out_of_memory import halves, is_out_of_memory, out_of_memory
+from regard.training.budget.out_of_memory import halves, out_of_memory
 from regard.training.loop.cuda_graphs import shapes
 from regard.training.loop.optimizer import set_rate, update
 from regard.training.loop.pending_losses import Taken

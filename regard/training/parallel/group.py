@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError, UsageError
 from regard.layers.block import Block
+from regard.machine import setting
 from regard.text.batches.batch import Batch
 from regard.training.loop.losses import Loss, Objective
 
@@ -133,7 +134,7 @@ def join() -> Iterator[Group]:
         return
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if meeting := os.environ.get(MEETING):
+    if meeting := setting(MEETING):
         # A TCPStore would listen on every interface; a file is seen by those only who may read the run's folder.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", os.environ["GLOO_SOCKET_IFNAME"])

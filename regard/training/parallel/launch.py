@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from regard.errors import RegardError
+from regard.machine import number_of_cores
 from regard.training.loop.signals import StopFlag
 
 MEETING = "REGARD_MEETING"
@@ -53,9 +54,8 @@ def launch(arguments: list[str], *, nproc: int, folder: Path) -> None:
 
 def _start(arguments: list[str], rank: int, nproc: int, meeting: Path, words: IO[bytes]) -> subprocess.Popen[bytes]:
     """One process. The first one talks for all; what the others say is kept for the case that they fail."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     environment = {
-        "OMP_NUM_THREADS": str(max(1, cores // nproc)),
+        "OMP_NUM_THREADS": str(max(1, number_of_cores() // nproc)),
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

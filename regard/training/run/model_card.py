@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.machine import device_name, number_of_cores
 from regard.training.loop.progress import Progress
 from regard.training.loop.report import time_of
 from regard.training.recipe.schema import Recipe
@@ -72,8 +73,8 @@ def _data(recipe: Recipe) -> str:
 
 def _hardware(device: str | None) -> str:
     if device is not None and device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    return f"{os.cpu_count()} CPU cores ({platform.machine()})"
+        return device_name(device)
+    return f"{number_of_cores()} CPU cores ({platform.machine()})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

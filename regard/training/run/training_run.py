@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.api.loading import find_device, load
+from regard.api.loading import load
 from regard.api.model_names import find_model
 from regard.errors import RegardError, ResourceError, UsageError
 from regard.files import locked, remove_leftovers
+from regard.machine import find_device, setting, this_machine
 from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
 from regard.text.check.checker import LONGEST, short_check
@@ -40,7 +41,7 @@ from regard.training.loop.loop import Loop, needed
 from regard.training.loop.report import Report, time_of
 from regard.training.loop.signals import StopFlag
 from regard.training.parallel.group import ALONE, MEETING, Group, join
-from regard.training.recipe.defaults import Choice, complete, facts_of, this_machine
+from regard.training.recipe.defaults import Choice, complete, facts_of
 from regard.training.recipe.model_table import model_config
 from regard.training.recipe.schema import Recipe, TrainingRecipe
 from regard.training.recipe.toml_file import apply_overrides, read_recipe
@@ -127,7 +128,7 @@ def held(folder: Path, group: Group) -> Iterator[str | None]:
         with locked(lock, holder="a training") as stale:
             remove_leftovers(folder)
             for path in lock.parent.glob(".meeting-*"):
-                if str(path.absolute()) != os.environ.get(MEETING):
+                if str(path.absolute()) != setting(MEETING):
                     path.unlink(missing_ok=True)
             yield stale
     finally:

@@ -84,7 +84,7 @@ def begun() -> Begun:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`free(bytes)` pretends that so much memory is left."""
-    return lambda size: monkeypatch.setattr(memory, "free_memory", lambda device: int(size))
+    return lambda size: monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: int(size))
 
 
 def why(found: Fit, key: str) -> str:

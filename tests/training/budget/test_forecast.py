@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 import torch
 
+from regard.machine import memory_in_use as held
 from regard.text.batches.batch import Batch
-from regard.training.budget import forecast as module, memory
+from regard.training.budget import forecast as module
 from regard.training.budget.forecast import LATER, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
-from regard.training.budget.memory import StepMemory, held, recipe_loss
+from regard.training.budget.memory import StepMemory, recipe_loss
 from regard.training.budget.trial_run import Few, Rehearsal
 from regard.training.loop.loop import Loop
 from regard.training.loop.signals import StopFlag
@@ -177,7 +178,7 @@ def test_the_process_is_measured(ready: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_without_an_account_tensors_are_counted(ready: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun = ready()
     counted = forecast(begun, seconds=0.0)
-    monkeypatch.setattr(memory, "PROCESS", tmp_path)
+    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path)
     found = forecast(begun, seconds=QUICK)
     assert found.before == 0 and found.peak == counted.peak - counted.before and found.seconds is not None
 
@@ -187,7 +188,7 @@ def test_what_does_not_fit_is_not_tried(ready: Any, monkeypatch: pytest.MonkeyPa
         raise AssertionError("the system would end the process")
 
     monkeypatch.setattr(Loop, "train_step", never)
-    monkeypatch.setattr(memory, "free_memory", lambda device: 30 * MB)
+    monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: 30 * MB)
     found = forecast(ready())
     assert found.seconds is None and found.peak > found.room
     assert found.lines()[1].startswith("warning: training will not fit into memory: not even one row of")
@@ -207,7 +208,7 @@ def test_memory_that_runs_out_is_told(ready: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_several_processes_share_what_is_free(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_memory", lambda device: 900 * MB)
+    monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: 900 * MB)
     begun = ready()
     alone, shared = forecast(begun, seconds=0.0), forecast(begun, world=3, seconds=0.0)
     assert alone.room - alone.before == 900 * MB and shared.room - shared.before == 300 * MB

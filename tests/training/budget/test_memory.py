@@ -15,6 +15,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from regard.kernels.training import cross_entropy
+from regard.machine import memory_in_use as held, peak_memory as peak_held, reset_peak_memory as forget_peak
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch
@@ -27,11 +28,8 @@ from regard.training.budget.memory import (
     StepMemory,
     activations,
     as_text,
-    forget_peak,
     full_batch,
     grown,
-    held,
-    peak_held,
     recipe_loss,
     room,
     size_of,
@@ -201,7 +199,7 @@ def test_what_the_process_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     before = held(CPU)
     if not before:
         return  # only Linux tells
-    monkeypatch.setattr(memory, "free_memory", lambda device: 1 << 40)
+    monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: 1 << 40)
     assert abs(room(CPU) - before - (1 << 40)) < 4 << 20
     size = 64 << 20
     with mmap.mmap(-1, size) as block:  # new memory; torch may get some that an earlier test gave back
@@ -214,7 +212,7 @@ def test_what_the_process_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_linux_account_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "PROCESS", tmp_path / "none")
+    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path / "none")
     forget_peak(CPU)
     assert held(CPU) == peak_held(CPU) == 0
 

@@ -118,7 +118,7 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
     import dataclasses
 
     from regard.api.loading import find_device
-    from regard.attention.linear.crossover import measure_crossover, own_table, read_tables, write_table
+    from regard.kernels.linear.crossover import measure_crossover, own_table, read_tables, write_table
 
     path = own_table() if table is None else table
     read_tables(path)  # a damaged one is told before it takes a minute

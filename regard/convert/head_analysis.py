@@ -23,7 +23,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.variance import relative_variance, squared_sum
 from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 from regard.convert.sample_texts import Tokens
 from regard.kernels.linear.attend import attend_features
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from regard.attention.linear.mixed import Attention, Cache, Source
 from regard.attention.mask_rules import Mask
+from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
 from regard.kernels.training.fused_block import WIDEST, Sublayer, run_drawn
 from regard.kernels.training.fused_dropout import draws

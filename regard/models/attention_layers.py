@@ -6,8 +6,9 @@ Vaswani et al. 2017, section 3.2; Peng et al. 2021, section 3; F3.
 from __future__ import annotations
 
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.linear.mixed import Attention, MixedAttention
+from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.types import Attention
 from regard.models.config import StackConfig
 from regard.models.exact_heads import is_causal
 from regard.positions import Position

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.cache import KVCache, join_padded
-from regard.attention.linear.mixed import Cache, Source
+from regard.attention.types import Cache, Source
 
 Hidden = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU, or (h, c) of an LSTM; (layers, B, width)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.linear.mixed import Cache, Source
 from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.types import Cache, Source
 from regard.kernels.training.fused_dropout import draw_seed, draws
 from regard.layers.block import Block
 from regard.layers.embedding import Embedding, check_integers

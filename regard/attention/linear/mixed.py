@@ -14,10 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache
-from regard.attention.linear.cache import FeatureCache, WholeText
+from regard.attention.linear.cache import WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.linear.state import FeatureState
 from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
 
@@ -141,8 +139,3 @@ class MixedAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"exact_heads={self.exact_heads}, random_heads={self.random_heads}"
-
-
-Attention = MultiHeadAttention | RandomFeatureAttention | MixedAttention  # what a block may look with
-Cache = KVCache | StaticCache | WindowCache | FeatureCache | MixedCache  # what such a layer keeps of the text so far
-Source = ProjectedSource | FeatureState | WholeText | MixedCache  # what it keeps of a source for cross-attention

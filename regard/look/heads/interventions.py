@@ -15,10 +15,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.linear.mixed import Attention as Layer, MixedAttention
+from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name, running_eagerly
+from regard.attention.recording.recorder import layer_name, running_eagerly
 from regard.attention.single_head import KeyValueAttention
+from regard.attention.types import Attention as Layer
 from regard.decoding.ensemble import Ensemble
 from regard.errors import UsageError, unknown_name
 from regard.look.trace.from_weights import map_of

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.linear.mixed import Attention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import SlicedProjection
+from regard.attention.types import Attention
 from regard.errors import UsageError
 from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward, gelu_tanh

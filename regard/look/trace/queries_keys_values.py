@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention.linear.mixed import Attention, MixedAttention
+from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 from regard.attention.scores import AdditiveScore, ConcatScore
 from regard.attention.single_head import KeyValueAttention
+from regard.attention.types import Attention
 from regard.decoding.ensemble import Ensemble
 from regard.look.trace.from_weights import map_of
 

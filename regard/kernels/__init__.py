@@ -10,5 +10,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def fuse(model: Model) -> Model:
-    """Replace plain modules by their fused counterparts, which share the parameters, in place; return the model."""
+    """Replace plain modules by their fused counterparts, which share the parameters, in place; return the model.
+
+    A module whose options a fused counterpart does not implement stays plain.
+    """
+    from regard.kernels.linear.fused_layers import FUSED
+
+    for module in model.modules():
+        fused = FUSED.get(type(module))
+        if fused is not None and fused.why_not(module) is None:
+            module.__class__ = fused
     return model

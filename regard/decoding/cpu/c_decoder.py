@@ -25,6 +25,7 @@ from regard.decoding import decoder_layout
 from regard.decoding.cpu.c_matrix import MatrixStruct, compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.decoder_layout import BLOCK_TRAITS, all_modules, input_of, why_not_hooked
+from regard.kernels.native import linear_step
 from regard.kernels.native.compiler import pointer
 from regard.kernels.native.linear_step import Features, Sums, describe, is_plain, is_written, sums
 from regard.layers.block import Block
@@ -36,7 +37,8 @@ from regard.positions.rotary import Rotary
 
 MAX_TEXT_TOKENS = 65_536  # whose attention weights a thread keeps on its stack
 ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
-KNOWN_TRAITS = BLOCK_TRAITS | {"module RandomFeatureAttention", "module RandomFeatures"}
+# Random features as linear_step.h implements them, but with heads of one width and an output matrix.
+KNOWN_TRAITS = BLOCK_TRAITS | (linear_step.KNOWN_TRAITS - {"head-widths", "input-widths", "no-output"})
 
 
 class NormStruct(Structure):
@@ -95,12 +97,10 @@ def _why_not_features(model: Any) -> str | None:
         attention, cross = block.self_attention, block.cross_attention
         if isinstance(cross, RandomFeatureAttention):
             return "its cross-attention has random features"
-        if isinstance(attention, RandomFeatureAttention):
-            sizes = attention.sizes
-            if not is_written(attention.features, attention.position, sizes.heads):
-                return "linear_step.h does not implement its random features"
-            if attention.output is None or not sizes.d_k == sizes.d_v == attention.dim // sizes.heads:
-                return "its heads of random features have other widths than dim / heads, or no output matrix"
+        if isinstance(attention, RandomFeatureAttention) and not is_written(
+            attention.features, attention.position, attention.sizes.heads
+        ):
+            return "linear_step.h does not implement its random features"
     return None
 
 

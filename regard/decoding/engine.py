@@ -26,6 +26,7 @@ from regard.decoding.searches.constraints import needed_phrases
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Hypothesis, Search
+from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 
 GREEDY = Greedy()
@@ -75,11 +76,14 @@ def generate_tokens(
     check_room(model, requests)
     if constraints is not None:
         requests = add_constraints(requests, constraints)
+    plain = allow_nonsense and cached and constraints is None and observer is None
+    if plain and isinstance(search, Speculative):
+        check_room(search.draft_model, requests)
+        return [[text] for text in search.write(model, requests, allow_unknown=allow_unknown)]
     hypotheses: dict[int, list[Hypothesis]] = {}
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": allow_unknown}
-    on_host = constraints is not None or observer is not None or not cached or not allow_nonsense
     with evaluating(model):
-        if not on_host and captured_search.why_not(model, search) is None:
+        if plain and captured_search.why_not(model, search) is None:
             hypotheses |= captured_search.search_captured(model, requests, **options, batch_tokens=batch_tokens)
         batch = RunningBatch(model, **options, allow_nonsense=allow_nonsense, observer=observer, cached=cached)
         free_share = FREE_SHARE.get(next(model.parameters()).device.type, FREE_SHARE["other"])

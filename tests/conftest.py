@@ -40,6 +40,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # Whatever is skipped without CUDA is a test for `make test-gpu`.
+        if any(str(mark.kwargs.get("reason", "")).startswith("CUDA") for mark in item.iter_markers("skipif")):
+            item.add_marker(pytest.mark.gpu)
     items.sort(key=asks_for_docs)  # last, when they are built
 
 

@@ -25,7 +25,7 @@ from regard.traits import traits_of
 
 SIZES: dict[str, Any] = {"layers": 2, "dim": 16, "heads": 2, "hidden": 24, "position": "rotary", "order": "pre"}
 SOURCES = [[5, 6, 7, 3], [8, 9, 3]]
-GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA: the GPU decoder itself; its questions are asked")
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
 
 
 def make(device: str = "cpu") -> Any:
@@ -216,7 +216,6 @@ def test_blocks_that_differ_are_refused(engine: str, change: Callable[[Any], Non
     assert ENGINES[engine](model) is not None
 
 
-@pytest.mark.gpu
 @GPU
 @pytest.mark.parametrize("place", PLACES)
 def test_a_gpu_writes_the_same_text(place: str) -> None:

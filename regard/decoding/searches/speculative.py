@@ -85,7 +85,8 @@ class Speculative:
                     f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
                 )
         with torch.inference_mode(), evaluating(model), evaluating(draft):
-            return [_Speculation(model, draft, request, self.search, allow_unknown).write(self.ahead) for request in requests]
+            runs = (_Speculation(model, draft, request, self.search, allow_unknown) for request in requests)
+            return [run.write(self.ahead) for run in runs]
 
 
 class Reader:

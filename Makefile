@@ -34,7 +34,7 @@ test-all: lint  ## the same and the slow tests too
 	@$(find-chromium) && $(PYTEST) -m "slow or not slow" $(ARGS)
 
 test-gpu: $(VENV)/.extra-test  ## the tests that need an NVIDIA GPU, skipped elsewhere
-	$(PYTEST) -k "cuda or captured" $(ARGS)
+	$(PYTEST) -m "gpu and not slow" $(ARGS)
 
 lint: $(VENV)/.extra-test  ## check style, format and types
 	$(BIN)/ruff check .

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention.linear.dispatch import attend_features
 from regard.attention.linear.features import RandomFeatures
+from regard.kernels.linear.attend import attend_features
 
 d = 64
 SDPA = {

@@ -81,7 +81,7 @@ class Ours:
     """regard's trainer, as `regard train` runs it."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        self.device = torch.device(device)
+        self.device, self.precision = torch.device(device), precision
         self.model = fuse(make_model(translator(setting)).to(self.device))
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
@@ -99,7 +99,7 @@ class Plain:
     """torch.nn.Transformer in the loop that its user would write."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        self.device = torch.device(device)
+        self.device, self.precision = torch.device(device), precision
         self.model = PlainModel(setting).to(self.device).train()
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=RECIPE.lr, betas=RECIPE.betas, eps=RECIPE.eps, weight_decay=0.0

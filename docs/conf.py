@@ -104,7 +104,7 @@ def draw_pictures(app: Sphinx) -> None:
 
 def write_crossover(app: Sphinx) -> None:
     """The shipped tables of exact attention against random features, for random-features.md."""
-    from regard.attention.linear.crossover import SHIPPED, read_tables
+    from regard.kernels.linear.crossover import SHIPPED, read_tables
 
     folder = HERE / "generated"
     folder.mkdir(exist_ok=True)

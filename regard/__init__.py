@@ -27,7 +27,7 @@ _WHERE = {
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
     "record": "regard.attention.recording.recorder",
-    "attend_features": "regard.attention.linear.dispatch",
+    "attend_features": "regard.kernels.linear.attend",
     "RandomFeatures": "regard.attention.linear.features",
     "RandomFeatureAttention": "regard.attention.linear.layer",
     "MixedAttention": "regard.attention.linear.mixed",

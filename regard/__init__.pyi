@@ -8,7 +8,6 @@ from regard.api.writer import Writer as Writer
 from regard.attention import masks as masks
 from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache
 from regard.attention.dispatch import attend as attend
-from regard.attention.linear.dispatch import attend_features as attend_features
 from regard.attention.linear.features import RandomFeatures as RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention as RandomFeatureAttention
 from regard.attention.linear.mixed import MixedAttention as MixedAttention
@@ -27,6 +26,7 @@ from regard.decoding.searches.minimum_risk import MinimumRisk as MinimumRisk
 from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
+from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
 from regard.layers.embedding import Embedding as Embedding

@@ -8,41 +8,63 @@ silently ignored: its trait is unknown to every engine until someone implements 
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
 
 CONTAINERS_AND_PRIMITIVES = frozenset({"Linear", "Dropout", "ModuleList", "Sequential", "Identity"})
+COMPUTING_METHODS = ("forward", "decode", "project", "start")
 
 
 def traits_of(module: nn.Module) -> frozenset[str]:
-    """Return the traits of a module and of everything inside it.
+    """Return the traits of a module and of everything inside it."""
+    return frozenset().union(*map(own_traits, module.modules()))
+
+
+def own_traits(module: nn.Module) -> frozenset[str]:
+    """Return the traits of a module without those of the modules inside it.
 
     A module that declares no traits contributes its class name, which no engine knows. So does a subclass that
-    overrides `forward` and inherits the traits of its base.
+    overrides what its parent computes and declares no traits of its own.
     """
-    traits: set[str] = set()
-    for part in module.modules():
-        declared = getattr(part, "traits", None) if _declares_traits(type(part)) else None
-        if declared is not None:
-            traits |= declared
-        elif not (type(part).__module__.startswith("torch.nn.") and type(part).__name__ in CONTAINERS_AND_PRIMITIVES):
-            traits.add(f"module {type(part).__name__}")
-    return frozenset(traits)
+    attributes = vars(module)
+    kind: Any = type(module)
+    if _is_primitive(kind) and "traits" not in attributes:
+        return frozenset()
+    if (hasattr(kind, "traits") and _declares_what_it_computes(kind)) or "traits" in attributes:
+        declared: frozenset[str] = module.traits  # type: ignore[assignment]  # not a submodule
+        return declared if "forward" not in attributes else declared | {f"module {kind.__name__}"}
+    return frozenset({f"module {kind.__name__}"})
 
 
-def _declares_traits(cls: type) -> bool:
-    """Whether the traits were declared by the class that wrote `forward`, or by a subclass of it."""
-    for base in cls.__mro__:
-        if "traits" in vars(base):
+@cache
+def _is_primitive(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.") and kind.__name__ in CONTAINERS_AND_PRIMITIVES
+
+
+@cache
+def _declares_what_it_computes(kind: type) -> bool:
+    """Whether no subclass overrides a computing method below the class that declares the traits.
+
+    The fused modules of regard.kernels override methods to compute the same function, so they inherit the traits.
+    """
+    for parent in kind.__mro__:
+        if "traits" in vars(parent):
             return True
-        if "forward" in vars(base):
+        overrides = any(method in vars(parent) for method in COMPUTING_METHODS)
+        if overrides and not parent.__module__.startswith("regard.kernels."):
             return False
-    return False
+    return True
 
 
 def why_unknown(module: nn.Module, known: Set[str]) -> str | None:
     """Return the reason to refuse a module that has traits outside of `known`, or None if there is none."""
-    unknown = sorted(traits_of(module) - known)
+    return why_not_known(traits_of(module), known)
+
+
+def why_not_known(traits: Set[str], known: Set[str]) -> str | None:
+    """Return the reason to refuse these traits if some are not in `known`, otherwise None."""
+    unknown = sorted(traits - known)
     return f"not implemented here: {', '.join(unknown)}" if unknown else None

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from regard.api.loading import load
 from regard.api.translator import Translator
-from regard.decoding.searches.repetition import find_circle
+from regard.decoding.searches.repetition import find_repetition
 
 FILE = Path(__file__).with_suffix(".txt")
 LONGEST, SHORTEST = 2.5, 0.4  # words of a translation for each of its source, a few more or less aside
@@ -54,7 +54,7 @@ def warnings_for(one: Try, translation: str) -> Iterator[str]:
         yield "empty"
     if len(theirs) > LONGEST * len(ours) + ROOM or len(theirs) < SHORTEST * len(ours) - ROOM:
         yield f"{len(theirs)} words for {len(ours)}"
-    if find_circle(theirs).copies > max(OFTEN - 1, find_circle(ours).copies):
+    if find_repetition(theirs).copies > max(OFTEN - 1, find_repetition(ours).copies):
         yield "the same words in a row, again and again"
     phrase, count = most_frequent(theirs)
     if count > max(OFTEN - 1, most_frequent(ours)[1]):

@@ -40,6 +40,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        # Whatever is skipped without CUDA is a test for `make test-gpu`.
+        if any(str(mark.kwargs.get("reason", "")).startswith("CUDA") for mark in item.iter_markers("skipif")):
+            item.add_marker(pytest.mark.gpu)
     items.sort(key=asks_for_docs)  # last, when they are built
 
 
@@ -110,7 +114,8 @@ class Compiled:
         kinds |= dict.fromkeys(constants, "constexpr")
         source = ASTSource(self.kernel, kinds, {(names.index(name),): value for name, value in constants.items()})
         options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
-        self.ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+        compile = getattr(self.kernel, "compile", triton.compile)  # see without_wgmma.py
+        self.ptx = compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
         self.count += 1
 
 

@@ -1,11 +1,13 @@
-"""Runs a test file as a script, its Triton kernels by Triton's interpreter; see the fixture `interpret`.
+"""Run a test file as a script, with its Triton kernels in Triton's interpreter; see the fixture `interpret`.
 
     TRITON_INTERPRET=1 python tests/interpreted.py FILE
 
-The interpreter puts its own functions into the language anew for every call of every function, which is a good part
-of its time, and takes them out after each kernel. Here they are put in once, and stay.
+The interpreter patches Triton's language anew for every call of every function, which takes a good part of its time,
+and removes the patches after each kernel. Here the language is patched once.
 
-It reads and writes wherever a kernel says; here nowhere but in the memory of the tensors that the kernel was given.
+The interpreter reads and writes any address. Here a kernel may only access the memory of the tensors that it was given.
+
+Triton up to 3.6 converts arrays of one element to integers by `int(array)`, which is an error from numpy 2.5 on.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ def put_in_once(function: Callable[..., object]) -> SimpleNamespace:
     if not seen or not seen <= ready:
         put_in(function)
         ready.update(seen)
+        tl.core.tensor.__index__ = lambda self: self.handle.data.item()
     return SimpleNamespace(restore=lambda: None)
 
 

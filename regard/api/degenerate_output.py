@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from regard.api.source_text import Source
-from regard.decoding.searches.repetition import COPIES, find_circle
+from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -20,8 +20,8 @@ def is_nonsense(found: Hypothesis, source: Source, tokenizer: Tokenizer, *, begu
 def circle_end(found: Hypothesis, source: Source, tokenizer: Tokenizer) -> int | None:
     """Where the first copy ends, in tokens, if a text has the same words again and again and its source has not."""
     words = tokenizer.words(found.tokens)
-    circle = find_circle([bare_word(word.text) for word in words])
-    allowed = max(COPIES, find_circle([bare_word(word.text) for word in source.words]).copies)
+    circle = find_repetition([bare_word(word.text) for word in words])
+    allowed = max(MAX_COPIES, find_repetition([bare_word(word.text) for word in source.words]).copies)
     return words[circle.end - 1].end if circle.copies > allowed else None
 
 

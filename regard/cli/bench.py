@@ -116,7 +116,7 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
     """Measure exact attention against random features, keep the table and show it."""
     import dataclasses
 
-    from regard.attention.linear.crossover import measure_crossover, own_table, read_tables, write_table
+    from regard.kernels.linear.crossover import measure_crossover, own_table, read_tables, write_table
     from regard.machine import find_device
 
     path = own_table() if table is None else table

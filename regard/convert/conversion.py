@@ -16,7 +16,6 @@ from torch import nn
 
 from regard.api.loading import load
 from regard.api.model_names import find_model
-from regard.attention.linear.crossover import find_table
 from regard.attention.linear.feature_maps import USUAL
 from regard.attention.linear.variance import ESTIMATING
 from regard.convert.distillation import distil
@@ -31,6 +30,7 @@ from regard.convert.swap_heads import (
     swap_heads,
 )
 from regard.errors import UsageError, unknown_name
+from regard.kernels.linear.crossover import find_table
 from regard.models.folder import RESERVED, save_model
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.recipe.schema import Recipe

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.dispatch import attend
-from regard.attention.linear.dispatch import attend_features
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.variance import relative_variance, squared_sum
@@ -26,6 +25,7 @@ from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.recording.recorder import layer_name
 from regard.convert.sample_texts import Tokens
+from regard.kernels.linear.attend import attend_features
 
 DRAWS = 4  # of W, over which an error is taken; to choose a factor half of them
 MOST = 4096  # features; a head that needs more is better off exact

@@ -1,4 +1,4 @@
-"""Several models that write as one: at each step the mean of what they predict.
+"""Several models that decode as one: at each step, the mean of their predictions.
 
 Sutskever et al. 2014, section 3.6.
 
@@ -18,39 +18,39 @@ from regard.decoding.requests import TextModel
 from regard.errors import UsageError
 
 
-class Together:
-    """What each model of an ensemble has, side by side: encoded sources, states, or vectors to project."""
+class Members:
+    """One value for each model of an ensemble: encoded sources, states, or vectors to project."""
 
     def __init__(self, parts: Iterable[Any]) -> None:
         self.parts = tuple(parts)
 
-    def select(self, rows: Tensor) -> Together:
-        """The given rows of each, in the given order."""
-        return Together(part.select(rows) for part in self.parts)
+    def select(self, rows: Tensor) -> Members:
+        """Select these rows of each, in this order."""
+        return Members(part.select(rows) for part in self.parts)
 
-    def repeat(self, times: int) -> Together:
-        """Each row so many times, side by side."""
-        return Together(part.repeat(times) for part in self.parts)
+    def repeat(self, times: int) -> Members:
+        """Repeat each row so many times, side by side."""
+        return Members(part.repeat(times) for part in self.parts)
 
-    def keep(self, rows: Tensor, inputs: Tensor | None) -> Together:
-        """Go on with the given rows, which belong to the given inputs."""
-        return Together(part.keep(rows, inputs) for part in self.parts)
+    def keep(self, rows: Tensor, inputs: Tensor | None) -> Members:
+        """Continue with these rows, which belong to these inputs."""
+        return Members(part.keep(rows, inputs) for part in self.parts)
 
     @staticmethod
-    def join(states: Sequence[Together]) -> Together:
-        """The rows of all, in this order."""
-        return Together(type(parts[0]).join(parts) for parts in zip(*(state.parts for state in states), strict=True))
+    def join(states: Sequence[Members]) -> Members:
+        """Join the rows of all, in this order."""
+        return Members(type(parts[0]).join(parts) for parts in zip(*(state.parts for state in states), strict=True))
 
-    def __getitem__(self, places: Any) -> Together:
-        return Together(part[places] for part in self.parts)
+    def __getitem__(self, index: Any) -> Members:
+        return Members(part[index] for part in self.parts)
 
 
 class Ensemble(nn.Module):
-    """Models with the same vocabularies, of any architecture, used as if they were one.
+    """Models with the same vocabularies, of any architecture, used as one model.
 
-    Each reads all that was written and predicts the next token. `mean` says what is averaged: their "probabilities",
-    or the "logs" of them, where what one model rules out is out. Scores are those of the ensemble; its attention is
-    that of the first model, and so is its `config`.
+    Each model reads the whole text and predicts the next token. `mean` says what is averaged: their "probabilities", or
+    their "logs", with which a token that one model rules out is impossible. Scores are those of the ensemble; its
+    attention and its `config` are those of the first model.
     """
 
     def __init__(
@@ -62,36 +62,36 @@ class Ensemble(nn.Module):
         if mean not in ("probabilities", "logs"):
             raise UsageError(f"mean must be 'probabilities' or 'logs', got {mean!r}")
         for name in ("vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"):
-            found = [getattr(model.config, name, None) for model in models]
-            if len({*found}) > 1:
-                raise UsageError(f"the models of an ensemble must have the same vocabularies, and {name} is {found}")
+            sizes = [getattr(model.config, name, None) for model in models]
+            if len({*sizes}) > 1:
+                raise UsageError(f"the models of an ensemble must have the same vocabularies, and {name} is {sizes}")
         self.models, self.mean, self.config = nn.ModuleList(models), mean, models[0].config
-        if hasattr(models[0], "encode"):  # which tells translators from language models
+        if hasattr(models[0], "encode"):  # distinguishes translators from language models
             self.encode = self._encode
 
-    def _encode(self, source: Tensor) -> Together:
-        """(B, n) -> the source as each model sees it."""
-        return Together(model.encode(source) for model in self._all)
+    def _encode(self, source: Tensor) -> Members:
+        """(B, n) -> the source, encoded by each model."""
+        return Members(model.encode(source) for model in self._all)
 
-    def start(self, encoded: Together | int, capacity: int) -> Together:
-        """The states before the first token: of encoded sources, or of so many texts."""
-        each = [encoded] * len(self.models) if isinstance(encoded, int) else encoded.parts
-        return Together(model.start(one, capacity) for model, one in zip(self._all, each, strict=True))
+    def start(self, encoded: Members | int, capacity: int) -> Members:
+        """Return the states before the first token, of encoded sources or of a number of texts."""
+        sources = [encoded] * len(self.models) if isinstance(encoded, int) else encoded.parts
+        return Members(model.start(source, capacity) for model, source in zip(self._all, sources, strict=True))
 
-    def decode(self, target: Tensor, encoded: Together | None = None, *, state: Together | None = None) -> Together:
-        """(B, m) -> the vectors of each model: for a whole text, beside its source if it has one, or for new tokens."""
+    def decode(self, target: Tensor, encoded: Members | None = None, *, state: Members | None = None) -> Members:
+        """(B, m) -> the vectors of each model: for a whole text, with its source if it has one, or for new tokens."""
         if state is not None:
-            each = zip(self._all, state.parts, strict=True)
-            return Together(model.decode(target, state=one) for model, one in each)
+            pairs = zip(self._all, state.parts, strict=True)
+            return Members(model.decode(target, state=part) for model, part in pairs)
         if encoded is not None:
-            return Together(model.decode(target, one) for model, one in zip(self._all, encoded.parts, strict=True))
-        return Together(model.decode(target) for model in self._all)
+            return Members(model.decode(target, part) for model, part in zip(self._all, encoded.parts, strict=True))
+        return Members(model.decode(target) for model in self._all)
 
-    def project(self, hidden: Together) -> Tensor:
-        """The vectors of each model -> the joint log-probabilities (…, V); those of mean="logs" do not sum to 1 yet."""
-        logits = [model.project(one) for model, one in zip(self._all, hidden.parts, strict=True)]
+    def project(self, hidden: Members) -> Tensor:
+        """The vectors of each model -> the joint log-probabilities (…, V); with mean="logs" they are not normalised."""
+        logits = [model.project(part) for model, part in zip(self._all, hidden.parts, strict=True)]
         dtype = torch.promote_types(logits[0].dtype, torch.float32)
-        logps = torch.stack([torch.log_softmax(one, dim=-1, dtype=dtype) for one in logits])  # (models, …, V)
+        logps = torch.stack([torch.log_softmax(x, dim=-1, dtype=dtype) for x in logits])  # (models, …, V)
         return logps.mean(0) if self.mean == "logs" else logps.logsumexp(0) - math.log(len(logits))
 
     @property

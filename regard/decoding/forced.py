@@ -1,6 +1,6 @@
-"""A given text through the model, not one that it chose: the score of each token, and what was looked at for it.
+"""Teacher forcing: read a given text, and return the score of each token or the attention behind it.
 
-Teacher forcing; C2, E7.
+C2, E7.
 
     B texts   n source tokens   m tokens read   V vocabulary   H heads
 """
@@ -17,14 +17,14 @@ from torch import Tensor
 from regard.attention.recording.recorder import record
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating, log_probabilities
-from regard.decoding.requests import Job, TextModel, Tokens, make_batches, make_jobs
+from regard.decoding.requests import Request, TextModel, Tokens, make_batches, make_requests
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import pad_batch
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredTokens:
-    """A text and the log-probability that the model gives to each of its tokens after those before it."""
+    """A text, and the log-probability of each of its tokens given the tokens before it."""
 
     tokens: list[int]
     logps: list[float]
@@ -43,69 +43,76 @@ def score_tokens(
     prefixes: Sequence[Tokens] | None = None,
     batch_tokens: int = 2048,
 ) -> list[ScoredTokens]:
-    """The log-probability of each token of each target, in the order of the targets.
+    """Return the log-probability of each token of each target, in the order of the targets.
 
-    A target is scored as it is given: one whose end shall count has END last. `prefixes` stand before the targets and
-    are not scored. source, prefixes and batch_tokens are those of generate_tokens; a language model needs no prefixes
-    here.
+    Targets are scored as they are: add END if the end of the text should count. `prefixes` precede the targets and are
+    not scored. source, prefixes and batch_tokens are those of generate_tokens; a language model needs no prefixes here.
     """
     scored = {}
-    jobs = _target_jobs(model, source, target, prefixes)
+    requests = _target_requests(model, source, target, prefixes)
     with evaluating(model):
-        for batch in make_batches([job for job in jobs if job.limit], rows=1, batch_tokens=batch_tokens):
+        for batch in make_batches(
+            [request for request in requests if request.limit], rows=1, batch_tokens=batch_tokens
+        ):
             scored.update(_score_batch(model, batch, target))
     return [ScoredTokens(list(tokens), scored.get(number, [])) for number, tokens in enumerate(target)]
 
 
 @torch.inference_mode()
-def _score_batch(model: TextModel, jobs: Sequence[Job], target: Sequence[Tokens]) -> dict[int, list[float]]:
-    labels = pad_batch([target[job.number] for job in jobs], pad_id=model.config.pad_id)  # (B, longest target)
-    hidden = _read(model, jobs, target)[:, -labels.shape[1] :]  # prefixes of one length: targets begin together
+def _score_batch(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens]) -> dict[int, list[float]]:
+    labels = pad_batch(
+        [target[request.number] for request in requests], pad_id=model.config.pad_id
+    )  # (B, longest target)
+    hidden = _read(model, requests, target)[
+        :, -labels.shape[1] :
+    ]  # the prefixes have one length, so all targets begin together
     logps = log_probabilities(model.project(hidden))  # (B, longest target, V)
     scores = logps.gather(2, labels.to(logps.device)[..., None])[..., 0].tolist()
-    return {job.number: row[: job.limit] for job, row in zip(jobs, scores, strict=True)}
+    return {request.number: row[: request.limit] for request, row in zip(requests, scores, strict=True)}
 
 
 @torch.no_grad()
 def forced_attention(
     model: TextModel, source: Tokens | None, target: Tokens, *, prefix: Tokens = ()
 ) -> dict[str, Tensor]:
-    """Where the model looks while it writes the target: the weights (H, m, n) of each layer, by its name.
+    """Return the attention weights (H, m, n) of each layer, by its name, while the model reads the target.
 
-    H4. Row i of a decoder's map is the distribution used when target token i was produced; the keys of its
-    self-attention are what it had read: START, the prefix and the target up to there. The names are those of
-    regard.record, which this is, on one pass over the whole text. Of an ensemble it is the first model that looks.
+    H4. Row i of a decoder's map is the distribution that was used to predict target token i; the keys of its
+    self-attention are START, the prefix and the target up to there. The weights are recorded by regard.record in one
+    pass over the whole text. For an ensemble they are those of its first model.
     """
     model = model.models[0] if isinstance(model, Ensemble) else model
-    (job,) = _target_jobs(model, None if source is None else [source], [target], [prefix])
-    if not job.limit:
+    (request,) = _target_requests(model, None if source is None else [source], [target], [prefix])
+    if not request.limit:
         raise UsageError("the target holds no token: nothing was produced, so nothing was looked at")
     with evaluating(model), record(model) as maps:
-        _read(model, [job], [target])
+        _read(model, [request], [target])
     return {
-        name: weights[0, :, -job.limit :] if name.startswith("decoder") else weights[0]
+        name: weights[0, :, -request.limit :] if name.startswith("decoder") else weights[0]
         for name, weights in maps.items()
     }
 
 
-def _target_jobs(
+def _target_requests(
     model: TextModel,
     source: Sequence[Tokens] | None,
     target: Sequence[Tokens],
     prefixes: Sequence[Tokens] | None,
-) -> list[Job]:
-    """The targets as jobs of the engine, which are to write just as many tokens."""
+) -> list[Request]:
+    """Return the targets as requests that write as many tokens as the targets have."""
     if prefixes is None:
         prefixes = [()] * len(target)
     if source is not None and len(source) != len(target):
         raise UsageError(f"{len(source)} sources and {len(target)} targets: each source has one target")
-    return make_jobs(model, source, prefixes, [len(tokens) for tokens in target])
+    return make_requests(model, source, prefixes, [len(tokens) for tokens in target])
 
 
-def _read(model: TextModel, jobs: Sequence[Job], target: Sequence[Tokens]) -> Tensor:
-    """The decoder's vectors (B, m, ·), each of which predicts a token: those of prefix and target, but for the last."""
-    inputs = pad_batch([[*job.prefix, *target[job.number][:-1]] for job in jobs], pad_id=model.config.pad_id)
+def _read(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens]) -> Tensor:
+    """Return the decoder's vectors (B, m, ·) for prefix and target without its last token; each predicts a token."""
+    inputs = pad_batch(
+        [[*request.prefix, *target[request.number][:-1]] for request in requests], pad_id=model.config.pad_id
+    )
     inputs = inputs.to(next(model.parameters()).device)  # (B, m)
-    if jobs[0].source is None:
+    if requests[0].source is None:
         return model.decode(inputs)
-    return model.decode(inputs, encode(model, [job.source or () for job in jobs]))
+    return model.decode(inputs, encode(model, [request.source or () for request in requests]))

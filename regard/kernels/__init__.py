@@ -15,9 +15,10 @@ def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:
 
     In training on an NVIDIA GPU the fused modules run Triton kernels; everywhere else, and for whatever the kernels do
     not implement, they run the plain forward. Parameters and state_dict stay the same. `only` restricts the
-    replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads".
+    replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads",
+    "random-features".
     """
-    from regard.kernels.training.fuse import fuse_modules
+    from regard.kernels.fused_modules import fuse_modules
 
     fuse_modules(model, only)
     return model
@@ -25,7 +26,7 @@ def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:
 
 def unfuse(model: Model) -> Model:
     """Replace fused modules by plain ones, in place, and return the model."""
-    from regard.kernels.training.fuse import unfuse_modules
+    from regard.kernels.fused_modules import unfuse_modules
 
     unfuse_modules(model)
     return model

@@ -17,7 +17,7 @@ from regard.api.ensemble import join_translators
 from regard.api.translator import Translator
 from regard.cli import app
 from regard.decoding.cpu.c_matrix import compiled
-from regard.decoding.cpu.quantize import PackedWeight
+from regard.decoding.cpu.packed_weight import PackedWeight
 from regard.models.folder import load_model, save_model
 
 TEXTS = ["Je ne sais pas.", "Où est la gare ?", "Le chat dort."]

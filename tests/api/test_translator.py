@@ -16,7 +16,7 @@ from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
-from regard.decoding.searches.repetition import find_circle
+from regard.decoding.searches.repetition import find_repetition
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Hypothesis
 from regard.errors import DataError, ModelError, UsageError
@@ -224,7 +224,7 @@ def test_long_sentences_are_warned_of(translator_of: Make) -> None:
 
 
 def words_again(found: Translation) -> int:
-    return find_circle([word.text for word in found.words]).copies
+    return find_repetition([word.text for word in found.words]).copies
 
 
 def test_a_text_that_goes_in_circles_is_searched_anew(translator_of: Make) -> None:

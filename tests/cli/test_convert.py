@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from regard.attention.linear import crossover
+from regard.kernels.linear import crossover
 from regard.models.folder import read_config
 
 Run = Callable[..., Result]

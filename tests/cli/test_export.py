@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from typer.testing import Result
 
 from regard.api.loading import load
-from regard.decoding.cpu.quantize import Int8Weight
+from regard.decoding.cpu.packed_weight import Int8Weight
 from regard.models.folder import read_config, verify_folder
 
 Run = Callable[..., Result]

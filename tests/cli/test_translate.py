@@ -26,7 +26,7 @@ from regard.cli.shared.input_lines import line_windows, progress
 from regard.cli.shared.model_options import make_rules
 from regard.cli.translate import Settings, make_drawn, make_search, translate_lines, translate_together, written
 from regard.decoding.cpu import c_matrix as compiled
-from regard.decoding.cpu.quantize import Weight
+from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty

@@ -135,9 +135,9 @@ def test_swapped_heads_keep_their_weights(
     swapped = swap_heads(model, heads, features=16, map="hyperbolic", seed=3)
     assert set(random_layers(swapped)) == set(chosen)
     monkeypatch.setattr(
-        random_layer,
-        "attend_features",
-        lambda q, k, v, *, features, mask, causal, gate, state: attend(q, k, v, mask=mask, causal=causal),
+        random_layer.RandomFeatureAttention,
+        "attend",
+        lambda layer, q, k, v, *, features, mask, causal, gate, state: attend(q, k, v, mask=mask, causal=causal),
     )
     tokens = torch.randint(
         4, model.config.__dict__.get("vocabulary", model.config.__dict__.get("target_vocabulary")), (3, 9)

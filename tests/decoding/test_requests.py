@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.decoding.engine import generate_tokens
-from regard.decoding.requests import Job, make_batches
+from regard.decoding.requests import Request, make_batches
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
@@ -25,16 +25,16 @@ from regard.text.tokenizers.special_tokens import START
     batch_tokens=st.integers(1, 600),
 )
 def test_batches_hold_similar_inputs(sizes: list[tuple[int, int, int]], rows: int, batch_tokens: int) -> None:
-    jobs = [Job(i, [5] * n, [START] * m, limit) for i, (m, n, limit) in enumerate(sizes)]
-    batches = [*make_batches(jobs, rows=rows, batch_tokens=batch_tokens)]
-    assert sorted(job.number for batch in batches for job in batch) == [*range(len(sizes))]
+    requests = [Request(i, [5] * n, [START] * m, limit) for i, (m, n, limit) in enumerate(sizes)]
+    batches = [*make_batches(requests, rows=rows, batch_tokens=batch_tokens)]
+    assert sorted(request.number for batch in batches for request in batch) == [*range(len(sizes))]
     for batch in batches:
-        assert len({len(job.prefix) for job in batch}) == 1
-        widest = max(len(job.source or ()) + len(job.prefix) + job.limit for job in batch)
+        assert len({len(request.prefix) for request in batch}) == 1
+        widest = max(len(request.source or ()) + len(request.prefix) + request.limit for request in batch)
         assert len(batch) == 1 or rows * len(batch) * widest <= batch_tokens
     for batch, following in itertools.pairwise(batches):  # none could have joined the batch before it
-        alike = [job for job in (*batch, following[0]) if len(job.prefix) == len(batch[0].prefix)]
-        widest = max(len(job.source or ()) + len(job.prefix) + job.limit for job in alike)
+        alike = [request for request in (*batch, following[0]) if len(request.prefix) == len(batch[0].prefix)]
+        widest = max(len(request.source or ()) + len(request.prefix) + request.limit for request in alike)
         assert len(alike) == len(batch) or rows * len(alike) * widest > batch_tokens
 
 

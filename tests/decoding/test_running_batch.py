@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from regard.attention.cache import KVCache, RowCache
-from regard.decoding import requests as engine_jobs
+from regard.decoding import requests as requests_module
 from regard.decoding.engine import generate_tokens
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.requests import Job, Queue, make_jobs
-from regard.decoding.running_batch import Continuous
+from regard.decoding.requests import Request, RequestQueue, make_requests
+from regard.decoding.running_batch import RunningBatch
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
@@ -33,9 +33,9 @@ SEARCHES: dict[str, tuple[Any, int]] = {  # and how many alternatives
 }
 
 
-def jobs_of(case: Any, limits: list[int]) -> list[Job]:
+def requests_of(case: Any, limits: list[int]) -> list[Request]:
     inputs = case.inputs(list(range(7)))
-    return make_jobs(case.model, inputs["source"], inputs["prefixes"], limits)
+    return make_requests(case.model, inputs["source"], inputs["prefixes"], limits)
 
 
 def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
@@ -45,14 +45,14 @@ def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
         assert one.ranking == pytest.approx(other.ranking, abs=1e-9)
 
 
-def run(batch: Continuous, arrivals: dict[int, list[Job]]) -> tuple[dict[int, list[Hypothesis]], list[int]]:
+def run(batch: RunningBatch, arrivals: dict[int, list[Request]]) -> tuple[dict[int, list[Hypothesis]], list[int]]:
     """The texts, and the numbers of the inputs as they came back, where inputs arrive before the given steps."""
     found: dict[int, list[Hypothesis]] = {}
     order: list[int] = []
     now = 0
     while arrivals or batch.rows:
-        for job in arrivals.pop(now, []):
-            batch.add([job])
+        for request in arrivals.pop(now, []):
+            batch.add([request])
         if batch.rows:
             done = batch.step()
             assert not done.keys() & found.keys()
@@ -74,31 +74,31 @@ def test_whenever_they_enter(
 ) -> None:
     """What each input gets is what it gets alone; all kinds of models, texts of any age side by side."""
     case = make_case(data.draw(st.sampled_from(KINDS)))
-    jobs = jobs_of(case, limits)
+    requests = requests_of(case, limits)
     kind, alternatives = SEARCHES[search]
-    arrivals: dict[int, list[Job]] = {}
-    for job, time in zip(jobs, when, strict=True):
-        arrivals.setdefault(time, []).append(job)
-    found, _ = run(Continuous(case.model, search=kind, alternatives=alternatives), arrivals)
-    for job in jobs:
-        alone, _ = run(Continuous(case.model, search=kind, alternatives=alternatives), {0: [job]})
-        assert_same(found[job.number], alone[job.number])
+    arrivals: dict[int, list[Request]] = {}
+    for request, time in zip(requests, when, strict=True):
+        arrivals.setdefault(time, []).append(request)
+    found, _ = run(RunningBatch(case.model, search=kind, alternatives=alternatives), arrivals)
+    for request in requests:
+        alone, _ = run(RunningBatch(case.model, search=kind, alternatives=alternatives), {0: [request]})
+        assert_same(found[request.number], alone[request.number])
 
 
 def test_models_of_an_ensemble_too(make_case: Callable[[str], Any]) -> None:
     case, other = make_case("transformer"), make_case("bahdanau")
     case.model = Ensemble([case.model, other.model])
-    jobs = jobs_of(case, [9] * 7)
-    found, _ = run(Continuous(case.model, search=Beam(2)), {0: jobs[:3], 2: jobs[3:5], 3: jobs[5:]})
+    requests = requests_of(case, [9] * 7)
+    found, _ = run(RunningBatch(case.model, search=Beam(2)), {0: requests[:3], 2: requests[3:5], 3: requests[5:]})
     wanted = generate_tokens(case.model, case.source, search=Beam(2), max_tokens=9)
     for number, texts in enumerate(wanted):
         assert_same(found[number], texts)
 
 
 def test_a_short_one_that_comes_later_is_done_first(case: Any) -> None:
-    jobs = jobs_of(case, [15, 3, 9, 2, 9, 9, 9])
+    requests = requests_of(case, [15, 3, 9, 2, 9, 9, 9])
     search = Greedy(rules=(MinTokens(15),))  # to the limit
-    found, order = run(Continuous(case.model, search=search), {0: [jobs[0]], 2: [jobs[1]], 5: [jobs[3]]})
+    found, order = run(RunningBatch(case.model, search=search), {0: [requests[0]], 2: [requests[1]], 5: [requests[3]]})
     assert order == [1, 3, 0]
     assert [len(found[number][0].tokens) for number in order][:2] == [3, 2]
 
@@ -109,18 +109,18 @@ def test_rows_computed_over_rows_needed(make_case: Callable[[str], Any], width: 
     case = make_case("transformer")
     limits = [2 + (number * 7919 % 29) ** 2 // 25 for number in range(200)]  # 2 to 33, most of them short
     search = Greedy(rules=(MinTokens(99),)) if width == 1 else Beam(width, rules=(MinTokens(99),))
-    made: list[Continuous] = []
+    made: list[RunningBatch] = []
     steps = []
-    plain = Continuous.step
+    plain = RunningBatch.step
 
-    def step(self: Continuous) -> Any:
+    def step(self: RunningBatch) -> Any:
         if self not in made:
             made.append(self)
         steps.append(self.rows)
         return plain(self)
 
-    monkeypatch.setattr(Continuous, "step", step)
-    monkeypatch.setitem(engine_jobs.FREE, "cpu", 0.5)  # as on a GPU
+    monkeypatch.setattr(RunningBatch, "step", step)
+    monkeypatch.setitem(requests_module.FREE_SHARE, "cpu", 0.5)  # as on a GPU
     source = [[4 + number % 6, 3] for number in range(200)]
     most = 16 * width  # rows
     generate_tokens(case.model, source, search=search, max_tokens=limits, batch_tokens=most * (33 + 2 + 1))
@@ -132,14 +132,14 @@ def test_rows_computed_over_rows_needed(make_case: Callable[[str], Any], width: 
 
 
 def test_queue_lets_others_in_when_there_is_room() -> None:
-    jobs = [Job(number, [4] * (number + 1), [2], 9) for number in range(20)]
-    queue = Queue(jobs, rows=2, batch_tokens=2 * 5 * 30)
+    requests = [Request(number, [4] * (number + 1), [2], 9) for number in range(20)]
+    queue = RequestQueue(requests, rows=2, batch_tokens=2 * 5 * 30)
     first = queue.take(0)
-    assert [job.number for job in first] == [19, 18, 17, 16, 15]  # the longest
+    assert [request.number for request in first] == [19, 18, 17, 16, 15]  # the longest
     assert queue.take(10) == [] and queue.take(6) == []  # too few have left
     second = queue.take(4)
-    assert [job.number for job in second] == [14, 13, 12]
-    assert [job.number for job in queue.take(0)] == [11, 10, 9, 8, 7, 6]  # these are shorter, so more fit
+    assert [request.number for request in second] == [14, 13, 12]
+    assert [request.number for request in queue.take(0)] == [11, 10, 9, 8, 7, 6]  # these are shorter, so more fit
 
 
 def test_joined_caches_give_back_what_was_written() -> None:

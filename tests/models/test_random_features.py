@@ -95,7 +95,7 @@ def test_packed_weights_fall_back_to_the_modules(form: Any) -> None:
     model = make("mixed", torch.float32)
     want = generate_tokens(model, **inputs(model, [0, 1, 2]), search=Greedy(), max_tokens=9)
     packed = pack_weights(model, form)
-    assert packed.native is None
+    assert packed.c_decoder is None
     got = generate_tokens(packed, **inputs(model, [0, 1, 2]), search=Greedy(), max_tokens=9)
     if form == "packed":
         assert [one[0].tokens for one in got] == [one[0].tokens for one in want]

@@ -8,7 +8,7 @@ F3. `remember` and `recall` are its two halves: sum the keys up, and ask. All ar
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -22,12 +22,23 @@ from regard.attention.linear.reference import attend_pairs
 from regard.attention.linear.state import FeatureState, check_draw, empty_state
 from regard.attention.mask_rules import Mask
 from regard.errors import unknown_name
-from regard.kernels.linear.fused import attend_fused, why_not_fused
 
 SEGMENT = 2048  # tokens of all heads whose features stay in a CPU's cache: in parts longer texts are much faster
 SHORTEST = 256  # tokens of a part; shorter ones are much to ask for and little to do
-BACKENDS = ("auto", "triton", "chunked", "reference")
-Backend = Literal["auto", "triton", "chunked", "reference"]
+BACKENDS = ("auto", "chunked", "reference")
+Backend = Literal["auto", "chunked", "reference"]
+
+
+class CheckedInputs(NamedTuple):
+    """What `attend_features` was given, checked, with a batch and a head axis; `rank` axes are to be returned."""
+
+    q: Tensor  # (B, H, m, d)
+    k: Tensor  # (B, G, n, d)
+    v: Tensor  # (B, G, n, e)
+    keep: Tensor | None  # (B, G, n), broadcastable: which keys exist
+    causal: bool
+    gate: Tensor | None  # (B, G, n), before the sigmoid
+    rank: int
 
 
 @overload
@@ -106,37 +117,14 @@ def attend_features(
     With `return_state` the result is (output, state after the last key), with `return_weights` (output, weights (B,
     H, m, n)), computed by the reference. Weights of a row sum to 1; those of trig and plain may be negative.
     """
-    q, k, v = one_dtype(q, k, v)
-    check_tensors(q, k, v, "scaled")
-    rank = q.dim()
-    q, k, v = with_heads(q), with_heads(k), with_heads(v)
-    found, keep = split_mask(mask, q, k, rank)
-    causal = causal or found
-    _check_fit(features, k, v, state)
-    if gate is not None:
-        gate = _check_gate(gate, k, rank)
-        if not causal:
-            raise ValueError("gate lets the past fade, so it is for causal attention: give causal=True, or no gate")
-    if causal and features.each:
-        raise ValueError(
-            "map 'rows' is for attention that is not causal: each query would need sums of its own; take another map"
-        )
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk counts tokens from 1, got {chunk}")
-
+    q, k, v, keep, causal, gate, rank = check_inputs(
+        q, k, v, features=features, mask=mask, causal=causal, gate=gate, state=state
+    )
     dtype = v.dtype
-    if not return_weights and (backend == "triton" or (backend == "auto" and chunk is None)):
-        why_not = why_not_fused(q, k, v, features, gate, causal, state, return_state)
-        if why_not is None:
-            y, after = attend_fused(
-                q, k, v, features=features, keep=keep, causal=causal, gate=gate, state=state, back=return_state
-            )
-            y = without_heads(y, rank)
-            return y if after is None else (y, after)
-        if backend == "triton":
-            raise ValueError(f"backend 'triton' cannot do this: {why_not}")
     q = q.unflatten(1, (k.shape[1], -1))  # (B, G, r, m, d)
     if return_weights or backend == "reference":
         if state is not None or return_state:
@@ -156,6 +144,36 @@ def attend_features(
             y = read(features(q)[0], state, features.map.floor, each=features.each)
     y = without_heads(y.flatten(1, 2), rank).to(dtype)
     return (y, replace(state, draw=features.draw)) if return_state else y
+
+
+def check_inputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    features: RandomFeatures,
+    mask: Mask | Tensor | None,
+    causal: bool,
+    gate: Tensor | None,
+    state: FeatureState | None,
+) -> CheckedInputs:
+    """Check the arguments of `attend_features` against each other and bring them to the shapes of CheckedInputs."""
+    q, k, v = one_dtype(q, k, v)
+    check_tensors(q, k, v, "scaled")
+    rank = q.dim()
+    q, k, v = with_heads(q), with_heads(k), with_heads(v)
+    mask_is_causal, keep = split_mask(mask, q, k, rank)
+    causal = causal or mask_is_causal
+    _check_fit(features, k, v, state)
+    if gate is not None:
+        gate = _check_gate(gate, k, rank)
+        if not causal:
+            raise ValueError("gate lets the past fade, so it is for causal attention: give causal=True, or no gate")
+    if causal and features.each:
+        raise ValueError(
+            "map 'rows' is for attention that is not causal: each query would need sums of its own; take another map"
+        )
+    return CheckedInputs(q, k, v, keep, causal, gate, rank)
 
 
 def remember(

@@ -193,20 +193,35 @@ class Rows:
         return _exponentials(x @ W.mT, 1.0)
 
 
+NAMES: dict[type, str] = {
+    Trig: "trig",
+    Plain: "plain",
+    Positive: "positive",
+    Hyperbolic: "hyperbolic",
+    OptimalPositive: "optimal",
+    EluPlusOne: "elu",
+    Rows: "rows",
+}
+
+
 def make_map(name: str | FeatureMap) -> FeatureMap:
-    """The map of that name; one that is given as an object stays what it is."""
-    known: dict[str, type[FeatureMap]] = dict(
-        zip(WHOLE, (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne, Rows), strict=True)
-    )
+    """Return the map of this name; a map that is already an object is returned unchanged."""
     if isinstance(name, str):
-        if name not in known:
+        kinds = {known: kind for kind, known in NAMES.items()}
+        if name not in kinds:
             raise ValueError(unknown_name("feature map", name, WHOLE))
-        return known[name]()
+        return kinds[name]()
     missing = [part for part in ("raw", "floor", "sizes", "__call__") if not hasattr(name, part)]
     if missing or isinstance(name, type):
         what = "is a class, give one object of it" if isinstance(name, type) else f"has no {', '.join(missing)}"
         raise TypeError(f"map must be a name ({', '.join(WHOLE)}) or a FeatureMap, and this one {what}: got {name!r}")
     return name
+
+
+def map_trait(map: FeatureMap) -> str:
+    """Return the trait of a map (see regard.traits): the name of one of ours, the class of anyone else's."""
+    kind = type(map)
+    return f"map {NAMES.get(kind, f'{kind.__module__}.{kind.__qualname__}')}"
 
 
 def _waves(u: Tensor) -> Tensor:

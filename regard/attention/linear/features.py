@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.attention.linear.feature_maps import FeatureMap, Rows, make_map
+from regard.attention.linear.feature_maps import FeatureMap, Rows, make_map, map_trait
 from regard.attention.linear.random_rows import KINDS, draw_rows
 from regard.errors import unknown_name
 
@@ -79,6 +79,16 @@ class RandomFeatures(nn.Module):
         self.register_load_state_dict_post_hook(lambda own, _: read_draws(own))
         if not self.W.is_meta:  # else it will be read
             self._fill(0)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this module computes, by the map and the options in use; see regard.traits."""
+        options = {
+            "normalize": self.normalize,
+            "feature-scale": self.scale != 1,
+            "learned-scale": self.sigma is not None,
+        }
+        return frozenset({map_trait(self.map), *(name for name, used in options.items() if used)})
 
     def redraw(self, step: int) -> bool:
         """In training, the draw that belongs to this step; whether it is another one than before.

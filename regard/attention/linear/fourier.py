@@ -34,6 +34,10 @@ class FourierScore(nn.Module):
         self.radius = nn.Parameter(torch.tensor(float(radius)))
         self.power = power
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score fourier"})
+
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
         apart = self.radius * (q.unsqueeze(-2) - k.unsqueeze(-3))  # (…, m, n, d)
         waves = torch.sinc(apart / math.pi)  # torch's sinc(x) is sin(pi x) / (pi x)

@@ -7,7 +7,9 @@ Peng et al. 2021, section 3; Vaswani et al. 2017, section 3.2.2; F3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +23,6 @@ from regard.attention.linear.state import FeatureState, check_draw, empty_state
 from regard.attention.linear.step import take_step
 from regard.attention.mask_rules import Mask, as_mask
 from regard.attention.projections import HeadSizes, SeparateProjection, StackedProjection
-from regard.kernels.native.linear_step import step_in_c
 from regard.positions import Position, make_position
 
 FORGOTTEN = (
@@ -44,6 +45,8 @@ class RandomFeatureAttention(nn.Module):
     """
 
     returns_weights = True  # regard.record asks such modules for their weights
+    attend: ClassVar[Callable[..., Any]] = staticmethod(attend_features)
+    take_step: ClassVar[Callable[..., Tensor]] = staticmethod(take_step)
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class RandomFeatureAttention(nn.Module):
             raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
-        self.dropout = dropout
+        self.dropout, self.has_bias = dropout, bias
         self.dim, self.key_dim = dim, dim if key_dim is None else key_dim
         self.value_dim = self.key_dim if value_dim is None else value_dim
         sizes = HeadSizes(heads, kv_heads, d_k or dim // heads, d_v or dim // heads)
@@ -105,6 +108,21 @@ class RandomFeatureAttention(nn.Module):
             nn.init.xavier_uniform_(self.output.weight)
             if bias:
                 nn.init.zeros_(self.output.bias)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What this layer computes, by the options in use; see regard.traits."""
+        sizes = self.sizes
+        options = {
+            "grouped-query": sizes.kv_heads != sizes.heads,
+            "head-widths": not sizes.d_k == sizes.d_v == self.dim / sizes.heads,
+            "input-widths": not self.key_dim == self.value_dim == self.dim,
+            "gate": self.gate is not None,
+            "key-dropout": self.dropout > 0,
+            "no-output": self.output is None,
+            "attention-bias": self.has_bias,
+        }
+        return frozenset({"random-features", *(name for name, used in options.items() if used)})
 
     def forward(
         self,
@@ -142,15 +160,15 @@ class RandomFeatureAttention(nn.Module):
         if self.training and self.dropout:
             mask = self._drop_keys(k, mask)
         if return_weights and cache is None:
-            y, weights = attend_features(
+            y, weights = self.attend(
                 q, k, v, features=self.features, mask=mask, causal=causal, gate=gate, return_weights=True
             )
             return self._join(y), weights
         if cache is None and not return_state:
-            y = attend_features(q, k, v, features=self.features, mask=mask, causal=causal, gate=gate, state=state)
+            y = self.attend(q, k, v, features=self.features, mask=mask, causal=causal, gate=gate, state=state)
             return self._join(y)
         state = state if cache is None else cache.state
-        y, state = attend_features(
+        y, state = self.attend(
             q, k, v, features=self.features, mask=mask, causal=causal, gate=gate, state=state, return_state=True
         )
         if cache is None:
@@ -167,20 +185,18 @@ class RandomFeatureAttention(nn.Module):
         check_draw(cache.state, self.features.draw)
         q, k, v = self.input(query, query, query)
         gate = None if self.gate is None else self.gate(query)  # (B, 1, G)
-        y = step_in_c(q, k, v, features=self.features, position=self.position, gate=gate, cache=cache)
-        if y is None:
-            y = self._step_by_torch(q, k, v, gate, cache)
+        y = self._step_heads(q, k, v, gate, cache)
         cache.advance(cache.state, 1)
         return y if self.output is None else self.output(y)
 
-    def _step_by_torch(self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cache: FeatureCache) -> Tensor:
+    def _step_heads(self, q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, cache: FeatureCache) -> Tensor:
         """(B, 1, H · d_v), the heads side by side."""
         B, G, r = q.shape[0], k.shape[1], q.shape[1] // k.shape[1]
         x = torch.cat([q.reshape(B, G, r, -1), k], dim=2)  # (B, G, r + 1, d_k)
         if self.position is not None:  # all of them stand at one place
             x = self.position.rotate(x, cache.positions(1).expand(B, r + 1))
         past = None if gate is None else gate.mT
-        y = take_step(x, v, features=self.features, gate=past, state=cache.state)
+        y = self.take_step(x, v, features=self.features, gate=past, state=cache.state)
         return y.to(v.dtype).reshape(B, 1, -1)
 
     def project_source(

@@ -92,6 +92,11 @@ class MixedAttention(nn.Module):
         if bias:
             nn.init.zeros_(self.output.bias)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """Exact and random heads side by side; both parts report their own options, see regard.traits."""
+        return frozenset({"mixed-heads"})
+
     def forward(
         self,
         query: Tensor,

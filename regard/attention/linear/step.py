@@ -17,7 +17,6 @@ from torch.nn import functional
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.reference import guarded
 from regard.attention.linear.state import FeatureState
-from regard.kernels.linear.fused import steps_fused
 
 
 def take_step(
@@ -29,10 +28,6 @@ def take_step(
     state: FeatureState,
 ) -> Tensor:
     """Output (B, G, r, e); the state is that after this token from then on, in the same memory."""
-    if steps_fused(x, v, features, state):
-        from regard.kernels.linear.step_triton import take_step_fused
-
-        return take_step_fused(x, v, features=features, gate=gate, state=state)
     B, G, _, d = x.shape
     r = x.shape[2] - 1
     side_by_side = x.to(state.S.dtype).transpose(0, 1).reshape(1, G, 1, B * (r + 1), d)  # rows have W in common

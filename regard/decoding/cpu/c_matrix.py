@@ -1,4 +1,4 @@
-"""The C of this folder, and matrices in the order in which it reads them: their product with rows of numbers.
+"""Matrices in the layout that the C code reads (regard/kernels/native/product.h), and their product with rows.
 
 r rows   i features in   o features out
 """
@@ -18,51 +18,51 @@ from regard.kernels.native.linear_step import STEP
 
 SOURCE = SOURCES / "decoder.c"
 PRODUCT = SOURCES / "product.h"
-GROUP = 4  # whole numbers of a row that are multiplied at once
+INTEGERS_PER_GROUP = 4  # inputs that the CPU multiplies and adds at once
 
 
-class Matrix(Structure):
-    """As in product.h."""
+class MatrixStruct(Structure):
+    """The struct Matrix of product.h."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("weight", "numbers", "worth", "sums", "bias")),
+        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias")),
         ("out", c_int),
         ("columns", c_int),
     )
 
 
-class LaidOut:
-    """A matrix (o, i) as product.h reads it: blocks of outputs, and in each the inputs one after the other.
+class CMatrix:
+    """A matrix (o, i) as product.h reads it: blocks of outputs, and within a block one input after another.
 
-    Of float32, or of whole numbers of eight bits with the worth of one in each row, (o,).
+    It holds float32 numbers, or int8 numbers with one scale for each row, (o,).
     """
 
-    def __init__(self, code: Any, numbers: Tensor, worth: Tensor | None = None) -> None:
-        self.code, width = code, code.outputs_of_a_block()
+    def __init__(self, library: Any, numbers: Tensor, scales: Tensor | None = None) -> None:
+        self.library, block = library, library.outputs_of_a_block()
         self.out, self.columns = numbers.shape
-        parts = {"weight": blocks(numbers, width)}
-        if worth is not None:
-            # The rows that they are multiplied by have 128 added to each number: what that adds is taken off again.
+        parts = {"weight": to_blocks(numbers, block)}
+        if scales is not None:
+            # C adds 128 to the rows that the matrix is multiplied by; these sums take that off again.
             sums = -128 * numbers.sum(1, dtype=torch.int32)
-            rows = {"worth": worth.float(), "sums": sums}
-            parts = {name: F.pad(part, (0, -len(part) % width)) for name, part in rows.items()}
-            parts["numbers"] = blocks(numbers, width, GROUP)
-        self.parts = {name: part.contiguous() for name, part in parts.items()}  # what the pointers point to
+            per_row = {"scales": scales.float(), "sums": sums}
+            parts = {name: F.pad(part, (0, -len(part) % block)) for name, part in per_row.items()}
+            parts["numbers"] = to_blocks(numbers, block, INTEGERS_PER_GROUP)
+        self.parts = {name: part.contiguous() for name, part in parts.items()}  # keeps alive what the struct points to
         pointers = {name: part.data_ptr() for name, part in self.parts.items()}
-        self.matrix = Matrix(**pointers, out=self.out, columns=self.columns)
+        self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns)
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, i) -> (…, o)."""
         rows = x.reshape(-1, self.columns).contiguous()
         y = x.new_empty(len(rows), self.out)
-        numbers = map(pointer, (bias, rows, y))
-        if len(rows) and self.code.multiply(byref(self.matrix), *numbers, len(rows), torch.get_num_threads()):
+        pointers = map(pointer, (bias, rows, y))
+        if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), torch.get_num_threads()):
             raise MemoryError(f"no memory for a product of {len(rows)} rows")
         return y.view(*x.shape[:-1], self.out)
 
 
-def blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
-    """(o, i) -> (blocks of outputs, groups of inputs, outputs, inputs), with zeros where there is nothing."""
+def to_blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
+    """(o, i) -> (blocks of outputs, groups of inputs, outputs, inputs), padded with zeros."""
     o, i = numbers.shape
     padded = F.pad(numbers, (0, -i % inputs, 0, -o % outputs))
     return padded.view(-1, outputs, padded.shape[1] // inputs, inputs).transpose(1, 2).contiguous()
@@ -70,13 +70,13 @@ def blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
 
 @cache
 def compiled() -> Any:
-    """The functions of native.c; None where they cannot be had."""
-    code = load_library(SOURCE, PRODUCT, STEP)
-    return None if code is None else declare(code)
+    """Compile and load decoder.c; None where that is not possible."""
+    library = load_library(SOURCE, PRODUCT, STEP)
+    return None if library is None else declare(library)
 
 
-def declare(code: Any) -> Any:
-    """The library, with what its functions take."""
-    code.multiply.argtypes = [POINTER(Matrix), *[c_void_p] * 3, c_int, c_int]
-    code.decode_step.argtypes = [*[c_void_p] * 4, *[c_int] * 3, *[c_void_p] * 4, c_int]
-    return code
+def declare(library: Any) -> Any:
+    """Declare the argument types of the library's functions."""
+    library.multiply.argtypes = [POINTER(MatrixStruct), *[c_void_p] * 3, c_int, c_int]
+    library.decode_step.argtypes = [*[c_void_p] * 4, *[c_int] * 3, *[c_void_p] * 4, c_int]
+    return library

@@ -1,6 +1,17 @@
-"""Beam search: the w best hypotheses side by side, until no better one can come.
+"""Beam search: keep the w best hypotheses side by side until none of them can overtake the best finished ones.
 
 Sutskever et al. 2014, section 3.2; E8.
+
+Where the beam is kept. A hypothesis has two parts, which are reordered together at each step:
+
+    its text     in BeamRun, below: slot s of input b, in `live` and `scores`
+    its past     keys and values in the model's state: row b·w + s of the caches
+
+`BeamRun.choose` reorders the texts with `Texts.select`, and returns in `Choice.rows` which old row each new row
+continues. `RunningBatch.choose` (running_batch.py) passes these rows to `TransformerState.keep`
+(models/decoding_state.py), which calls `KVCache.keep` for each layer (attention/cache.py): that copies the keys and
+values of the rows that moved. The C decoder and the GPU kernels copy nothing. They keep a table, `origins`, of the row
+that holds each token, and reorder the table.
 
     B inputs   w width   K = 2w candidates   V vocabulary   n hypotheses wanted   T longest text
 """
@@ -14,10 +25,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.searches.constraints import Progress
+from regard.decoding.searches.constraints import Candidates, Progress
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
-from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, best, close
+from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, make_hypothesis, stable_topk
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END
 
@@ -26,16 +37,16 @@ from regard.text.tokenizers.special_tokens import END
 class Beam:
     """Keep the `width` best hypotheses at each step.
 
-    Sutskever et al. 2014, section 3.2; E8. Of the continuations of all live hypotheses the best `width` are the beam:
-    those that end with END are finished, and the best `width` that do not end live on. Of equals the one with the
+    Sutskever et al. 2014, section 3.2; E8. The best `width` continuations of all live hypotheses are the beam: those
+    that end with END are finished, and the best `width` that do not end stay alive. Among equals the one with the
     earlier parent comes first, then the one with the lower token.
 
     Finished hypotheses are ranked by score / length^length_penalty, END counted: 0 ranks by probability and favours
-    the short, 1 by the mean log-probability of a token. (Wu et al. 2016, equation 14, divide by
-    ((5 + length) / 6)^alpha in place of the length's power.) The search stops when no live hypothesis can overtake
-    the last of the wanted ones any more: its score can only fall, and its length is at most max_tokens. So the answer
-    is that of a search which always runs to max_tokens. Where there are rules (rules.py), scores that rank are those
-    which they left; where there are constraints, constraints.py says what the beam is.
+    short texts, 1 ranks by the mean log-probability of a token. (Wu et al. 2016, equation 14, divide by
+    ((5 + length) / 6)^alpha instead.) The search stops when no live hypothesis can overtake the last of the wanted
+    ones: its score can only fall, and its length is at most max_tokens. The result is therefore that of a search which
+    always runs to max_tokens. With rules (logit_rules.py), the scores after the rules rank; with constraints,
+    constraints.py says which candidates the beam takes.
     """
 
     width: int = 5
@@ -60,18 +71,18 @@ class Beam:
 
 
 class Texts(NamedTuple):
-    """S hypotheses of each input, written from the left."""
+    """The texts of S hypotheses of each input, aligned left."""
 
     tokens: Tensor  # (B, S, T)
     logps: Tensor  # (B, S, T)
 
     def select(self, slots: Tensor) -> Texts:
-        """The hypotheses in these slots (B, K) of each input."""
+        """Return the hypotheses in these slots (B, K) of each input."""
         slots = slots[..., None].expand(-1, -1, self.tokens.shape[2])  # (B, K, T)
         return Texts(self.tokens.gather(1, slots), self.logps.gather(1, slots))
 
-    def take(self, inputs: Tensor) -> Texts:
-        """All hypotheses of these inputs."""
+    def select_inputs(self, inputs: Tensor) -> Texts:
+        """Return all hypotheses of these inputs."""
         return Texts(self.tokens[inputs], self.logps[inputs])
 
 
@@ -86,56 +97,59 @@ class BeamRun:
         self.live, self.scores = _empty_slots(inputs, search.width)  # (B, w)
         self.scores[:, 0] = 0.0  # the hypothesis without a token
         self.finished, self.rankings = _empty_slots(inputs, inputs.alternatives)  # (B, n)
-        self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished ones
+        self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished hypotheses
         self.progress: Progress | None = None
         if any(inputs.constraints):
             self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device)
-        self.closed: dict[int, list[Hypothesis]] = {}
+        self.done: dict[int, list[Hypothesis]] = {}  # by the number of the input
 
-    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
         batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
-        # Each live hypothesis can end in one way only, so of 2w candidates at least w do not end.
-        if self.progress is None:
-            totals = self.scores[:, :, None] + logps.view(batch, w, vocabulary)
-            totals, places = best(totals.view(batch, w * vocabulary), 2 * w)  # (B, K)
-            parents, tokens = places // vocabulary, places % vocabulary
-        else:
-            left = self.limits - self.length - 1
-            totals, parents, tokens = self.progress.candidates(
-                self.scores, logps.view(batch, w, vocabulary), own.view(batch, w, vocabulary), left
-            )
-            places = parents * vocabulary + tokens
-        gained = own.view(batch, w * vocabulary).gather(1, places)
+        totals, parents, tokens = self._candidates(logps, model_logps)  # (B, K)
+        token_logps = model_logps.view(batch, w * vocabulary).gather(1, parents * vocabulary + tokens)
         texts = self.live.select(parents)  # (B, K, T)
-        texts.tokens[:, :, self.length], texts.logps[:, :, self.length] = tokens, gained
+        texts.tokens[:, :, self.length], texts.logps[:, :, self.length] = tokens, token_logps
         self.length += 1
         ends = (tokens == END) & (totals > -math.inf)  # (B, K)
-        self._finish(totals[:, :w], ends[:, :w], texts)
-        alive = ends.byte().argsort(dim=1, stable=True)[:, :w]  # the first w that do not end
+        self._add_finished(totals[:, :w], ends[:, :w], texts)
+        alive = ends.byte().argsort(dim=1, stable=True)[:, :w]  # the first w candidates that do not end
         self.scores, self.live = totals.gather(1, alive), texts.select(alive)
 
         best_to_come = self.scores.amax(1) / self.limits.to(totals.dtype) ** self.length_penalty
         done = (self.limits == self.length) | (best_to_come <= self.rankings[:, -1])
         if observer is not None:
-            observer.step(self._record(tokens, gained, totals, parents, alive, ends, done))
-        slots, following = parents.gather(1, alive), tokens.gather(1, alive)  # (B, w)
+            observer.step(self._record(tokens, token_logps, totals, parents, alive, ends, done))
+        parents, tokens = parents.gather(1, alive), tokens.gather(1, alive)  # (B, w)
         if self.progress is not None:
-            self.progress.advance(slots, following)
-        rows = slots + w * torch.arange(batch, device=alive.device)[:, None]  # (B, w)
-        if bool(done.any()):  # with the look at equals in `best`, all that waits for the device
-            self._close(done)
-            stay = (~done).nonzero()[:, 0]
-            return Choice(rows[stay].flatten(), following[stay].flatten(), stay)
-        return Choice(rows.flatten(), following.flatten())
+            self.progress.advance(parents, tokens)
+        rows = parents + w * torch.arange(batch, device=alive.device)[:, None]  # (B, w) of the model's state
+        if bool(done.any()):  # waits for the device, as the check for equals in stable_topk does
+            self._finish(done)
+            remaining = (~done).nonzero()[:, 0]
+            return Choice(rows[remaining].flatten(), tokens[remaining].flatten(), remaining)
+        return Choice(rows.flatten(), tokens.flatten())
 
     def written(self) -> Tensor:
         return self.live.tokens[:, :, : self.length].flatten(0, 1)  # (B·w, T)
 
     def results(self) -> dict[int, list[Hypothesis]]:
-        return self.closed
+        return self.done
 
-    def _finish(self, totals: Tensor, ends: Tensor, texts: Texts) -> None:
-        """Put what ended among the best w candidates (B, w) to the finished ones, and keep the n best of them."""
+    def _candidates(self, logps: Tensor, model_logps: Tensor) -> Candidates:
+        """Return the best 2w continuations of each input.
+
+        A live hypothesis can end in only one way, so at least w of them do not end.
+        """
+        batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
+        logps, model_logps = (x.view(batch, w, vocabulary) for x in (logps, model_logps))
+        if self.progress is not None:
+            return self.progress.candidates(self.scores, logps, model_logps, self.limits - self.length - 1)
+        totals = self.scores[:, :, None] + logps
+        totals, indices = stable_topk(totals.view(batch, w * vocabulary), 2 * w)
+        return Candidates(totals, indices // vocabulary, indices % vocabulary)
+
+    def _add_finished(self, totals: Tensor, ends: Tensor, texts: Texts) -> None:
+        """Add the candidates that end among the best w (B, w) to the finished hypotheses, and keep the n best."""
         n, w = self.rankings.shape[1], self.width
         rankings = (totals / self.length**self.length_penalty).masked_fill(~ends, -math.inf)
         rankings = torch.cat([self.rankings, rankings], dim=1)  # (B, n + w)
@@ -146,8 +160,8 @@ class BeamRun:
         both = (torch.cat([old, new[:, :w]], dim=1) for old, new in zip(self.finished, texts, strict=True))
         self.finished = Texts(*both).select(order)
 
-    def _close(self, done: Tensor) -> None:
-        """Write down what was found for the inputs that are done, and let them leave."""
+    def _finish(self, done: Tensor) -> None:
+        """Store the hypotheses of the inputs that are done, and remove these inputs from the run."""
         numbers = self.numbers[done].tolist()
         finished = [x[done].tolist() for x in (self.rankings, self.lengths, *self.finished)]
         live = [x[done].tolist() for x in (self.scores, *self.live)]
@@ -162,12 +176,12 @@ class BeamRun:
                 for score, tokens, logps in zip(*cut, strict=True)
                 if score != -math.inf
             ]
-            self.closed[number] = [close(*text) for text in texts[: self.rankings.shape[1]]]
+            self.done[number] = [make_hypothesis(*text) for text in texts[: self.rankings.shape[1]]]
         self.numbers, self.limits, self.scores = self.numbers[~done], self.limits[~done], self.scores[~done]
         self.rankings, self.lengths = self.rankings[~done], self.lengths[~done]
-        self.live, self.finished = self.live.take(~done), self.finished.take(~done)
+        self.live, self.finished = self.live.select_inputs(~done), self.finished.select_inputs(~done)
         if self.progress is not None:
-            self.progress.take(~done)
+            self.progress.select_inputs(~done)
 
     def _record(
         self, tokens: Tensor, logps: Tensor, scores: Tensor, parents: Tensor, alive: Tensor, ends: Tensor, done: Tensor
@@ -187,7 +201,7 @@ class BeamRun:
 
 
 def _empty_slots(inputs: Inputs, slots: int) -> tuple[Texts, Tensor]:
-    """Room for so many hypotheses of each input; a score or ranking (B, slots) of -inf says that there is none."""
+    """Return room for hypotheses of each input; a score or ranking (B, slots) of -inf marks an empty slot."""
     shape, device = (len(inputs.numbers), slots, inputs.longest), inputs.numbers.device
     tokens = torch.zeros(shape, dtype=torch.long, device=device)
     logps = torch.zeros(shape, dtype=inputs.dtype, device=device)

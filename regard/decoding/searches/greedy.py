@@ -1,4 +1,4 @@
-"""Greedy search: the most probable token, each time.
+"""Greedy search: the most probable token at each step.
 
 E8.
 
@@ -13,13 +13,13 @@ from typing import ClassVar
 from torch import Tensor
 
 from regard.decoding.searches.logit_rules import Rule
-from regard.decoding.searches.search import Inputs, Lines, Picked, Run
+from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run
 from regard.errors import UsageError
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """Take the most probable token at each step; of equals the one with the lower number. E8."""
+    """Take the most probable token at each step; among equals the one with the lower number. E8."""
 
     rules: tuple[Rule, ...] = ()
 
@@ -33,8 +33,8 @@ class Greedy:
         return 1
 
     def begin(self, inputs: Inputs) -> Run:
-        return Lines(inputs, _most_probable)
+        return IndependentRows(inputs, _most_probable)
 
 
-def _most_probable(logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Picked:
-    return Picked(logps.argmax(-1))
+def _most_probable(logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Pick:
+    return Pick(logps.argmax(-1))

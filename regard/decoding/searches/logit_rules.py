@@ -1,9 +1,9 @@
-"""Rules for what a search may write: they bar tokens or make them less likely, from what the text holds already.
+"""Rules for what a search may write: they bar tokens or make them less likely, depending on the text so far.
 
-E8, E10. A rule is any function of the log-probabilities, the text and how much of it is new; a search has as many of
-them as it likes. It chooses and ranks by what the rules leave; the log-probabilities that it reports are the model's.
+E8, E10. A rule is any function of the log-probabilities, the text, and the number of its new tokens; a search has any
+number of rules. It chooses and ranks by the log-probabilities after the rules, and reports those of the model.
 
-    R rows   V vocabulary   T tokens of the text, the prefix among them   n length of a phrase
+    R rows   V vocabulary   T tokens of the text, the prefix included   n length of a phrase
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from regard.text.tokenizers.special_tokens import END
 
 
 class Rule(Protocol):
-    """Changes the log-probabilities (R, V) of what follows each text (R, T) where they stand.
+    """Changes the log-probabilities (R, V) of the token after each text (R, T), in place.
 
-    The last `written` tokens of a text are the search's own, what is before them was given. -inf bars a token. No
-    number may rise above 0: a beam relies on scores that only fall.
+    The search has written the last `written` tokens of a text; those before are the prefix. -inf bars a token. No
+    value may rise above 0: beam search relies on scores that never increase.
     """
 
     def __call__(self, logps: Tensor, text: Tensor, written: int) -> None: ...
@@ -32,7 +32,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class MinTokens:
-    """No END before so many tokens are written."""
+    """Bar END until `count` tokens are written."""
 
     count: int
 
@@ -47,10 +47,10 @@ class MinTokens:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """What the text holds already is less likely to come again: p becomes p^penalty.
+    """Make tokens that the text already contains less likely: p becomes p^penalty.
 
-    Keskar et al. 2019, section 4.1, who divide the logit by the penalty; which way that goes depends on the logit's
-    sign, and a logarithm of a probability has but one. 1 changes nothing, 1.2 is their choice. The prefix counts.
+    Keskar et al. 2019, section 4.1, divide the logit by the penalty; the effect of that depends on the sign of the
+    logit, while a log-probability is never positive. 1 changes nothing, they use 1.2. The prefix counts.
     """
 
     penalty: float = 1.2
@@ -65,7 +65,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class NoRepeat:
-    """No phrase of so many tokens comes twice; Paulus et al. 2018, section 2.5. The prefix counts."""
+    """Bar a second occurrence of any phrase of `length` tokens; Paulus et al. 2018, section 2.5. The prefix counts."""
 
     length: int = 3
 
@@ -78,13 +78,13 @@ class NoRepeat:
             return
         phrases = text.unfold(1, self.length, 1)  # (R, T - n + 1, n)
         begun = text[:, text.shape[1] - self.length + 1 :]  # (R, n - 1)
-        again = (phrases[:, :, :-1] == begun[:, None]).all(-1)  # (R, T - n + 1)
-        most = torch.zeros_like(again, dtype=logps.dtype).masked_fill(again, -math.inf)
-        logps.scatter_reduce_(1, phrases[:, :, -1], most, "amin")  # a token may follow in several places
+        repeats = (phrases[:, :, :-1] == begun[:, None]).all(-1)  # (R, T - n + 1)
+        bounds = torch.zeros_like(repeats, dtype=logps.dtype).masked_fill(repeats, -math.inf)
+        logps.scatter_reduce_(1, phrases[:, :, -1], bounds, "amin")  # a token may end several phrases
 
 
 def apply_rules(rules: Sequence[Rule], logps: Tensor, prefix: Tensor, written: Tensor) -> Tensor:
-    """What the rules make of the log-probabilities (R, V) after prefix and text. Where nothing is left, END is."""
+    """Return the log-probabilities (R, V) after the rules. Where every token is barred, END is allowed again."""
     changed, text = logps.clone(), torch.cat([prefix, written], dim=1)  # (R, T)
     for rule in rules:
         rule(changed, text, written.shape[1])

@@ -1,8 +1,8 @@
-"""Texts that go in circles, or never begin: found, and kept from it.
+"""Degenerate output: texts that repeat the same words without end, or that are empty. Find them, and bar them.
 
-A weak moment of a model can be its last: what it has written twice looks likely to it a third time, and so on for ever.
+What a model has written twice looks likely to it a third time, and so it may go on for ever.
 
-    R rows   V vocabulary   T tokens written
+    R rows   V vocabulary   T tokens of the text
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from torch import Tensor
 
 from regard.text.tokenizers.special_tokens import END
 
-COPIES = 2  # of the same, one right after the other, that a text may have
+MAX_COPIES = 2  # of the same tokens, one right after the other, that a text may have
 
 
-class Circle(NamedTuple):
-    """The most copies of the same that stand in a row: in a b c b c b c three copies, of which the first ends at 3."""
+class Repetition(NamedTuple):
+    """Consecutive copies of the same items: in `a b c b c b c` there are three, of which the first ends at 3."""
 
     copies: int
-    end: int
+    end: int  # of the first copy
 
 
-def find_circle(items: Sequence[object]) -> Circle:
-    """The circle of tokens or words with the most copies, of those the one with the shortest; one copy is none."""
-    best = Circle(min(len(items), 1), len(items))
+def find_repetition(items: Sequence[object]) -> Repetition:
+    """Return the repetition of tokens or words with the most copies, among equals the shortest; one copy is none."""
+    best = Repetition(min(len(items), 1), len(items))
     for period in range(1, len(items) // 2 + 1):
         if len(items) // period <= best.copies:
             break
-        run = 0  # of items that are equal to the one a period before
+        run = 0  # consecutive items that equal the item one period before
         for i in range(period, len(items)):
             run = run + 1 if items[i] == items[i - period] else 0
             if run // period + 1 > best.copies:
-                best = Circle(run // period + 1, i + 1 - run)
+                best = Repetition(run // period + 1, i + 1 - run)
     return best
 
 
-def bar_nonsense(logps: Tensor, text: Tensor, written: int) -> None:
-    """A rule (rules.py): bar what would complete one copy too many of what was written, and END for empty texts."""
+def bar_degenerate_output(logps: Tensor, text: Tensor, written: int) -> None:
+    """A rule (logit_rules.py): bar tokens that would complete one copy too many, and END for empty texts."""
     length = text.shape[1]
     if not written:
         logps[:, END] = -math.inf
-    for period in range(1, (written + 1) // (COPIES + 1) + 1):
-        tail = text[:, length - ((COPIES + 1) * period - 1) :]
-        circling = (tail[:, :-period] == tail[:, period:]).all(1, keepdim=True)  # (R, 1)
+    for period in range(1, (written + 1) // (MAX_COPIES + 1) + 1):
+        tail = text[:, length - ((MAX_COPIES + 1) * period - 1) :]
+        repeats = (tail[:, :-period] == tail[:, period:]).all(1, keepdim=True)  # (R, 1)
         following = tail[:, -period, None]  # (R, 1): the token that would complete the copy
-        logps.scatter_(1, following, logps.gather(1, following).masked_fill(circling, -math.inf))
+        logps.scatter_(1, following, logps.gather(1, following).masked_fill(repeats, -math.inf))

@@ -1,4 +1,4 @@
-"""Sampling: the next token is drawn, from all or from the likelier ones.
+"""Sampling: draw the next token from the model's distribution, or from its more probable part.
 
 C2, E10. Filters: Fan et al. 2018 (top-k), Holtzman et al. 2020 (top-p), Nguyen et al. 2024 (min-p).
 
@@ -15,20 +15,23 @@ import torch
 from torch import Tensor
 
 from regard.decoding.searches.logit_rules import Rule
-from regard.decoding.searches.search import Inputs, Lines, Picked, Run, best
+from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run, stable_topk
 from regard.errors import UsageError
+
+FIRST_TOP_P_CANDIDATES = 128  # sorted first; eight times as many if their probabilities do not reach p
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Draw each token by its probability.
+    """Draw each token with its probability.
 
-    C2, E10. In this order, after the rules: `temperature` divides the logits (below 1 sharper, and towards 0 greedy),
-    `top_k` leaves the k most probable tokens, `top_p` the fewest whose probabilities sum to p, `min_p` those at least p
-    times as probable as the best; what is left is scaled to sum to 1 each time. Of equals the lower token is left.
+    C2, E10. In this order, after the rules: `temperature` divides the logits (below 1 the distribution is sharper, and
+    the limit 0 is greedy), `top_k` keeps the k most probable tokens, `top_p` the smallest set whose probabilities sum
+    to p, `min_p` the tokens at least p times as probable as the best one. After each filter the rest is normalised to
+    sum to 1. Among equals the lower token is kept.
 
-    The draw is a function of the seed, the input's place in the list, the number of the alternative and the step, and
-    of nothing else: batches, order and neighbours leave it alone.
+    A draw depends only on the seed, the number of the input, the number of the alternative and the step; not on
+    batches, order or neighbours.
     """
 
     temperature: float = 1.0
@@ -55,11 +58,11 @@ class Sample:
         return alternatives
 
     def begin(self, inputs: Inputs) -> Run:
-        return Lines(inputs, self._draw)
+        return IndependentRows(inputs, self._draw)
 
     def probabilities(self, logps: Tensor) -> Tensor:
-        """What is drawn from, (R, V), given the model's log-probabilities or logits (R, V)."""
-        # A draw that lands next to a border should not depend on float32; Apple's GPUs have nothing finer.
+        """Return the distribution to draw from, (R, V), given log-probabilities or logits (R, V)."""
+        # In float64, so that a draw close to a boundary does not depend on rounding; Apple's GPUs only have float32.
         x = logps.to(_precision(logps.device))
         x = (x - x.amax(-1, keepdim=True)) / self.temperature
         if self.top_k is not None:
@@ -70,59 +73,62 @@ class Sample:
             x = keep_min_p(x, self.min_p)
         return x.softmax(-1)
 
-    def _draw(self, logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Picked:
+    def _draw(self, logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Pick:
         probabilities = self.probabilities(logps)
         draws = uniform(self.seed, numbers, alternatives, step)
-        return Picked(invert(probabilities, draws), draws, probabilities)
+        return Pick(invert(probabilities, draws), draws, probabilities)
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """-inf for all but the k highest of each row; Fan et al. 2018, section 5."""
+    """Set all but the k highest logits of each row to -inf; Fan et al. 2018, section 5."""
     if k >= logits.shape[-1]:
         return logits
-    values, places = best(logits, k)
-    return torch.full_like(logits, -math.inf).scatter(-1, places, values)
+    values, tokens = stable_topk(logits, k)
+    return torch.full_like(logits, -math.inf).scatter(-1, tokens, values)
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """-inf for all but the fewest, most probable ones, whose probabilities reach p; Holtzman et al. 2020, eq. 2."""
+    """Keep the fewest, most probable tokens whose probabilities sum to p, and set the rest to -inf.
+
+    Holtzman et al. 2020, equation 2.
+    """
     probabilities = logits.softmax(-1)
-    looked_at = 0
-    while True:  # a few tokens hold most of the probability, so a sort of all is seldom needed
-        looked_at = min(8 * looked_at or 128, logits.shape[-1])
-        values, places = best(probabilities, looked_at)
+    count = 0
+    while True:  # a few tokens have most of the probability, so that it is rarely necessary to sort all
+        count = min(8 * count or FIRST_TOP_P_CANDIDATES, logits.shape[-1])
+        values, tokens = stable_topk(probabilities, count)
         sums = values.cumsum(-1)
-        if looked_at == logits.shape[-1] or bool((sums[..., -1] >= p).all()):
+        if count == logits.shape[-1] or bool((sums[..., -1] >= p).all()):
             break
-    out = (sums - values) >= p  # the more probable ones reach p without it
-    values = logits.gather(-1, places).masked_fill(out, -math.inf)
-    return torch.full_like(logits, -math.inf).scatter(-1, places, values)
+    dropped = (sums - values) >= p  # the more probable tokens reach p without it
+    values = logits.gather(-1, tokens).masked_fill(dropped, -math.inf)
+    return torch.full_like(logits, -math.inf).scatter(-1, tokens, values)
 
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:
-    """-inf for what is less than p times as probable as the best; Nguyen et al. 2024, section 3."""
+    """Set tokens less than p times as probable as the best one to -inf; Nguyen et al. 2024, section 3."""
     return logits.masked_fill(logits < logits.amax(-1, keepdim=True) + math.log(p), -math.inf)
 
 
 def invert(probabilities: Tensor, draws: Tensor) -> Tensor:
-    """The token (R,) at which the running sum of the probabilities (R, V) passes the draw (R,) in [0, 1)."""
-    # A token of probability 0 has no part of the line, whatever the rounding of the sums.
+    """Return the token (R,) at which the cumulative probability (R, V) exceeds the draw (R,) in [0, 1)."""
+    # A token of probability 0 can never be drawn, whatever the rounding of the sums.
     sums = torch.where(probabilities > 0, probabilities.cumsum(-1), 0)
     return (sums > draws[:, None] * sums.amax(-1, keepdim=True)).byte().argmax(-1)
 
 
 def uniform(seed: int, numbers: Tensor, alternatives: Tensor, step: int) -> Tensor:
-    """One number of [0, 1) for each row, (R,), from a hash of the four: no generator, so no state and no order."""
+    """Return one number in [0, 1) for each row, (R,), from a hash of the arguments: there is no generator state."""
     bits = torch.zeros_like(numbers)
     for part in (seed, numbers, alternatives, step):
         bits = scramble(bits + part)
     precision = _precision(numbers.device)
-    digits = 24 if precision == torch.float32 else 53  # what the mantissa holds
+    digits = 24 if precision == torch.float32 else 53  # of the mantissa
     return _shift(bits, 64 - digits).to(precision) * 2.0**-digits
 
 
 def scramble(x: Tensor) -> Tensor:
-    """The next number of splitmix64, whose state is x: whole numbers of 64 bits, whose products wrap around.
+    """Return the output of splitmix64 for the state x, in 64-bit integers whose products wrap around.
 
     Steele, Lea & Flood 2014, figures 13 and 16 ("mix64variant13").
     """
@@ -132,9 +138,9 @@ def scramble(x: Tensor) -> Tensor:
     return x ^ _shift(x, 31)
 
 
-def _shift(x: Tensor, places: int) -> Tensor:
-    """x shifted right as if it had no sign."""
-    return (x >> places) & (2 ** (64 - places) - 1)
+def _shift(x: Tensor, count: int) -> Tensor:
+    """Shift x right as an unsigned integer."""
+    return (x >> count) & (2 ** (64 - count) - 1)
 
 
 def _signed(number: int) -> int:

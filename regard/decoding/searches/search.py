@@ -1,6 +1,6 @@
-"""What a search is: it begins a run on a batch, and the run chooses the next token of each row until all are done.
+"""The protocol of searches: a Search begins a Run on a batch, and the run chooses the next token of each row.
 
-E8. Also here: what comes out, and the rows that go on alone, which greedy search and sampling share.
+E8. Also here: the results of a search, and the run in which rows are independent, for greedy search and sampling.
 
     B inputs   R rows (hypotheses in the decoder)   V vocabulary   T longest text   K candidates
 """
@@ -23,54 +23,54 @@ from regard.text.tokenizers.special_tokens import END
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A text that a search found: what follows the prefix, which is not repeated and not scored."""
+    """A text that a search found: the tokens after the prefix, which is neither repeated nor scored."""
 
-    tokens: list[int]  # with END when finished
+    tokens: list[int]  # with END if finished
     logps: list[float]  # the model's log-probability of each token
     score: float  # their sum
-    ranking: float  # what it was ranked by: the score after rules and length penalty; the score where nothing ranks
+    ranking: float  # the score after rules and length penalty, by which a beam ranks; otherwise the score
     finished: bool  # END was written before max_tokens was reached
 
 
 class Inputs(NamedTuple):
-    """The inputs of one batch as a search sees them."""
+    """The inputs of one batch, as a search sees them."""
 
-    numbers: Tensor  # (B,) the place of each in the caller's list
-    limits: Tensor  # (B,) the most tokens of each
+    numbers: Tensor  # (B,) the number of each input
+    limits: Tensor  # (B,) the most tokens to write
     longest: int  # the largest of the limits
-    alternatives: int  # hypotheses wanted of each
+    alternatives: int  # hypotheses wanted for each input
     dtype: torch.dtype  # of log-probabilities
-    constraints: Sequence[Sequence[Sequence[int]]] = ()  # phrases that the texts of each must hold; (): none anywhere
+    constraints: Sequence[Sequence[Sequence[int]]] = ()  # phrases that the texts of each input must contain
 
 
 class Choice(NamedTuple):
-    """What the model is fed next. No rows: everything is done."""
+    """What the model is fed next. Without any rows, everything is done."""
 
-    rows: Tensor | None  # (R',) the rows of the state that go on, repeated and reordered as need be; None: all, as is
+    rows: Tensor | None  # (R',) the rows of the state that continue, repeated and reordered; None: all, unchanged
     tokens: Tensor  # (R',)
-    inputs: Tensor | None = None  # (B',) the inputs that go on, by their place in the run; None: all
+    inputs: Tensor | None = None  # (B',) the inputs that continue, by their index in the run; None: all
 
 
 class Run(Protocol):
     """A search at work on one batch."""
 
-    together: bool  # whether the rows of an input go on and leave together
+    together: bool  # whether the rows of an input continue and leave together
 
     @property
     def numbers(self) -> Tensor:
-        """Those of the inputs that are not done, once or for each of their rows."""
+        """The numbers of the inputs that are not done, one for each input or for each row."""
 
-    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
-        """Choose by the log-probabilities (R, V) of the next token of each row, as rules left them; -inf bars a token.
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+        """Choose the next token of each row by the log-probabilities (R, V), which the rules have changed.
 
-        `own` (R, V) are the model's, which are written down.
+        -inf bars a token. `model_logps` (R, V) are the model's own, which the hypotheses report.
         """
 
     def written(self) -> Tensor:
-        """What each row has written so far, (R, T)."""
+        """The tokens that each row has written so far, (R, T)."""
 
     def results(self) -> dict[int, list[Hypothesis]]:
-        """What was found for each input that is done, by its number."""
+        """The hypotheses of each input that is done, by its number."""
 
 
 class Search(Protocol):
@@ -80,107 +80,106 @@ class Search(Protocol):
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """What it may write."""
+        """The rules that limit what it writes."""
 
     def rows(self, alternatives: int) -> int:
-        """How many rows an input takes; a UsageError where the search cannot give so many alternatives."""
+        """Return how many rows an input takes; UsageError if the search cannot return so many alternatives."""
 
     def begin(self, inputs: Inputs) -> Run:
-        """A run on these inputs, whose rows stand side by side: the first input's, then the second's, …"""
+        """Begin a run on these inputs. Rows are ordered by input: first all rows of the first input, and so on."""
 
 
-class Picked(NamedTuple):
-    """The next token of each row, and how chance had it."""
+class Pick(NamedTuple):
+    """The next token of each row, and how it was drawn."""
 
     tokens: Tensor  # (R,)
     draws: Tensor | None = None  # (R,)
     probabilities: Tensor | None = None  # (R, V)
 
 
-class Lines:
-    """A run of rows that go on alone and leave one by one, each an input of its own. `pick` is the search.
+class IndependentRows:
+    """A run whose rows continue and leave independently. `pick` is the search.
 
-    It gets the log-probabilities (R, V), the number of each row's input, which alternative it is, and the step.
+    It gets the log-probabilities (R, V), and for each row the number of its input and of its alternative, and the step.
     """
 
     together = False
 
-    def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Picked]) -> None:
+    def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Pick]) -> None:
         if any(inputs.constraints):
             raise UsageError("only a beam keeps constraints: search with Beam")
-        batch, each = len(inputs.numbers), inputs.alternatives
-        device = inputs.numbers.device
+        batch, rows_per_input = len(inputs.numbers), inputs.alternatives
+        rows, device = batch * rows_per_input, inputs.numbers.device
         self.pick, self.length = pick, 0
-        self.numbers = inputs.numbers.repeat_interleave(each)  # (R,)
-        self.alternatives = torch.arange(each, device=device).repeat(batch)  # (R,)
-        self.limits = inputs.limits.repeat_interleave(each)  # (R,)
-        self.tokens = torch.empty(batch * each, inputs.longest, dtype=torch.long, device=device)  # (R, T)
-        self.logps = torch.empty(batch * each, inputs.longest, dtype=inputs.dtype, device=device)  # (R, T)
-        self.closed: dict[tuple[int, int], Hypothesis] = {}
+        self.numbers = inputs.numbers.repeat_interleave(rows_per_input)  # (R,)
+        self.alternatives = torch.arange(rows_per_input, device=device).repeat(batch)  # (R,)
+        self.limits = inputs.limits.repeat_interleave(rows_per_input)  # (R,)
+        self.tokens = torch.empty(rows, inputs.longest, dtype=torch.long, device=device)  # (R, T)
+        self.logps = torch.empty(rows, inputs.longest, dtype=inputs.dtype, device=device)  # (R, T)
+        self.done: dict[tuple[int, int], Hypothesis] = {}  # by number and alternative
 
-    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
-        picked = self.pick(logps, self.numbers, self.alternatives, self.length)
-        self.tokens[:, self.length] = picked.tokens
-        self.logps[:, self.length] = own.gather(1, picked.tokens[:, None])[:, 0]
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+        pick = self.pick(logps, self.numbers, self.alternatives, self.length)
+        self.tokens[:, self.length] = pick.tokens
+        self.logps[:, self.length] = model_logps.gather(1, pick.tokens[:, None])[:, 0]
         self.length += 1
-        ended = picked.tokens == END
+        ended = pick.tokens == END
         done = ended | (self.limits == self.length)
         if observer is not None:
-            observer.step(self._record(logps, own, picked, ended, done, observer.candidates))
-        if not bool(done.any()):  # the one wait for the device
-            return Choice(None, picked.tokens)
-        self._close(done, ended)
-        stay = (~done).nonzero()[:, 0]
-        self.numbers, self.alternatives, self.limits = self.numbers[stay], self.alternatives[stay], self.limits[stay]
-        self.tokens, self.logps = self.tokens[stay], self.logps[stay]
-        return Choice(stay, picked.tokens[stay], stay)
+            observer.step(self._record(logps, model_logps, pick, ended, done, observer.candidates))
+        if not bool(done.any()):  # the only wait for the device
+            return Choice(None, pick.tokens)
+        self._finish(done, ended)
+        remaining = (~done).nonzero()[:, 0]
+        self.numbers, self.alternatives = self.numbers[remaining], self.alternatives[remaining]
+        self.limits, self.tokens, self.logps = self.limits[remaining], self.tokens[remaining], self.logps[remaining]
+        return Choice(remaining, pick.tokens[remaining], remaining)
 
     def written(self) -> Tensor:
         return self.tokens[:, : self.length]
 
     def results(self) -> dict[int, list[Hypothesis]]:
-        found: dict[int, list[Hypothesis]] = {}
-        for number, alternative in sorted(self.closed):
-            found.setdefault(number, []).append(self.closed[number, alternative])
-        return found
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        for number, alternative in sorted(self.done):
+            hypotheses.setdefault(number, []).append(self.done[number, alternative])
+        return hypotheses
 
-    def _close(self, done: Tensor, ended: Tensor) -> None:
+    def _finish(self, done: Tensor, ended: Tensor) -> None:
         length = self.length
         columns = (self.numbers, self.alternatives, ended, self.tokens[:, :length], self.logps[:, :length])
         for number, alternative, finished, tokens, logps in zip(*(c[done].tolist() for c in columns), strict=True):
-            self.closed[number, alternative] = close(tokens, logps, finished)
+            self.done[number, alternative] = make_hypothesis(tokens, logps, finished)
 
     def _record(
-        self, logps: Tensor, own: Tensor, picked: Picked, ended: Tensor, done: Tensor, candidates: int
+        self, logps: Tensor, model_logps: Tensor, pick: Pick, ended: Tensor, done: Tensor, candidates: int
     ) -> StepRecord:
-        chosen = picked.tokens[:, None]
-        before = self.logps[:, : self.length - 1].sum(1, keepdim=True)  # (R, 1)
-        order = logps if picked.probabilities is None else picked.probabilities
-        tokens = best(order, min(candidates, logps.shape[1]))[1]  # (R, K)
-        # Where chance took a token that is not among the best K, it stands last: all others are more likely.
-        missed = (tokens != chosen).all(1)
-        tokens[:, -1] = torch.where(missed, picked.tokens, tokens[:, -1])
-        hit = tokens == chosen
-        gained = own.gather(1, tokens).masked_fill(logps.gather(1, tokens) == -math.inf, -math.inf)
-        used = None if picked.probabilities is None else picked.probabilities.gather(1, tokens).cpu()
+        chosen = pick.tokens[:, None]
+        scores = self.logps[:, : self.length - 1].sum(1, keepdim=True)  # (R, 1) before this step
+        order = logps if pick.probabilities is None else pick.probabilities
+        tokens = stable_topk(order, min(candidates, logps.shape[1]))[1]  # (R, K)
+        # A drawn token that is not among the best K takes the last place: all others are more probable.
+        missing = (tokens != chosen).all(1)
+        tokens[:, -1] = torch.where(missing, pick.tokens, tokens[:, -1])
+        is_chosen = tokens == chosen
+        token_logps = model_logps.gather(1, tokens).masked_fill(logps.gather(1, tokens) == -math.inf, -math.inf)
         return StepRecord(
             step=self.length - 1,
             inputs=self.numbers.cpu(),
             alternatives=self.alternatives.cpu(),
             tokens=tokens.cpu(),
-            logps=gained.cpu(),
-            scores=(before + gained).cpu(),
+            logps=token_logps.cpu(),
+            scores=(scores + token_logps).cpu(),
             parents=torch.zeros_like(tokens, device="cpu"),
-            kept=torch.where(ended, -1, hit.byte().argmax(1))[:, None].cpu(),
-            ended=(hit & ended[:, None]).cpu(),
+            kept=torch.where(ended, -1, is_chosen.byte().argmax(1))[:, None].cpu(),
+            ended=(is_chosen & ended[:, None]).cpu(),
             done=done.cpu(),
-            draws=None if picked.draws is None else picked.draws.cpu(),
-            probabilities=used,
+            draws=None if pick.draws is None else pick.draws.cpu(),
+            probabilities=None if pick.probabilities is None else pick.probabilities.gather(1, tokens).cpu(),
         )
 
 
-def close(tokens: list[int], logps: list[float], finished: bool, ranking: float | None = None) -> Hypothesis:
-    """The hypothesis of these tokens; its ranking is the score where none is given."""
+def make_hypothesis(tokens: list[int], logps: list[float], finished: bool, ranking: float | None = None) -> Hypothesis:
+    """Return the hypothesis with these tokens; its ranking is by default its score."""
     score = math.fsum(logps)
     if not math.isfinite(score):
         raise ModelError(
@@ -191,29 +190,29 @@ def close(tokens: list[int], logps: list[float], finished: bool, ranking: float 
 
 
 def cut_off(text: Hypothesis, length: int | None) -> Hypothesis:
-    """Its first `length` tokens, ranked as the whole was; None: the whole."""
+    """Return the first `length` tokens, with the ranking of the whole text; None returns the whole text."""
     if length is None:
         return text
     logps = text.logps[:length]
     return Hypothesis(text.tokens[:length], logps, math.fsum(logps), text.ranking, finished=False)
 
 
-def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k highest of each row (…, N) and their places, best first; of equals the earlier place comes first.
+def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k highest scores of each row (…, N) and their indices, best first; among equals the lower index first.
 
-    torch.topk is quick and leaves the order of equals open, so the order is made afterwards; only rows where equals
-    stand on both sides of the border are sorted whole.
+    torch.topk is fast and leaves the order of equals open, so they are ordered afterwards. Only rows with equal scores
+    on both sides of the cut are sorted completely.
     """
     if k >= scores.shape[-1]:
-        values, places = scores.sort(dim=-1, descending=True, stable=True)
-        return values[..., :k], places[..., :k]
-    values, places = scores.topk(k + 1)
-    border = values[..., k - 1]
-    tied = (border == values[..., k]) & (border > -math.inf)
-    places, order = places[..., :k].sort(dim=-1)
+        values, indices = scores.sort(dim=-1, descending=True, stable=True)
+        return values[..., :k], indices[..., :k]
+    values, indices = scores.topk(k + 1)
+    last = values[..., k - 1]
+    tied = (last == values[..., k]) & (last > -math.inf)
+    indices, order = indices[..., :k].sort(dim=-1)
     values, order = values.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-    places = places.gather(-1, order)
+    indices = indices.gather(-1, order)
     if bool(tied.any()):
-        sorted_values, sorted_places = scores[tied].sort(dim=-1, descending=True, stable=True)
-        values[tied], places[tied] = sorted_values[..., :k], sorted_places[..., :k]
-    return values, places
+        sorted_values, sorted_indices = scores[tied].sort(dim=-1, descending=True, stable=True)
+        values[tied], indices[tied] = sorted_values[..., :k], sorted_indices[..., :k]
+    return values, indices

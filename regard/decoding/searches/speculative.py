@@ -20,12 +20,12 @@ from torch import Tensor
 
 from regard.attention.cache import KVCache
 from regard.decoding.ensemble import Ensemble
-from regard.decoding.model_step import barred, encode, evaluating, log_probabilities
-from regard.decoding.requests import Job, TextModel
+from regard.decoding.model_step import bar_special_tokens, encode, evaluating, log_probabilities
+from regard.decoding.requests import Request, TextModel
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import Rule, apply_rules
 from regard.decoding.searches.sample import Sample, invert, uniform
-from regard.decoding.searches.search import Hypothesis, Inputs, Run, close
+from regard.decoding.searches.search import Hypothesis, Inputs, Run, make_hypothesis
 from regard.errors import UsageError
 from regard.models.decoding_state import TransformerState
 from regard.text.tokenizers.special_tokens import END
@@ -73,8 +73,8 @@ class Speculative:
         """Run without a draft, side by side with other texts; `write` uses the draft."""
         return self.search.begin(inputs)
 
-    def write(self, model: TextModel, jobs: Sequence[Job], *, allow_unknown: bool) -> list[Hypothesis]:
-        """Write the text of each job with the model, one after the other, with the help of the draft."""
+    def write(self, model: TextModel, requests: Sequence[Request], *, allow_unknown: bool) -> list[Hypothesis]:
+        """Write the text of each request with the model, one after the other, with the help of the draft."""
         draft = self.draft_model
         if isinstance(model, Ensemble) or isinstance(draft, Ensemble):
             raise UsageError("speculative decoding takes single models, no ensembles")
@@ -85,16 +85,17 @@ class Speculative:
                     f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
                 )
         with torch.inference_mode(), evaluating(model), evaluating(draft):
-            return [_Speculation(model, draft, job, self.search, allow_unknown).write(self.ahead) for job in jobs]
+            runs = (_Speculation(model, draft, request, self.search, allow_unknown) for request in requests)
+            return [run.write(self.ahead) for run in runs]
 
 
 class Reader:
     """A model that reads one text, and continues from the part that it has read before."""
 
-    def __init__(self, model: TextModel, job: Job) -> None:
+    def __init__(self, model: TextModel, request: Request) -> None:
         self.model, self.device = model, next(model.parameters()).device
-        encoded: Any = 1 if job.source is None else encode(model, [job.source])
-        self.state = model.start(encoded, len(job.prefix) + job.limit - 1)
+        encoded: Any = 1 if request.source is None else encode(model, [request.source])
+        self.state = model.start(encoded, len(request.prefix) + request.limit - 1)
         self.text: list[int] = []
         self.marks = {0: _fork(self.state)}  # of states that cannot be cut
 
@@ -129,17 +130,17 @@ class _Speculation:
     """One text at work."""
 
     def __init__(
-        self, model: TextModel, draft: TextModel, job: Job, search: Greedy | Sample, allow_unknown: bool
+        self, model: TextModel, draft: TextModel, request: Request, search: Greedy | Sample, allow_unknown: bool
     ) -> None:
-        self.job, self.search, self.allow_unknown = job, search, allow_unknown
-        self.reader, self.guesser = Reader(model, job), Reader(draft, job)
+        self.request, self.search, self.allow_unknown = request, search, allow_unknown
+        self.reader, self.guesser = Reader(model, request), Reader(draft, request)
 
     def write(self, ahead: int) -> Hypothesis:
         written: list[int] = []
         logps: list[float] = []
-        while len(written) < self.job.limit and END not in written:
-            guesses, chances = self._guess(written, min(ahead, self.job.limit - len(written) - 1))
-            owns = self.reader.after([*self.job.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
+        while len(written) < self.request.limit and END not in written:
+            guesses, chances = self._guess(written, min(ahead, self.request.limit - len(written) - 1))
+            owns = self.reader.after([*self.request.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
             for place, own in enumerate(owns):
                 expected = self._probabilities(own, written)
                 if place < len(guesses):
@@ -150,7 +151,7 @@ class _Speculation:
                 logps.append(own[token].item())
                 if not right or token == END:
                     break
-        return close(written, logps, written[-1] == END)
+        return make_hypothesis(written, logps, written[-1] == END)
 
     def _guess(self, written: Sequence[int], count: int) -> tuple[list[int], list[Tensor]]:
         """Up to so many tokens that may follow, and what each was drawn from, (V,)."""
@@ -158,7 +159,7 @@ class _Speculation:
         chances: list[Tensor] = []
         while len(guesses) < count and END not in guesses:
             text = [*written, *guesses]
-            chances.append(self._probabilities(self.guesser.after([*self.job.prefix, *text])[0], text))
+            chances.append(self._probabilities(self.guesser.after([*self.request.prefix, *text])[0], text))
             guesses.append(self._draw(chances[-1], len(text), 0))
         return guesses, chances
 
@@ -174,10 +175,10 @@ class _Speculation:
 
     def _probabilities(self, logps: Tensor, written: Sequence[int]) -> Tensor:
         """What the next token is drawn from, (V,); greedy search leaves one. `logps` (V,) get their bars."""
-        own = logps = barred(logps[None], self.allow_unknown)
+        own = logps = bar_special_tokens(logps[None], self.allow_unknown)
         if self.search.rules:
             prefix, text = (
-                torch.tensor([part], dtype=torch.long, device=own.device) for part in (self.job.prefix, written)
+                torch.tensor([part], dtype=torch.long, device=own.device) for part in (self.request.prefix, written)
             )
             logps = apply_rules(self.search.rules, own, prefix, text)
         if isinstance(self.search, Sample):
@@ -190,5 +191,5 @@ class _Speculation:
     def _uniform(self, step: int, stream: int) -> Tensor:
         """A number of [0, 1), (1,), for this step of this input; there are three, for guess, check and correction."""
         seed = self.search.seed if isinstance(self.search, Sample) else 0
-        number = torch.tensor([self.job.number], device=self.reader.device)
+        number = torch.tensor([self.request.number], device=self.reader.device)
         return uniform(seed, number, torch.zeros_like(number), 3 * step + stream)

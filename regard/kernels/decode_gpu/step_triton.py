@@ -1,9 +1,10 @@
-"""The kernels of a decoder's step on a GPU, in Triton: few, so that a step of a small model is not a hundred waits.
+"""Embedding and attention of a decoding step on a GPU, as kernels.
 
-E3, E4, E6. At one row a step does next to no work; what takes time is one kernel waiting for the other. So a norm is
-part of the product that follows it, a residual of the product before it, and new keys and values go to their cache in
-the kernel that looks at it. No kernel depends on numbers that the host would have to know: each row has its own place.
-Tests run them by Triton's interpreter and hold them against the modules.
+E3, E4, E6. With one row, a step does almost no arithmetic: its time is spent between kernels. The step therefore has
+few of them. A norm is fused into the product that follows it, a residual into the product before it, and the attention
+kernel writes the new keys and values to the cache. No launch depends on a number that only the GPU knows, so a step
+can be captured as a CUDA graph; each row has its own position. The tests run the kernels in Triton's interpreter and
+compare them with the modules.
 
     R rows   p model width   H heads   G key-value heads   d head width   C capacity   n source tokens   B inputs
 """
@@ -14,9 +15,9 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-from regard.kernels.decode_gpu.linear_triton import early, wait
+from regard.kernels.decode_gpu.dependent_launch_triton import launch_options, wait_for_inputs
 
-CROWD = 1024  # programs of attention that keep a GPU busy with one warp each
+MIN_BUSY_PROGRAMS = 1024  # so many programs of attention occupy a GPU with one warp each
 
 
 @triton.jit
@@ -24,7 +25,7 @@ def _embed(
     tokens,
     lengths,
     table,
-    places,
+    position_vectors,
     out,
     width,
     factor,
@@ -32,162 +33,163 @@ def _embed(
     WIDTH: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """A row's token vector, and the vector of its place."""
-    wait(EARLY)
-    r = tl.program_id(0)
-    at = tl.arange(0, WIDTH)
-    inside = at < width
-    x = tl.load(table + tl.load(tokens + r).to(tl.int64) * width + at, mask=inside, other=0.0)
+    """Write a row's scaled token vector plus the vector of its position."""
+    wait_for_inputs(EARLY)
+    row = tl.program_id(0)
+    column = tl.arange(0, WIDTH)
+    valid = column < width
+    x = tl.load(table + tl.load(tokens + row).to(tl.int64) * width + column, mask=valid, other=0.0)
     x = (x.to(tl.float32) * factor).to(table.dtype.element_ty)
     if ADD:
-        x = x + tl.load(places + tl.load(lengths + r) * width + at, mask=inside, other=0.0)
-    tl.store(out + r * width + at, x, mask=inside)
+        x = x + tl.load(position_vectors + tl.load(lengths + row) * width + column, mask=valid, other=0.0)
+    tl.store(out + row * width + column, x, mask=valid)
 
 
-def embed(tokens: Tensor, lengths: Tensor, table: Tensor, factor: float, places: Tensor | None) -> Tensor:
-    """The token vectors (R, p) of tokens (R,) at their places, given those of the places (C, p)."""
+def embed(tokens: Tensor, lengths: Tensor, table: Tensor, factor: float, position_vectors: Tensor | None) -> Tensor:
+    """Return the vectors (R, p) of tokens (R,) at positions `lengths` (R,); position_vectors is (C, p)."""
     width = table.shape[1]
     out = table.new_empty(len(tokens), width)
     _embed[(len(tokens),)](
         tokens,
         lengths,
         table,
-        table if places is None else places,
+        table if position_vectors is None else position_vectors,
         out,
         width,
         factor,
-        ADD=places is not None,
+        ADD=position_vectors is not None,
         WIDTH=triton.next_power_of_2(width),
-        **early(tokens),
+        **launch_options(tokens),
     )
     return out
 
 
 @triton.jit
-def _turned(head, at, d, inside, place, frequencies, turning, INTERLEAVED: tl.constexpr):
-    """A query or key (d,), turned by its place; Su et al. 2021, equation 34."""
-    half = turning // 2
+def _load_rotated(head, i, d, valid, position, frequencies, rotated_width, INTERLEAVED: tl.constexpr):
+    """Load a query or key (d,) and rotate it by its position; Su et al. 2021, equation 34."""
+    half = rotated_width // 2
     if INTERLEAVED:
-        first = at % 2 == 0
-        other = tl.where(first, at + 1, at - 1)
-        pair = at // 2
+        first = i % 2 == 0
+        partner = tl.where(first, i + 1, i - 1)
+        pair = i // 2
     else:
-        first = at < half
-        other = tl.where(first, at + half, at - half)
-        pair = at % half
-    turns = at < turning
-    x = tl.load(head + at, mask=inside, other=0.0).to(tl.float32)
-    y = tl.load(head + other, mask=turns, other=0.0).to(tl.float32)
-    angle = place.to(tl.float32) * tl.load(frequencies + pair, mask=turns, other=0.0)
+        first = i < half
+        partner = tl.where(first, i + half, i - half)
+        pair = i % half
+    rotates = i < rotated_width
+    x = tl.load(head + i, mask=valid, other=0.0).to(tl.float32)
+    y = tl.load(head + partner, mask=rotates, other=0.0).to(tl.float32)
+    angle = position.to(tl.float32) * tl.load(frequencies + pair, mask=rotates, other=0.0)
     y = tl.where(first, -y, y)
-    return tl.where(turns, x * tl.cos(angle) + y * tl.sin(angle), x).to(head.dtype.element_ty).to(tl.float32)
+    return tl.where(rotates, x * tl.cos(angle) + y * tl.sin(angle), x).to(head.dtype.element_ty).to(tl.float32)
 
 
 @triton.jit
 def _attend(
-    q,  # (R, ·), the queries of all heads, then for self-attention the new keys and values
+    q,  # (R, ·), the queries of all heads; for self-attention the new keys and values follow
     k,  # (R, G, C, d), or for cross-attention (B, G, n, d)
     v,
     lengths,  # (R,) tokens before this one
-    table,  # (R, C) the row that holds the keys of each place
-    keep,  # (B, n) whether there is a source token
+    origins,  # (R, C) the row of the cache that holds the keys and values of each token
+    keep,  # (B, n) 0 for padding of the source
     frequencies,
     out,  # (R, H·d)
-    wide,  # of q
+    q_width,
     heads,
     kv_heads,
     d,
     keys,  # C or n
-    sharing,  # rows of a source
-    turning,
+    rows_per_source,
+    rotated_width,
     scale,
     CROSS: tl.constexpr,
-    MOVED: tl.constexpr,  # whether rows were put in another order, so that the table is needed
-    TURNS: tl.constexpr,
+    REORDERED: tl.constexpr,  # whether rows may have changed places, so that origins must be read
+    ROTARY: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     D: tl.constexpr,
     KEYS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    wait(EARLY)
+    """Attention of one row and head, with a running softmax; self-attention also appends to the cache."""
+    wait_for_inputs(EARLY)
     r, h = tl.program_id(0), tl.program_id(1)
     g = h // (heads // kv_heads)
-    at = tl.arange(0, D)
-    inside = at < d
-    head = q + r * wide + h * d
-    place = tl.load(lengths + r)
-    if TURNS:
-        query = _turned(head, at, d, inside, place, frequencies, turning, INTERLEAVED)
+    i = tl.arange(0, D)
+    valid = i < d
+    head = q + r * q_width + h * d
+    position = tl.load(lengths + r)
+    if ROTARY:
+        query = _load_rotated(head, i, d, valid, position, frequencies, rotated_width, INTERLEAVED)
     else:
-        query = tl.load(head + at, mask=inside, other=0.0).to(tl.float32)
+        query = tl.load(head + i, mask=valid, other=0.0).to(tl.float32)
     query *= scale
     if CROSS:
         end = keys
         top = -1e30
-        mass = 0.0
+        sum_exp = 0.0
         mixed = tl.zeros((D,), tl.float32)
     else:
-        new = q + r * wide + heads * d + g * d
-        if TURNS:
-            key = _turned(new, at, d, inside, place, frequencies, turning, INTERLEAVED)
+        new_key = q + r * q_width + heads * d + g * d
+        if ROTARY:
+            key = _load_rotated(new_key, i, d, valid, position, frequencies, rotated_width, INTERLEAVED)
         else:
-            key = tl.load(new + at, mask=inside, other=0.0).to(tl.float32)
-        value = tl.load(new + kv_heads * d + at, mask=inside, other=0.0).to(tl.float32)
+            key = tl.load(new_key + i, mask=valid, other=0.0).to(tl.float32)
+        value = tl.load(new_key + kv_heads * d + i, mask=valid, other=0.0).to(tl.float32)
         if h % (heads // kv_heads) == 0:
-            own = ((r.to(tl.int64) * kv_heads + g) * keys + place) * d + at
-            tl.store(k + own, key.to(k.dtype.element_ty), mask=inside)
-            tl.store(v + own, value.to(v.dtype.element_ty), mask=inside)
-        end = place
+            cache_index = ((r.to(tl.int64) * kv_heads + g) * keys + position) * d + i
+            tl.store(k + cache_index, key.to(k.dtype.element_ty), mask=valid)
+            tl.store(v + cache_index, value.to(v.dtype.element_ty), mask=valid)
+        end = position
         top = tl.sum(query * key, 0)
-        mass = 1.0
+        sum_exp = 1.0
         mixed = value
     for start in range(0, end, KEYS):
         j = start + tl.arange(0, KEYS)
         seen = j < end
         if CROSS:
-            row = tl.zeros((KEYS,), tl.int64) + r // sharing
+            row = tl.zeros((KEYS,), tl.int64) + r // rows_per_source
             seen = seen & (tl.load(keep + row * keys + j, mask=seen, other=0) != 0)
         else:
             row = tl.zeros((KEYS,), tl.int64) + r
-            if MOVED:
-                row = tl.load(table + r * keys + j, mask=seen, other=0).to(tl.int64)
-        both = seen[:, None] & inside[None, :]
-        where = (((row * kv_heads + g) * keys + j) * d)[:, None] + at[None, :]
-        scores = tl.sum(tl.load(k + where, mask=both, other=0.0).to(tl.float32) * query[None, :], 1)
+            if REORDERED:
+                row = tl.load(origins + r * keys + j, mask=seen, other=0).to(tl.int64)
+        mask = seen[:, None] & valid[None, :]
+        cache_index = (((row * kv_heads + g) * keys + j) * d)[:, None] + i[None, :]
+        scores = tl.sum(tl.load(k + cache_index, mask=mask, other=0.0).to(tl.float32) * query[None, :], 1)
         scores = tl.where(seen, scores, -1e30)
-        higher = tl.maximum(top, tl.max(scores, 0))
-        shares = tl.where(seen, tl.exp(scores - higher), 0.0)
-        fade = tl.exp(top - higher)
-        values = tl.load(v + where, mask=both, other=0.0).to(tl.float32)
-        mixed = mixed * fade + tl.sum(shares[:, None] * values, 0)
-        mass = mass * fade + tl.sum(shares, 0)
-        top = higher
-    tl.store(out + (r * heads + h) * d + at, (mixed / mass).to(out.dtype.element_ty), mask=inside)
+        new_top = tl.maximum(top, tl.max(scores, 0))
+        weights = tl.where(seen, tl.exp(scores - new_top), 0.0)
+        decay = tl.exp(top - new_top)
+        values = tl.load(v + cache_index, mask=mask, other=0.0).to(tl.float32)
+        mixed = mixed * decay + tl.sum(weights[:, None] * values, 0)
+        sum_exp = sum_exp * decay + tl.sum(weights, 0)
+        top = new_top
+    tl.store(out + (r * heads + h) * d + i, (mixed / sum_exp).to(out.dtype.element_ty), mask=valid)
 
 
 def _tile(programs: int, keys: int) -> dict[str, int]:
-    """How many keys a program takes at once, by how many warps. Many programs fill the GPU with one warp each.
+    """Choose how many keys a program reads at once, and with how many warps.
 
-    Sums over one warp need no shared memory, and nobody waits for others.
+    Many programs occupy the GPU with one warp each. A sum within one warp needs no shared memory and no barrier.
     """
-    if programs >= CROWD:
+    if programs >= MIN_BUSY_PROGRAMS:
         return {"KEYS": 16, "num_warps": 1}
     return {"KEYS": min(64, max(16, triton.next_power_of_2(keys))), "num_warps": 4}
 
 
-def attend_own(
+def self_attention(
     qkv: Tensor,
     k: Tensor,
     v: Tensor,
     lengths: Tensor,
-    table: Tensor | None,
+    origins: Tensor | None,
     *,
     heads: int,
-    turns: tuple[Tensor, bool] | None = None,
+    rotary: tuple[Tensor, bool] | None = None,
 ) -> Tensor:
-    """Each row looks at its text so far, with the new token, which goes to the caches: (R, H·d).
+    """Attend from each row's new token to its text so far, (R, H·d), and append its key and value to the cache.
 
-    `turns` are the frequencies of rotary positions, and whether they are interleaved.
+    `rotary` holds the frequencies of rotary positions and whether their pairs are interleaved.
     """
     rows, kv_heads, capacity, d = k.shape
     out = qkv.new_empty(rows, heads * d)
@@ -196,9 +198,9 @@ def attend_own(
         k,
         v,
         lengths,
-        lengths if table is None else table,
+        lengths if origins is None else origins,
         lengths,
-        lengths if turns is None else turns[0],
+        lengths if rotary is None else rotary[0],
         out,
         qkv.shape[1],
         heads,
@@ -206,21 +208,21 @@ def attend_own(
         d,
         capacity,
         1,
-        0 if turns is None else 2 * len(turns[0]),
+        0 if rotary is None else 2 * len(rotary[0]),
         d**-0.5,
         CROSS=False,
-        MOVED=table is not None,
-        TURNS=turns is not None,
-        INTERLEAVED=turns is not None and turns[1],
+        REORDERED=origins is not None,
+        ROTARY=rotary is not None,
+        INTERLEAVED=rotary is not None and rotary[1],
         D=triton.next_power_of_2(d),
         **_tile(rows * heads, capacity),
-        **early(qkv),
+        **launch_options(qkv),
     )
     return out
 
 
-def attend_source(q: Tensor, k: Tensor, v: Tensor, keep: Tensor, lengths: Tensor, *, heads: int) -> Tensor:
-    """Each row looks at its source, which rows side by side share: (R, H·d)."""
+def cross_attention(q: Tensor, k: Tensor, v: Tensor, keep: Tensor, lengths: Tensor, *, heads: int) -> Tensor:
+    """Attend from each row to its source, which the rows of one input share: (R, H·d)."""
     sources, kv_heads, n, d = k.shape
     rows = len(q)
     out = q.new_empty(rows, heads * d)
@@ -242,11 +244,11 @@ def attend_source(q: Tensor, k: Tensor, v: Tensor, keep: Tensor, lengths: Tensor
         0,
         d**-0.5,
         CROSS=True,
-        MOVED=False,
-        TURNS=False,
+        REORDERED=False,
+        ROTARY=False,
         INTERLEAVED=False,
         D=triton.next_power_of_2(d),
         **_tile(rows * heads, n),
-        **early(q),
+        **launch_options(q),
     )
     return out

@@ -36,8 +36,10 @@ from regard.kernels.linear.features_triton import (
     weights,
 )
 from regard.kernels.linear.segment_sums_triton import state_of
+from regard.kernels.linear.without_wgmma import without_wgmma
 
 
+@without_wgmma
 @triton.jit(do_not_specialize=["heads", "shared", "m", "n", "per", "states"])
 def mix(
     x,  # those who ask: queries; with REVERSE keys

@@ -30,6 +30,7 @@ from regard.kernels.linear.features_triton import (
     weights,
 )
 from regard.kernels.linear.segment_sums_triton import state_of
+from regard.kernels.linear.without_wgmma import without_wgmma
 
 
 @triton.jit(do_not_specialize=["heads", "m"])
@@ -69,6 +70,7 @@ def deltas(
         tl.store(fixed + at, tl.where(size == floor, delta, 0.0), mask=inside)
 
 
+@without_wgmma
 @triton.jit(do_not_specialize=["heads", "shared", "m", "n", "per", "states"])
 def grad(
     x, y,  # those who ask: queries and dy, without LEVELS divided by the denominator; with REVERSE keys and values

@@ -8,9 +8,7 @@ F3. Triton, for NVIDIA GPUs.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -41,24 +39,6 @@ class Shape(NamedTuple):
 
 # Measured on an H200, forward at 2,048 and 65,536 tokens: 0.41 and 0.58 ms; with three stages 0.39 and 0.74.
 FORWARD, BACKWARD = Shape(), Shape()
-
-
-@contextmanager
-def plain_products() -> Iterator[None]:
-    """Inside, Triton compiles products for all GPUs alike, without Hopper's own instruction for them.
-
-    The assembler that comes with Triton gets that one wrong where an operand is in registers (fixed in CUDA 13.3), and
-    outputs are anything.
-    """
-    before = os.environ.get("DISABLE_MMA_V3")
-    os.environ["DISABLE_MMA_V3"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["DISABLE_MMA_V3"]
-        else:
-            os.environ["DISABLE_MMA_V3"] = before
 
 
 class Side(NamedTuple):
@@ -141,7 +121,6 @@ def count(map: str, W: Tensor, d: int) -> int:
     return d if map == "elu" else W.shape[-2] * (2 if map in PAIRS else 1)
 
 
-@plain_products()
 def add_up(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor]:
     """States before each segment and after the last, (B heads, places, F (e + 1)) and their levels (B heads, places).
 
@@ -228,7 +207,6 @@ def like(q: Tensor, width: int) -> Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], width).transpose(1, 2)
 
 
-@plain_products()
 def walk(
     x: Tensor,
     answer: Side,
@@ -255,7 +233,6 @@ def walk(
     )  # fmt: skip
 
 
-@plain_products()
 def walk_back(
     ask: Side,
     answer: Side,

@@ -23,8 +23,10 @@ from regard.kernels.linear.features_triton import (
     to_state,
     weight_logs,
 )
+from regard.kernels.linear.without_wgmma import without_wgmma
 
 
+@without_wgmma
 @triton.jit(do_not_specialize=["heads", "shared", "n", "per"])
 def sums(
     x, y,  # keys and values; with REVERSE queries and dy, without LEVELS divided by the denominator

@@ -15,8 +15,8 @@ from triton import language as tl
 
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
+from regard.kernels.linear.capabilities import kernel_map
 from regard.kernels.linear.features_triton import LOG2E, load_w, normal, numbers
-from regard.kernels.linear.fused import kernel_map
 from regard.kernels.linear.launch_triton import PAIRS
 
 
@@ -89,9 +89,7 @@ def take_step_fused(
     """take_step (step.py): output (B, G, r, e) in float32, the state moved on in place."""
     B, G, many, d = x.shape
     e = v.shape[-1]
-    known = kernel_map(features)
-    assert known is not None
-    map, (sign, factor, stretch, bend, floor) = known
+    map, (sign, factor, stretch, bend, floor) = kernel_map(features)
     a = torch.full((1, d), features.scale**0.5, device=x.device)
     a = a if features.sigma is None else a * features.sigma.float()
     W, out = features.W, x.new_empty(B, G, many - 1, e, dtype=torch.float32)

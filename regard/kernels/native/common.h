@@ -1,4 +1,4 @@
-/* What the C files of this package share: vectors of numbers, and threads. */
+/* Shared by the C files of this package: vectors of numbers, and threads. */
 #ifndef REGARD_C_CODE
 #define REGARD_C_CODE
 #include <math.h>
@@ -12,9 +12,9 @@
 #endif
 
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
-enum { LANES = 16, WIDE = 4 };  /* 32 registers: of a product 24 sums, 4 of weights */
+enum { LANES = 16, WIDE = 4 };  /* 32 registers: a product takes 24 for sums, 4 for weights */
 #elif defined(__AVX__)
-enum { LANES = 8, WIDE = 2 };  /* 16 registers: 12 sums, 2 of weights */
+enum { LANES = 8, WIDE = 2 };  /* 16 registers: 12 for sums, 2 for weights */
 #elif defined(__aarch64__)
 enum { LANES = 4, WIDE = 4 };
 #else
@@ -37,7 +37,7 @@ static inline float dot(const float *x, const float *y, int d) {
   return total;
 }
 
-enum { PATIENCE = 20000 };  /* looks, about ten microseconds */
+enum { PATIENCE = 20000 };  /* spins, about ten microseconds */
 typedef struct { atomic_int arrived, phase; } Meeting;
 typedef struct { int number, threads; Meeting *place; } Thread;
 
@@ -49,11 +49,11 @@ static inline Thread this_thread(Meeting *place) {
 #endif
 }
 
-/* The share of a thread in n things begins here, and ends where that of the next begins. */
+/* Where a thread's share of n items begins; with next = 1, where it ends. */
 static inline int share(int n, Thread t, int next) { return (int)((long)n * (t.number + next) / t.threads); }
 
-/* Wait until all threads are here. OpenMP's own wait is for CPUs that have nothing else to do: where two threads of ours
-   come to share one, the first would look for the other for milliseconds, and keep it from the CPU by that. */
+/* A barrier: wait until all threads have arrived. OpenMP's own barrier assumes a core for each thread: when two of our
+   threads share a core, the first one would spin for milliseconds and keep the second one from running. */
 static inline void meet(Thread t) {
   if (t.threads == 1) return;
   int phase = atomic_load(&t.place->phase);

@@ -1,4 +1,4 @@
-"""C files of this package: each is compiled when it is first wanted, and kept; without a compiler torch does it all."""
+"""Compile and load the C files of this folder on first use. Without a C compiler, torch computes everything."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent
 COMMON = ROOT / "common.h"
-# Sums in any order, so that they can be done side by side; all of -ffast-math would round small numbers of the whole
-# process to zero, torch's among them.
+# Sums may be reordered, so that they can be vectorised. All of -ffast-math would flush denormal numbers to zero in the
+# whole process, for torch too.
 FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
 
 
 def load_library(source: Path, *headers: Path) -> Any:
-    """The functions of a C file; None where there is no compiler, or no place for what it makes.
+    """Return the compiled library of a C file; None if there is no compiler or no writable cache folder.
 
-    It may include common.h, and others of the package, which are then to be named here.
+    The file may include common.h; name the other headers that it includes, so that a change recompiles it.
     """
     compiler = c_compiler()
     if compiler is None:
         return None
     try:
         texts = [path.read_text(encoding="utf-8") for path in (source, COMMON, *headers)]
-        about = f"{texts} {FLAGS} {cpu_flags()}"
-        place = cache_folder() / f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-                fresh = Path(folder) / place.name
-                compile_to(fresh, source, compiler, FLAGS)
-                fresh.replace(place)
-        return ctypes.CDLL(str(place))
-    except (OSError, subprocess.SubprocessError, RuntimeError):  # the last: there is no home folder
+        key = hashlib.sha256(f"{texts} {FLAGS} {cpu_flags()}".encode()).hexdigest()[:16]
+        library = cache_folder() / f"{source.stem}-{key}.so"
+        if not library.exists():
+            library.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+                output = Path(folder) / library.name
+                compile_to(output, source, compiler, FLAGS)
+                output.replace(library)
+        return ctypes.CDLL(str(library))
+    except (OSError, subprocess.SubprocessError, RuntimeError):  # RuntimeError: there is no home folder
         return None
 
 
 def compile_to(out: Path, source: Path, compiler: str, flags: tuple[str, ...]) -> None:
-    """With threads where the compiler knows them, else without."""
+    """Compile with OpenMP threads if the compiler supports them, otherwise without."""
     for threads in (["-fopenmp"], []):
         command = [compiler, str(source), f"-I{ROOT}", *threads, *flags, "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        if done.returncode == 0:
+        process = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        if process.returncode == 0:
             return
-    raise OSError(done.stderr.decode(errors="replace"))
+    raise OSError(process.stderr.decode(errors="replace"))
 
 
 def pointer(tensor: Tensor | None) -> c_void_p:

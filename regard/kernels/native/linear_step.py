@@ -28,12 +28,23 @@ from regard.attention.linear.feature_maps import (
     Trig,
 )
 from regard.attention.linear.features import RandomFeatures
+from regard.attention.linear.layer import RandomFeatureAttention
 from regard.kernels.native.compiler import load_library, pointer
 from regard.positions import Position
 from regard.positions.rotary import Rotary
+from regard.traits import traits_of
 
 SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
 KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # as step.h numbers them
+KNOWN_TRAITS = frozenset(
+    {
+        *("random-features", "grouped-query", "head-widths", "input-widths", "gate", "key-dropout"),
+        *("no-output", "attention-bias"),
+        *("map trig", "map plain", "map positive", "map hyperbolic", "map optimal", "map elu"),
+        *("normalize", "feature-scale", "learned-scale"),
+        *("position Rotary", "rotary-interleaved", "rotary-fraction", "rotary-scaling"),
+    }
+)
 STACK = 65_536  # numbers that a thread keeps on its stack, at most
 A_THREAD = 100_000  # numbers of S that are worth another thread: to wake one takes microseconds
 
@@ -58,6 +69,15 @@ class New(Structure):
         *((name, c_void_p) for name in ("q", "k", "v")),
         *((name, c_long) for name in ("q_row", "k_row", "v_row")),
     )
+
+
+def why_not(layer: RandomFeatureAttention) -> str | None:
+    """Return why the C code cannot take the steps of this layer, or None: its options, its map, its positions."""
+    traits = layer.traits | traits_of(layer.features)
+    if layer.position is not None:
+        traits |= traits_of(layer.position)
+    unknown = sorted(traits - KNOWN_TRAITS)
+    return f"not implemented in C: {', '.join(unknown)}" if unknown else None
 
 
 def step_in_c(

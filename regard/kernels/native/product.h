@@ -1,8 +1,8 @@
-/* x (rows, in) times a matrix (out, in) that lies in the order in which it is read (compiled.py lays it out).
+/* x (rows, in) times a matrix (out, in) that is stored in the order in which it is read (decoding/cpu/c_matrix.py).
 
-   The result is made in tiles of TILE rows and BLOCK outputs, whose sums stay in registers: for each input the weights
-   of a block lie side by side. Whole numbers come four inputs at a time, as CPUs multiply and add them at once. A sum
-   runs over the inputs in their order in every tile, so a row gives the same bits beside any others.
+   The result is computed in tiles of TILE rows and BLOCK outputs, whose sums stay in registers: for each input, the
+   weights of a block are adjacent. Integers come in groups of four inputs, which CPUs multiply and add at once. Every
+   tile sums over the inputs in the same order, so the result of a row has the same bits beside any other rows.
 */
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -14,21 +14,21 @@ enum { TILE = 6, BLOCK = LANES * WIDE };
 
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 
-typedef struct {  /* of float32, or of whole numbers with the worth of one in each row */
+typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row */
   const float *weight;   /* (blocks, in, BLOCK) */
   const int8_t *numbers; /* (blocks, in / 4, BLOCK, 4) */
-  const float *worth;    /* (blocks, BLOCK), and so are the sums of each row of numbers, times -128 */
+  const float *scales;    /* (blocks, BLOCK), as are the sums of each row of numbers, times -128 */
   const int32_t *sums;
   const float *bias;     /* (out), or NULL */
   int out, in;
 } Matrix;
 
-typedef struct { float *worth; uint8_t *numbers; } Rounded;  /* (rows) and (rows, in), of which four make one step */
+typedef struct { float *scales; uint8_t *numbers; } Quantized;  /* (rows) and (rows, in), in groups of four */
 
-static inline long fours(int in) { return (in + 3) / 4; }
+static inline long groups_of_four(int in) { return (in + 3) / 4; }
 static inline Ints ints_at(const void *x) { Ints y; memcpy(&y, x, sizeof y); return y; }
 
-/* Adds to each sum the products of four numbers from 0 to 255 and four from -127 to 127; exact in all its ways. */
+/* Add to each sum the products of four numbers from 0 to 255 and four from -127 to 127; exact on every CPU. */
 static inline Ints add_products(Ints sums, Ints x, Ints w) {
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
   return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w);
@@ -48,17 +48,17 @@ static inline Ints add_products(Ints sums, Ints x, Ints w) {
 #endif
 }
 
-/* The rows as whole numbers from 1 to 255, the true ones plus 128, and what one is worth: the largest becomes 127. */
-static void round_rows(const float *x, Rounded to, int rows, int in, Thread t) {
+/* Quantize the rows to integers from 1 to 255 (128 stands for 0), with a scale that makes the largest one 127. */
+static void quantize_rows(const float *x, Quantized to, int rows, int in, Thread t) {
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
     const float *row = x + (size_t)r * in;
-    uint8_t *numbers = to.numbers + r * 4 * fours(in);
+    uint8_t *numbers = to.numbers + r * 4 * groups_of_four(in);
     float top = 1e-30f;
     for (int i = 0; i < in; i++) top = fabsf(row[i]) > top ? fabsf(row[i]) : top;
     float times = 127.0f / top;
     for (int i = 0; i < in; i++) numbers[i] = (uint8_t)(int)(rintf(row[i] * times) + 128.0f);
-    for (int i = in; i < 4 * fours(in); i++) numbers[i] = 0;
-    to.worth[r] = top / 127.0f;
+    for (int i = in; i < 4 * groups_of_four(in); i++) numbers[i] = 0;
+    to.scales[r] = top / 127.0f;
   }
   meet(t);
 }
@@ -76,32 +76,32 @@ static inline __attribute__((always_inline)) void sum_floats(const Matrix *m, co
   }
 }
 
-static inline __attribute__((always_inline)) void sum_ints(const Matrix *m, const uint8_t *x, const float *worth, int o,
+static inline __attribute__((always_inline)) void sum_ints(const Matrix *m, const uint8_t *x, const float *scales, int o,
                                                            int rows, Floats sums[TILE][WIDE]) {
-  const int8_t *w = m->numbers + (size_t)o * 4 * fours(m->in);
+  const int8_t *w = m->numbers + (size_t)o * 4 * groups_of_four(m->in);
   Ints exact[TILE][WIDE];
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < WIDE; j++) exact[r][j] = ints_at(m->sums + o + j * LANES);
-  for (long i = 0; i < fours(m->in); i++, w += 4 * BLOCK) {
+  for (long i = 0; i < groups_of_four(m->in); i++, w += 4 * BLOCK) {
     Ints some[WIDE];
     for (int j = 0; j < WIDE; j++) some[j] = ints_at(w + 4 * j * LANES);
     for (int r = 0; r < rows; r++) {
       int32_t four;
-      memcpy(&four, x + 4 * (r * fours(m->in) + i), 4);
+      memcpy(&four, x + 4 * (r * groups_of_four(m->in) + i), 4);
       for (int j = 0; j < WIDE; j++) exact[r][j] = add_products(exact[r][j], four - (Ints){0}, some[j]);
     }
   }
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < WIDE; j++)
-      sums[r][j] = __builtin_convertvector(exact[r][j], Floats) * (worth[r] * floats_at(m->worth + o + j * LANES));
+      sums[r][j] = __builtin_convertvector(exact[r][j], Floats) * (scales[r] * floats_at(m->scales + o + j * LANES));
 }
 
-/* So many rows from row r on, of the outputs from o on; inlined, so that their number is known where it is compiled. */
-static inline __attribute__((always_inline)) void tile(const Matrix *m, const float *x, Rounded rounded, float *y, int o,
+/* Compute `rows` rows from row r and BLOCK outputs from o; inlined, so that `rows` is a constant for the compiler. */
+static inline __attribute__((always_inline)) void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o,
                                                        int r, int rows) {
   Floats sums[TILE][WIDE];
   if (m->numbers)
-    sum_ints(m, rounded.numbers + r * 4 * fours(m->in), rounded.worth + r, o, rows, sums);
+    sum_ints(m, quantized.numbers + r * 4 * groups_of_four(m->in), quantized.scales + r, o, rows, sums);
   else
     sum_floats(m, x + (size_t)r * m->in, o, rows, sums);
   int count = least(BLOCK, m->out - o);
@@ -114,18 +114,18 @@ static inline __attribute__((always_inline)) void tile(const Matrix *m, const fl
 }
 
 /* y (rows, out) = x (rows, in) times the matrix, plus its bias. */
-static void product(const Matrix *m, const float *x, float *y, Rounded rounded, int rows, Thread t) {
-  if (m->numbers) round_rows(x, rounded, rows, m->in, t);
+static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
+  if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
   int down = (rows + TILE - 1) / TILE, across = (m->out + BLOCK - 1) / BLOCK;
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
     int o = i / down * BLOCK, r = i % down * TILE;
     switch (least(TILE, rows - r)) {
-      case 1: tile(m, x, rounded, y, o, r, 1); break;
-      case 2: tile(m, x, rounded, y, o, r, 2); break;
-      case 3: tile(m, x, rounded, y, o, r, 3); break;
-      case 4: tile(m, x, rounded, y, o, r, 4); break;
-      case 5: tile(m, x, rounded, y, o, r, 5); break;
-      default: tile(m, x, rounded, y, o, r, TILE);
+      case 1: tile(m, x, quantized, y, o, r, 1); break;
+      case 2: tile(m, x, quantized, y, o, r, 2); break;
+      case 3: tile(m, x, quantized, y, o, r, 3); break;
+      case 4: tile(m, x, quantized, y, o, r, 4); break;
+      case 5: tile(m, x, quantized, y, o, r, 5); break;
+      default: tile(m, x, quantized, y, o, r, TILE);
     }
   }
   meet(t);

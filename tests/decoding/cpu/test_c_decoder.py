@@ -13,8 +13,8 @@ from torch import Tensor
 
 import regard
 from regard.attention.linear.cache import FeatureCache
-from regard.decoding.cpu import c_matrix as compiled, quantize
-from regard.decoding.cpu.c_decoder import native_decoder
+from regard.decoding.cpu import c_matrix, packed_weight
+from regard.decoding.cpu.c_decoder import make_c_decoder
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
 from regard.decoding.model_step import encode, prefill
@@ -112,7 +112,7 @@ def kept(cache: Any) -> list[Tensor]:
 def test_a_step_is_that_of_the_modules(kind: str, translates: bool) -> None:
     """Scores, and the keys and values that it leaves, over several steps and row counts."""
     plain, model = (make(kind, form, translates=translates) for form in (None, "packed"))
-    found = native_decoder(model)
+    found = make_c_decoder(model)
     assert found is not None
     for rows in (1, 3, 4, 5, 17, 32, 128):
         ours, theirs = (states(one, rows, translates=translates)[0] for one in (model, plain))
@@ -132,8 +132,8 @@ def test_whole_numbers_are_rounded_as_in_python(monkeypatch: pytest.MonkeyPatch)
     model = make("paper", "int8")
     ours, theirs = states(model, 3, translates=True)
     tokens = torch.tensor([[7], [8], [9]])
-    got = model.native.step(ours, tokens)
-    monkeypatch.setattr(quantize, "compiled", lambda: None)
+    got = model.c_decoder.step(ours, tokens)
+    monkeypatch.setattr(packed_weight, "compiled", lambda: None)
     want = model.project(model.decode(tokens, state=theirs)[:, -1])
     assert float((got - want).norm() / want.norm()) < 0.02  # a number between two may go the other way
 
@@ -144,12 +144,12 @@ def test_rows_know_nothing_of_each_other_bit_by_bit(form: Any) -> None:
     model = make("rotary", form, translates=False)
     tokens = torch.arange(4, 17)[:, None]
     together, _ = states(model, 13, translates=False)
-    got = model.native.step(together, tokens)
+    got = model.c_decoder.step(together, tokens)
     for i in (0, 5, 12):
         alone = prefill(model, torch.tensor([[2, 5 + i]]), None, capacity=9)[1]
         for own, other in zip(alone.caches, states(model, 13, translates=False)[0].caches, strict=True):
             own.k[:], own.v[:] = other.k[i], other.v[i]
-        assert torch.equal(model.native.step(alone, tokens[i, None])[0], got[i])
+        assert torch.equal(model.c_decoder.step(alone, tokens[i, None])[0], got[i])
 
 
 @pytest.mark.parametrize("kind", ["paper", "modern", "features gated"])
@@ -159,17 +159,17 @@ def test_rows_of_different_ages(kind: str) -> None:
     model = make(kind, "packed")
     older, younger = states(model, 5, translates=True)[0], states(model, 3, translates=True)[0]
     for token in (6, 7, 8):
-        model.native.step(older, torch.full((5, 1), token))
+        model.c_decoder.step(older, torch.full((5, 1), token))
     joined = TransformerState.join([older, younger])
-    assert model.native.fits(joined, torch.zeros(8, 1, dtype=torch.long))
+    assert model.c_decoder.why_not(joined, torch.zeros(8, 1, dtype=torch.long)) is None
     for token in (9, 10):
-        together = model.native.step(joined, torch.full((8, 1), token))
-        parts = [model.native.step(one, torch.full((len(one), 1), token)) for one in (older, younger)]
+        together = model.c_decoder.step(joined, torch.full((8, 1), token))
+        parts = [model.c_decoder.step(one, torch.full((len(one), 1), token)) for one in (older, younger)]
         assert torch.equal(together, torch.cat(parts))
     assert joined.caches[0].lengths.tolist() == [7] * 5 + [4] * 3
     joined.keep(torch.tensor([1, 6]), torch.tensor([1, 6]))
     assert torch.equal(
-        model.native.step(joined, torch.tensor([[5], [5]]))[0], model.native.step(older, torch.full((5, 1), 5))[1]
+        model.c_decoder.step(joined, torch.tensor([[5], [5]]))[0], model.c_decoder.step(older, torch.full((5, 1), 5))[1]
     )
 
 
@@ -180,7 +180,7 @@ def test_rows_change_places_without_a_copy() -> None:
     ours, theirs = (states(one, 6, translates=True)[0] for one in (model, plain))
     for rows in ([2, 2, 0, 4, 5, 3], [1, 0, 5, 4, 4, 2], [0, 3, 2, 5]):
         tokens = torch.arange(7, 7 + len(ours))[:, None]
-        got = model.native.step(ours, tokens)
+        got = model.c_decoder.step(ours, tokens)
         torch.testing.assert_close(got, plain.project(plain.decode(tokens, state=theirs)[:, -1]), rtol=1e-4, atol=1e-4)
         before = [cache.k.clone() for cache in ours.caches]
         for state in (ours, theirs):
@@ -191,7 +191,7 @@ def test_rows_change_places_without_a_copy() -> None:
     want = plain.project(plain.decode(tokens, state=theirs)[:, -1])
     torch.testing.assert_close(model.project(model.decode(tokens, state=ours)[:, -1]), want, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(
-        model.native.step(ours, tokens),
+        model.c_decoder.step(ours, tokens),
         plain.project(plain.decode(tokens, state=theirs)[:, -1]),
         rtol=1e-4,
         atol=1e-4,
@@ -207,15 +207,15 @@ def found_by(model: Any, search: Any, sources: list[list[int]]) -> list[list[int
 def test_the_engine_uses_it_and_texts_are_the_same(form: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(kind, form)
     taken: list[int] = []
-    step = model.native.step
-    monkeypatch.setattr(model.native, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))
+    step = model.c_decoder.step
+    monkeypatch.setattr(model.c_decoder, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))
     for search in (Greedy(), Beam(3)):
         got = found_by(model, search, texts(4))
         assert max(taken) == search.rows(1) * 4
-        model.native, kept = None, model.native
+        model.c_decoder, kept = None, model.c_decoder
         if form == "packed":
             assert found_by(model, search, texts(4)) == got
-        model.native = kept
+        model.c_decoder = kept
         assert [found_by(model, search, [text])[0] for text in texts(4)] == got
 
 
@@ -232,10 +232,10 @@ def test_what_is_not_written_in_c() -> None:
     half = {**RANDOM, "exact_heads": ("encoder", "decoder.*.cross", "decoder.*.self:0,1")}
     for settings in ({"position": "alibi"}, {"qk_norm": True}, {"form": "slice"}, RANDOM, only_one, half):
         config = TransformerConfig(**BASE, **settings, source_vocabulary=9, target_vocabulary=9)  # type: ignore[arg-type]
-        assert pack_weights(make_model(config), "int8").native is None
+        assert pack_weights(make_model(config), "int8").c_decoder is None
     config = RecurrentTranslatorConfig(embedding=8, hidden=8, source_vocabulary=9, target_vocabulary=9)
-    assert pack_weights(make_model(config), "int8").native is None
-    assert native_decoder(make_model(TransformerConfig(**BASE, source_vocabulary=9, target_vocabulary=9))) is None
+    assert pack_weights(make_model(config), "int8").c_decoder is None
+    assert make_c_decoder(make_model(TransformerConfig(**BASE, source_vocabulary=9, target_vocabulary=9))) is None
 
 
 @torch.inference_mode()
@@ -244,21 +244,21 @@ def test_another_draw_is_refused() -> None:
     state, _ = states(model, 1, translates=False)
     model.decoder.blocks[1].self_attention.features.draw = (7, 7)
     with pytest.raises(ValueError, match="W is now draw 7 of seed 7"):
-        model.native.step(state, torch.tensor([[5]]))
+        model.c_decoder.step(state, torch.tensor([[5]]))
 
 
 @pytest.fixture
 def nothing_compiled() -> Any:
-    compiled.compiled.cache_clear()
+    c_matrix.compiled.cache_clear()
     yield
-    compiled.compiled.cache_clear()
+    c_matrix.compiled.cache_clear()
 
 
 def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("shutil.which", lambda name: None)
     model = make("paper", "packed")
-    assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
+    assert model.c_decoder is None and len(found_by(model, Greedy(), texts(2))) == 2
 
 
 def no_home() -> Path:
@@ -272,7 +272,7 @@ def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.Monk
     if trouble == "broken":
         source = tmp_path / "native.c"
         source.write_text("int decode_step(")
-        monkeypatch.setattr(compiled, "SOURCE", source)
+        monkeypatch.setattr(c_matrix, "SOURCE", source)
     elif trouble == "no home":
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setattr(Path, "home", no_home)
@@ -280,21 +280,21 @@ def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.Monk
         place.write_text("a file where the folder should be")
     else:
         monkeypatch.setenv("REGARD_NATIVE", "0")
-    assert compiled.compiled() is None
+    assert c_matrix.compiled() is None
 
 
 def test_it_is_compiled_once(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.compiled() is not None
+    assert c_matrix.compiled() is not None
     (made,) = (tmp_path / "regard").iterdir()
-    compiled.compiled.cache_clear()
+    c_matrix.compiled.cache_clear()
     monkeypatch.setattr(c_code, "compile_to", None)  # it would fail
-    assert compiled.compiled() is not None and list((tmp_path / "regard").iterdir()) == [made]
+    assert c_matrix.compiled() is not None and list((tmp_path / "regard").iterdir()) == [made]
 
 
 def test_small_numbers_of_others_stay_as_they_are() -> None:
     """A compiler that is told to be fast and loose would have them rounded to zero in the whole process."""
-    assert compiled.compiled() is not None
+    assert c_matrix.compiled() is not None
     assert float(torch.tensor(1e-40) * 1.0) > 0
 
 
@@ -311,7 +311,7 @@ def test_other_numbers_are_left_to_the_modules() -> None:
     for dtype in (torch.float64, torch.bfloat16):
         config = TransformerConfig(**BASE, source_vocabulary=50, target_vocabulary=50)
         model = pack_weights(make_model(config).to(dtype).eval(), "int8")
-        assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
+        assert model.c_decoder is None and len(found_by(model, Greedy(), texts(2))) == 2
 
 
 def test_padding_is_not_looked_at() -> None:
@@ -321,5 +321,5 @@ def test_padding_is_not_looked_at() -> None:
         scores: list[Tensor] = []
         for sources in ([[5, 6, 7]], [[5, 6, 7], [9] * 8]):
             state = prefill(model, torch.full((len(sources), 1), 2), encode(model, sources), capacity=4)[1]
-            scores.append(model.native.step(state, torch.full((len(sources), 1), 8))[0])
+            scores.append(model.c_decoder.step(state, torch.full((len(sources), 1), 8))[0])
     torch.testing.assert_close(scores[0], scores[1], rtol=1e-5, atol=1e-5)

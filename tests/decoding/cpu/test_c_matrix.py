@@ -14,8 +14,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from regard.decoding.cpu import c_matrix as compiled
-from regard.decoding.cpu.c_matrix import LaidOut
+from regard.decoding.cpu import c_matrix
+from regard.decoding.cpu.c_matrix import CMatrix
 from regard.kernels.native import compiler as c_code
 from regard.machine import cpu_flags
 
@@ -36,14 +36,14 @@ def random_matrix(rows: int, columns: int, seed: int) -> Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
-def laid_out(out: int, columns: int, form: str, code: Any = None) -> tuple[LaidOut, Tensor]:
+def laid_out(out: int, columns: int, form: str, code: Any = None) -> tuple[CMatrix, Tensor]:
     """A matrix of ours, and the same in float64."""
-    code = code or compiled.compiled()
+    code = code or c_matrix.compiled()
     if form == "packed":
         weight = random_matrix(out, columns, 2)
-        return LaidOut(code, weight), weight.double()
+        return CMatrix(code, weight), weight.double()
     numbers, worth = whole(out, columns, 2), torch.rand(out, generator=torch.Generator().manual_seed(3)) + 0.1
-    return LaidOut(code, numbers.to(torch.int8), worth), numbers * worth[:, None].double()
+    return CMatrix(code, numbers.to(torch.int8), worth), numbers * worth[:, None].double()
 
 
 SHAPES = st.tuples(st.sampled_from(ROWS), st.integers(1, 150), st.integers(1, 90))
@@ -90,12 +90,12 @@ def ways() -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("flags", ways(), ids=lambda flags: " ".join(flags[len(PLAIN) :]) or "plain")
 def test_all_ways_to_count_give_the_same_numbers(flags: tuple[str, ...], tmp_path: Path) -> None:
     place = tmp_path / "other.so"
-    c_code.compile_to(place, compiled.SOURCE, "cc", flags)
-    other = compiled.declare(ctypes.CDLL(str(place)))
+    c_code.compile_to(place, c_matrix.SOURCE, "cc", flags)
+    other = c_matrix.declare(ctypes.CDLL(str(place)))
     for rows, out, columns in ((1, 70, 40), (5, 33, 17), (20, 130, 64)):
         numbers, x = whole(out, columns, 7), whole(rows, columns, 8)
-        for code in (other, compiled.compiled()):
-            matrix = LaidOut(code, numbers.to(torch.int8), torch.ones(out))
+        for code in (other, c_matrix.compiled()):
+            matrix = CMatrix(code, numbers.to(torch.int8), torch.ones(out))
             assert torch.equal(matrix.product(x.float()).long(), x @ numbers.T)
         got, want = (laid_out(out, columns, "packed", code)[0].product(x.float()) for code in (other, None))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard.decoding.cpu import quantize
-from regard.decoding.cpu.quantize import Int8Weight, PackedWeight, make_weight, pack_weights
+from regard.decoding.cpu import packed_weight
+from regard.decoding.cpu.packed_weight import Int8Weight, PackedWeight, make_weight
+from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
@@ -144,14 +145,14 @@ def test_what_is_shared_stays_one() -> None:
 
 @pytest.fixture
 def no_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantize, "compiled", lambda: None)
+    monkeypatch.setattr(packed_weight, "compiled", lambda: None)
 
 
 def test_without_a_compiler_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight, bias = random_matrix(7, 50, 1), random_matrix(9, 50, 2), random_matrix(1, 9, 3)[0]
     forms: tuple[Any, ...] = ("int8", "packed")
     want = [F.linear(x, make_weight(weight, form), bias) for form in forms]
-    monkeypatch.setattr(quantize, "compiled", lambda: None)
+    monkeypatch.setattr(packed_weight, "compiled", lambda: None)
     for form, one in zip(forms, want, strict=True):
         torch.testing.assert_close(F.linear(x, make_weight(weight, form), bias), one, rtol=1e-5, atol=1e-5)
 
@@ -173,29 +174,29 @@ def test_without_the_kernel_the_numbers_are_the_same(no_c: None, monkeypatch: py
         raise RuntimeError("no such kernel\nsecond line")
 
     for broken in (absent, lambda a, b: torch._int_mm(a, b) + 1):
-        quantize.int_kernel.cache_clear()
-        monkeypatch.setattr(quantize, "_int_product", broken)
+        packed_weight.int_kernel.cache_clear()
+        monkeypatch.setattr(packed_weight, "_int_product", broken)
         with pytest.warns(UserWarning, match="cannot be used here"):
             torch.testing.assert_close(F.linear(x, weight), want, rtol=1e-6, atol=1e-6)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             F.linear(x, weight)
-    quantize.int_kernel.cache_clear()
+    packed_weight.int_kernel.cache_clear()
 
 
 def test_without_packing_the_products_are_plain(no_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a dtype that oneDNN does not know, and where it is wrong: one warning, and the plain way."""
+    """For a dtype that oneDNN does not know, and where its result is wrong: one warning, and the plain way."""
     x, weight = random_matrix(4, 64, 1), random_matrix(9, 64, 2)
-    quantize.can_pack.cache_clear()
-    with pytest.warns(UserWarning, match="packed weights are plain"):
+    packed_weight.why_not_pack.cache_clear()
+    with pytest.warns(UserWarning, match="weights stay unpacked"):
         got = F.linear(x.double(), make_weight(weight.double(), "packed"))
     assert torch.equal(got, F.linear(x.double(), weight.double()))
-    quantize.can_pack.cache_clear()
-    monkeypatch.setattr(quantize.torch, "allclose", lambda *args, **kwargs: False)
-    with pytest.warns(UserWarning, match="it is wrong"):
+    packed_weight.why_not_pack.cache_clear()
+    monkeypatch.setattr(packed_weight.torch, "allclose", lambda *args, **kwargs: False)
+    with pytest.warns(UserWarning, match="its result is wrong"):
         got = F.linear(x, make_weight(weight, "packed"))
     assert torch.equal(got, F.linear(x, weight))
-    quantize.can_pack.cache_clear()
+    packed_weight.why_not_pack.cache_clear()
 
 
 def test_wrong_use() -> None:

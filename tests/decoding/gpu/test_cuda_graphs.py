@@ -16,9 +16,11 @@ import torch
 from torch import nn
 
 from regard.decoding.engine import generate_tokens, stream_tokens
-from regard.decoding.gpu.cuda_graphs import can_capture, step_captured, write_captured
+from regard.decoding.gpu import captured_search
+from regard.decoding.gpu.captured_search import search_captured
+from regard.decoding.gpu.captured_step import step_captured
 from regard.decoding.model_step import encode, prefill
-from regard.decoding.requests import make_jobs
+from regard.decoding.requests import make_requests
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens
@@ -33,7 +35,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "rotary": {"order": "pre", "norm": "rms", "position": "rotary", "activation": "swiglu", "kv_heads": 1},
     "learned": {"order": "pre", "position": "learned", "max_length": 9, "activation": "gelu", "bias": False},
 }
-LAUNCHED = {"_embed", "_linear", "_linear_rows", "_add_norm", "_attend", "_take_best", "_best_of_chunk", "_go_on"}
+LAUNCHED = {
+    *("_embed", "_linear_one_row", "_linear_all_rows", "_add_norm", "_attend"),
+    *("_choose_greedy", "_rank_chunk", "_choose_beam"),
+}
 SOURCES = [[5, 6, 7, 4], [8, 9, 12, 4], [10, 11, 9, 4, 5]]  # similar enough to be written together
 
 
@@ -81,8 +86,8 @@ def check(
     prefixes = count * [[5, 6] if begun else []]
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": False}
     wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5][:count], **options)
-    jobs = make_jobs(model, sources, prefixes, [5, 4, 5][:count])
-    found = write_captured(model, jobs, **options, batch_tokens=places * search.rows(alternatives) * 20)
+    requests = make_requests(model, sources, prefixes, [5, 4, 5][:count])
+    found = search_captured(model, requests, **options, batch_tokens=places * search.rows(alternatives) * 20)
     assert {*found} == {*range(count)}
     for number, texts in enumerate(wanted):
         assert_same(found[number], texts)
@@ -113,7 +118,7 @@ def check_steps(kind: str, *, translates: bool) -> None:
 
 def check_short_scores(dtype: torch.dtype) -> None:
     """Scores of 16 bits have keys of their own; a beam chooses as by the same numbers in fp32, also among equals."""
-    from regard.decoding.gpu.decoder import FixedBeam, bars
+    from regard.decoding.gpu.searches import GpuBeam, bar_tokens
 
     torch.manual_seed(0)
     scores = torch.randn(6, 5000).to(dtype)
@@ -121,34 +126,34 @@ def check_short_scores(dtype: torch.dtype) -> None:
     scores[:, 8], scores[:, 9] = 0.0, -0.0
     found = []
     for given in (scores, scores.float()):
-        beam = FixedBeam(Beam(3), inputs=2, capacity=4, alternatives=1, device="cpu")
-        beam.slots.scores[:, 1:] = -1.0
-        beam.slots.limits.fill_(4)
+        beam = GpuBeam(Beam(3), inputs=2, capacity=4, alternatives=1, device="cpu")
+        beam.buffers.scores[:, 1:] = -1.0
+        beam.buffers.limits.fill_(4)
         for _ in range(2):
-            beam.choose(given, bars(5000, False, "cpu"))
-        found.append(beam.slots)
+            beam.choose(given, bar_tokens(5000, False, "cpu"))
+        found.append(beam.buffers)
     assert {7, 4990} < {*found[0].texts.flatten().tolist()}
     assert all(map(torch.equal, *found))
 
 
 def check_all() -> None:
-    from regard.decoding.gpu import cuda_graphs as captured, decoder as fixed
+    from regard.decoding.gpu import cuda_graphs, decoder, support
     from regard.kernels.decode_gpu import linear_triton, step_triton
 
-    captured.ROUND = {"source": 4, "capacity": 6}
-    linear_triton.COLUMNS = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
-    captured.DEVICES, os.environ["REGARD_GRAPHS"] = ("cpu",), "1"
+    cuda_graphs.ROUND_UP_TO = {"source": 4, "capacity": 6}
+    linear_triton.COLUMNS_PER_PROGRAM = {2**31: 16}  # fewer programs, each of which takes the interpreter its time
+    support.DEVICES, os.environ["REGARD_GRAPHS"] = ("cpu",), "1"
     check_steps("post-norm", translates=True)
     check_steps("rotary", translates=False)
-    captured.DEVICES = ("cuda",)
+    support.DEVICES = ("cuda",)
     ended = sum(check(kind, Greedy(), count=1) for kind in KINDS)  # one row has a kernel of its own
     ended += check("post-norm", Greedy())
-    linear_triton.ALONE = 0  # rows together, by tensor cores
+    linear_triton.MAX_SEPARATE_OUTPUTS = 0  # rows together, by tensor cores
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
     ended += check("learned", Beam(2), alternatives=2, translates=False)
     check_short_scores(torch.bfloat16)
     check_short_scores(torch.float16)
-    fixed.FEW = step_triton.CROWD = 0  # the way of many rows
+    decoder.MAX_FUSED_ROWS = step_triton.MIN_BUSY_PROGRAMS = 0  # the code for many rows
     ended += check("rotary", Greedy(), translates=False, begun=True)
     ended += check("learned", Greedy())
     ended += check("post-norm", Beam(2), alternatives=2)
@@ -174,22 +179,24 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     """The interpreter takes much that the compiler does not."""
     from triton import JITFunction
 
-    from regard.decoding.gpu.cuda_graphs import FixedWriter, Shape
-    from regard.kernels.decode_gpu import choose_triton, linear_triton, step_triton
+    from regard.decoding.gpu.captured_search import CapturedSearch, Shape
+    from regard.kernels.decode_gpu import beam_triton, greedy_triton, linear_triton, norm_triton, step_triton
+    from regard.kernels.decode_gpu.dependent_launch_triton import MAX_EARLY_ROWS
 
     made = {}
-    for module in (linear_triton, step_triton, choose_triton):
+    for module in (linear_triton, norm_triton, step_triton, greedy_triton, beam_triton):
         for name, one in vars(module).items():
             if isinstance(one, JITFunction) and name in LAUNCHED:
                 made[name] = compiled_kernel(one)
                 monkeypatch.setattr(module, name, made[name])
-        monkeypatch.setattr(module, "early", lambda x: {"EARLY": len(x) <= linear_triton.HURRY})
+        if module is not norm_triton:
+            monkeypatch.setattr(module, "launch_options", lambda x: {"EARLY": len(x) <= MAX_EARLY_ROWS})
     assert {*made} == LAUNCHED
     for kind in KINDS:
         model = make_model(kind, dim=64, vocabulary=5000).to(torch.bfloat16)
         for search, inputs in ((Greedy(), 1), (Beam(3), 2), (Beam(2), 16)):
             with torch.inference_mode():
-                FixedWriter(model, Shape(search, 1, inputs, capacity=64, source=16)).turn()
+                CapturedSearch(model, Shape(search, 1, inputs, capacity=64, source_length=16)).turn()
     assert all(one.count for one in made.values())
 
 
@@ -198,15 +205,15 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
 )
 def test_steps_are_recorded_unless_that_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the CPU in the place of a GPU: whether to record is asked, and nothing is recorded."""
-    monkeypatch.setattr("regard.decoding.gpu.cuda_graphs.DEVICES", ("cpu",))
+    monkeypatch.setattr("regard.decoding.gpu.support.DEVICES", ("cpu",))
     monkeypatch.delenv("REGARD_GRAPHS")
-    assert can_capture(make_model("post-norm"), Greedy())
+    assert captured_search.why_not(make_model("post-norm"), Greedy()) is None
     monkeypatch.setenv("REGARD_GRAPHS", "0")
-    assert not can_capture(make_model("post-norm"), Greedy())
+    assert captured_search.why_not(make_model("post-norm"), Greedy()) is not None
 
 
 def test_a_cpu_records_nothing() -> None:
-    assert not can_capture(make_model("post-norm"), Greedy())
+    assert captured_search.why_not(make_model("post-norm"), Greedy()) is not None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
@@ -222,7 +229,7 @@ def test_graphs_write_what_the_modules_write(kind: str, translates: bool, monkey
             options: dict[str, Any] = {"search": search, "max_tokens": 20, "batch_tokens": 100_000}
             options |= {"prefixes": None if prefixes is None else prefixes[:count]}
             given = sources[:count] if translates else None
-            assert can_capture(model, search)
+            assert captured_search.why_not(model, search) is None
             found = generate_tokens(model, given, **options)
             with monkeypatch.context() as context:
                 context.setenv("REGARD_GRAPHS", "0")
@@ -260,12 +267,13 @@ def test_graphs_follow_the_weights() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
 def test_what_cannot_be_recorded_is_left_to_the_modules() -> None:
     model = make_model("post-norm").to("cuda")
-    assert not can_capture(model, Sample()) and not can_capture(model, Greedy(rules=(MinTokens(2),)))
+    assert captured_search.why_not(model, Sample()) is not None
+    assert captured_search.why_not(model, Greedy(rules=(MinTokens(2),))) is not None
     with torch.autocast("cuda"):
-        assert not can_capture(model, Greedy())
-    assert can_capture(model, Greedy())
+        assert captured_search.why_not(model, Greedy()) is not None
+    assert captured_search.why_not(model, Greedy()) is None
     model.register_forward_hook(lambda *_: None)
-    assert not can_capture(model, Greedy())
+    assert captured_search.why_not(model, Greedy()) is not None
 
 
 if __name__ == "__main__":

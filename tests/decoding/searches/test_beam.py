@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.search import best
+from regard.decoding.searches.search import stable_topk
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END, PAD, START
 
@@ -269,7 +269,7 @@ def test_the_best_of_a_row_and_its_equals(rows: int, places: int, levels: int, k
     """Against Python's stable sort, on numbers of which many are equal."""
     k = min(k, places)
     scores = torch.randint(levels, (rows, places), generator=torch.Generator().manual_seed(seed)).double()
-    values, at = best(scores, k)
+    values, at = stable_topk(scores, k)
     for row in range(rows):
         want = sorted(range(places), key=lambda place, row=row: -scores[row, place].item())[:k]
         assert at[row].tolist() == want

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.repetition import Circle, bar_nonsense, find_circle
+from regard.decoding.searches.repetition import Repetition, bar_degenerate_output, find_repetition
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Search
 from regard.models.config import TransformerConfig
@@ -39,17 +39,17 @@ def circle_by_hand(tokens: list[int]) -> tuple[int, set[int]]:
 @example([4, 4, 4])
 def test_circles_by_hand(tokens: list[int]) -> None:
     copies, ends = circle_by_hand(tokens)
-    found = find_circle(tokens)
+    found = find_repetition(tokens)
     assert found.copies == copies and found.end in ends
-    assert find_circle([str(token) for token in tokens]) == found
+    assert find_repetition([str(token) for token in tokens]) == found
 
 
 def test_where_the_first_copy_ends() -> None:
-    assert find_circle(["he", "goes", "to", "the", "sea", "to", "the", "sea", "to", "the", "sea", "and"]) == Circle(
-        3, 5
-    )
-    assert find_circle(["a", "b", "b", "a"]) == Circle(2, 2)
-    assert find_circle([]) == Circle(0, 0)
+    assert find_repetition(
+        ["he", "goes", "to", "the", "sea", "to", "the", "sea", "to", "the", "sea", "and"]
+    ) == Repetition(3, 5)
+    assert find_repetition(["a", "b", "b", "a"]) == Repetition(2, 2)
+    assert find_repetition([]) == Repetition(0, 0)
 
 
 def circles(text: list[int], token: int) -> bool:
@@ -61,7 +61,7 @@ def circles(text: list[int], token: int) -> bool:
 @given(st.lists(st.lists(st.integers(4, 6), min_size=8, max_size=8), min_size=1, max_size=4))
 def test_just_the_third_copy_is_barred(written: list[list[int]]) -> None:
     logps = torch.arange(7.0).repeat(len(written), 1)
-    bar_nonsense(logps, torch.tensor(written), 8)
+    bar_degenerate_output(logps, torch.tensor(written), 8)
     for row, text in zip(logps.tolist(), written, strict=True):
         ends = [circles(text, token) for token in range(7)]
         assert row == [-math.inf if end else float(token) for token, end in enumerate(ends)]
@@ -69,9 +69,9 @@ def test_just_the_third_copy_is_barred(written: list[list[int]]) -> None:
 
 def test_no_text_is_empty() -> None:
     logps = torch.zeros(2, 5)
-    bar_nonsense(logps, torch.tensor([[2], [2]]), 0)
+    bar_degenerate_output(logps, torch.tensor([[2], [2]]), 0)
     assert logps.tolist() == [[0.0, 0, 0, -math.inf, 0]] * 2
-    bar_nonsense(later := torch.zeros(1, 5), torch.tensor([[2, 4]]), 1)
+    bar_degenerate_output(later := torch.zeros(1, 5), torch.tensor([[2, 4]]), 1)
     assert not later.any()
 
 
@@ -91,6 +91,6 @@ def test_no_search_goes_in_circles(search: Search) -> None:
         for allow in (True, False)
     ]
     for (free, *_), (barred, *_) in zip(*found, strict=True):
-        assert find_circle(free.tokens).copies > 2 >= find_circle(barred.tokens).copies
+        assert find_repetition(free.tokens).copies > 2 >= find_repetition(barred.tokens).copies
         assert set(barred.tokens) <= {*range(3, 9)}
         assert all(math.isfinite(logp) for logp in barred.logps)

@@ -17,11 +17,12 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from regard.attention.linear import step as by_operations
+from regard.attention.linear import step
 from regard.attention.linear.feature_maps import MAPS
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState, empty_state
-from regard.kernels.linear.fused import steps_fused
+from regard.kernels.linear.capabilities import why_not_step
+from regard.kernels.linear.fused_layers import take_step
 
 linux = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
@@ -42,10 +43,9 @@ def check(device: str, map: str, *, gated: bool, learned: bool, normalize: bool,
         x, v = torch.randn(B, G, r + 1, d).to(device), torch.randn(B, G, 1, e).to(device)
         gate = 2 * torch.randn(B, G, 1).to(device) if gated else None
         other = state.fork()
-        assert steps_fused(x, v, features, state)
-        y = by_operations.take_step(x, v, features=features, gate=gate, state=state)
-        with patch.object(by_operations, "steps_fused", lambda *_: False):
-            wanted = by_operations.take_step(x, v, features=features, gate=gate, state=other)
+        assert why_not_step(x, v, features, state) is None
+        y = take_step(x, v, features=features, gate=gate, state=state)
+        wanted = step.take_step(x, v, features=features, gate=gate, state=other)
         torch.testing.assert_close(y, wanted, rtol=1e-4, atol=1e-4)
         for part in PARTS:
             torch.testing.assert_close(getattr(state, part), getattr(other, part), rtol=1e-4, atol=1e-5)
@@ -70,7 +70,8 @@ def test_the_kernel_takes_the_step_cuda() -> None:
 
 def test_a_cpu_does_without() -> None:
     features, state = RandomFeatures(dim=16, features=F), empty_state(torch.zeros(1, 1, 0, e), F)
-    assert not steps_fused(torch.zeros(1, 1, 2, 16), torch.zeros(1, 1, 1, e), features, state)
+    reason = why_not_step(torch.zeros(1, 1, 2, 16), torch.zeros(1, 1, 1, e), features, state)
+    assert reason is not None and "NVIDIA GPUs" in reason
 
 
 def test_what_the_kernel_can_do() -> None:
@@ -81,8 +82,8 @@ def test_what_the_kernel_can_do() -> None:
         features = RandomFeatures(dim=dim, features=None if map == "elu" else many, map=map)
         v = torch.zeros(1, 1, 1, width, dtype=torch.float64 if exact else torch.float32)
         state = empty_state(v[:, :, :0], features.features)
-        with patch("regard.kernels.linear.fused.HAVE_TRITON", True):
-            return steps_fused(OnGPU(), v, features, state)  # type: ignore[arg-type]
+        with patch("regard.kernels.linear.capabilities.HAVE_TRITON", True):
+            return why_not_step(OnGPU(), v, features, state) is None  # type: ignore[arg-type]
 
     assert all(can(map=map) for map in MAPS) and can(many=256) and can(width=128)
     assert not can(dim=48) and not can(many=96) and not can(width=24) and not can(many=256, width=128)
@@ -90,8 +91,8 @@ def test_what_the_kernel_can_do() -> None:
     features, v = RandomFeatures(dim=64), torch.zeros(2, 1, 1, 64)
     state = empty_state(v[:, :, :0], 128)
     turned = FeatureState(state.S.mT.contiguous().mT, state.z, state.level, state.forgotten, None)
-    with patch("regard.kernels.linear.fused.HAVE_TRITON", True):
-        assert not steps_fused(OnGPU(), v, features, turned)  # type: ignore[arg-type]
+    with patch("regard.kernels.linear.capabilities.HAVE_TRITON", True):
+        assert why_not_step(OnGPU(), v, features, turned) == "the state must be contiguous"  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ the kernels themselves.
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Callable
@@ -20,10 +19,10 @@ import torch
 from torch import Tensor
 
 from regard import masks
-from regard.attention.linear.dispatch import attend_features
 from regard.attention.linear.feature_maps import MAPS, Trig
 from regard.attention.linear.features import RandomFeatures
-from regard.kernels.linear.fused import needs_levels, why_not_fused
+from regard.kernels.linear.attend import attend_features, needs_levels
+from regard.kernels.linear.capabilities import why_not_attend
 
 linux = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
@@ -76,7 +75,7 @@ def check(
 
     With `levels` False the kernels must have chosen to do without, and are then made to do with them too.
     """
-    from regard.kernels.linear import fused, launch_triton
+    from regard.kernels.linear import attend, launch_triton
 
     n = m if n is None else n
     torch.manual_seed(0)
@@ -100,7 +99,7 @@ def check(
     results = (wanted, *torch.autograd.grad(wanted, leaves, upstream.double()))
     names = ["y", "dq", "dk", "dv"] + ["dgate"] * gate + ["dsigma"] * learned
     for way in {levels, True}:
-        with patch.object(launch_triton, "PROGRAMS", programs), patch.object(fused, "needs_levels", return_value=way):
+        with patch.object(launch_triton, "PROGRAMS", programs), patch.object(attend, "needs_levels", return_value=way):
             y = attend_features(q, k, v, backend="triton", **given)
             found = torch.autograd.grad(y, leaves, upstream)
         assert y.shape == (B, H, m, e) and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
@@ -297,15 +296,17 @@ def test_the_kernels_get_what_they_can_do() -> None:
         *, map: Any = "hyperbolic", F: int = 128, d: int = 64, e: int = 64, m: int = 9, n: int = 9, **more: Any
     ) -> Any:
         features = RandomFeatures(dim=d, features=None if map == "elu" else F, map=map)
-        given = {"gate": None, "causal": True, "state": None, "back": False} | {
-            x: more.pop(x) for x in ("causal", "back") if x in more
+        given = {"gate": None, "causal": True, "state": None, "return_state": False} | {
+            x: more.pop(x) for x in ("causal", "return_state") if x in more
         }
-        return why_not_fused(OnGPU(2, 4, m, d, **more), OnGPU(2, 2, n, d, **more), OnGPU(2, 2, n, e), features, **given)
+        return why_not_attend(
+            OnGPU(2, 4, m, d, **more), OnGPU(2, 2, n, d, **more), OnGPU(2, 2, n, e), features, **given
+        )
 
     for map in MAPS:
         assert why(map=map) is None
     assert why(m=5, n=9, causal=False) is None and why(F=256) is None and why(dtype=torch.float32) is None
-    assert "of float32 64" in why(F=256, dtype=torch.float32)
+    assert "in float32 64" in why(F=256, dtype=torch.float32)
     assert "as many queries as keys" in why(m=5) and "more than one" in why(m=1, n=1)
     assert "float64" in why(dtype=torch.float64)
     for sizes in ({"d": 48}, {"e": 24}, {"F": 96}, {"F": 512}, {"F": 256, "e": 128}):
@@ -314,10 +315,10 @@ def test_the_kernels_get_what_they_can_do() -> None:
         assert "8.0" in why()
     learned = RandomFeatures(dim=64, learned_scale=True)
     x = OnGPU(2, 2, 9, 64)
-    assert why_not_fused(x, x, x, learned, None, True, None, False) is None
-    assert "gradients for a state" in why_not_fused(x, x, x, learned, None, True, None, True)
+    assert why_not_attend(x, x, x, learned, None, True, None, False) is None
+    assert "gradients for a state" in why_not_attend(x, x, x, learned, None, True, None, True)
     with torch.no_grad():
-        assert why_not_fused(x, x, x, learned, None, True, None, True) is None
+        assert why_not_attend(x, x, x, learned, None, True, None, True) is None
 
 
 def test_on_a_cpu_it_is_refused() -> None:
@@ -325,19 +326,6 @@ def test_on_a_cpu_it_is_refused() -> None:
     features = RandomFeatures(dim=16, features=32)
     with pytest.raises(ValueError, match=r"backend 'triton' cannot do this: it is for NVIDIA GPUs.*q is on cpu"):
         attend_features(q, k, v, features=features, causal=True, backend="triton")
-
-
-@linux
-def test_the_kernels_leave_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.kernels.linear.launch_triton import plain_products
-
-    for before in (None, "0"):
-        monkeypatch.delenv("DISABLE_MMA_V3", raising=False)
-        if before is not None:
-            monkeypatch.setenv("DISABLE_MMA_V3", before)
-        with plain_products():
-            assert os.environ["DISABLE_MMA_V3"] == "1"
-        assert os.environ.get("DISABLE_MMA_V3") == before
 
 
 @pytest.mark.slow
@@ -357,7 +345,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         op_triton.attend_walk_back(y, y.clone(), top, den, q, k, v, *rest, *settings, gate)
     assert launch_triton.grad.count == launch_triton.mix.count == 6
     for kernel in (launch_triton.sums, launch_triton.mix, launch_triton.grad):
-        assert "mma.sync" in kernel.ptx and "wgmma" not in kernel.ptx  # see plain_products
+        assert "mma.sync" in kernel.ptx and "wgmma" not in kernel.ptx  # see without_wgmma.py
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A layer's step in C against the one by torch; without a compiler, and where torch must see it, torch goes on."""
+"""The step in C of a fused layer against the plain step, which is taken wherever C cannot be."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from regard.attention.linear.cache import FeatureCache
 from regard.attention.linear.feature_maps import MAPS, Hyperbolic
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.state import EMPTY
+from regard.kernels import fuse
 from regard.kernels.native import linear_step as step_native
 from regard.positions.rotary import Interpolation, Rotary
 
@@ -29,7 +30,7 @@ def make(name: str = "hyperbolic", **settings: Any) -> RandomFeatureAttention:
     plain: dict[str, Any] = {"dim": 36, "heads": 6, "features": 6 if name == "elu" else 130}
     if name != "elu":
         plain["learned_scale"] = True
-    layer = RandomFeatureAttention(**{**plain, "map": name, **settings}).eval()
+    layer = fuse(RandomFeatureAttention(**{**plain, "map": name, **settings})).eval()
     for parameter in layer.parameters():
         if parameter.dim() == 1 or parameter is layer.features.sigma:
             torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
@@ -249,7 +250,7 @@ class Unhashable:
 
 def test_gradients_and_recording_take_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = make()
-    monkeypatch.setattr("regard.attention.linear.layer.step_in_c", None)  # it would fail
+    monkeypatch.setattr(step_native, "step_in_c", None)  # it would fail
     x = torch.randn(1, 1, 36)
     layer(x, causal=True, cache=layer.new_cache(1)).sum().backward()
     assert layer.features.sigma is not None and layer.features.sigma.grad is not None

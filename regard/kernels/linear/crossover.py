@@ -24,10 +24,10 @@ from typing import Any
 import torch
 
 from regard.attention.dispatch import attend
-from regard.attention.linear.dispatch import attend_features
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import DataError
 from regard.files import cache_folder, replace_file
+from regard.kernels.linear.attend import attend_features
 from regard.machine import device_name
 from regard.version import __version__
 

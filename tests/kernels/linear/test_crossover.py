@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.attention.linear import crossover
-from regard.attention.linear.crossover import (
+from regard.errors import DataError
+from regard.kernels.linear import crossover
+from regard.kernels.linear.crossover import (
     Crossover,
     Row,
     crossing,
@@ -20,7 +21,6 @@ from regard.attention.linear.crossover import (
     read_tables,
     write_table,
 )
-from regard.errors import DataError
 
 CPU = torch.device("cpu")
 

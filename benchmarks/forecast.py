@@ -77,7 +77,7 @@ def forecasted(ready: Prepared, folder: Path) -> dict[str, float]:
 
 
 def measured(ready: Prepared, folder: Path) -> dict[str, float]:
-    regard.training.budget.forecast.SHORT = sys.maxsize  # no rehearsal at the beginning: it is not what is measured
+    regard.training.budget.forecast.SHORT_TRAINING = sys.maxsize  # no trial run at the beginning: it is not measured
     reset_peak_memory(ready.device)
     began = time.perf_counter()
     run_training(ready, folder, say=lambda text: None, quiet=True)

@@ -13,7 +13,6 @@ from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
 from regard.serving.explorer_api import as_json, explorer_routes
-from regard.serving.lab_api import lab_routes
 from regard.serving.limits import LIMITS, Limits
 from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
 from regard.serving.request_bodies import explain
@@ -44,7 +43,6 @@ def create_app(
         return as_json({"status": "ok", "version": __version__})
 
     app.include_router(explorer_routes(shelf, traces or {}, limits))
-    app.include_router(lab_routes())
     app.mount("/", StaticFiles(directory=page, html=True), name="page")
     for kind, answer in ((RegardError, tell_error), (HTTPException, tell_http), (RequestValidationError, tell_body)):
         app.add_exception_handler(kind, answer)

@@ -112,46 +112,6 @@ class InsideBody(Body):
     head: int = Field(ge=0)
 
 
-Matrix = Annotated[list[Annotated[list[FiniteFloat], Field(min_length=1)]], Field(min_length=1)]
-
-
-class LabBody(Body):
-    """`POST /api/lab`: matrices row by row."""
-
-    q: Matrix
-    k: Matrix
-    v: Matrix
-    score: Literal["dot", "scaled", "general", "additive"] = "scaled"
-    w: Matrix | None = None  # W of general; the row w of additive
-    wq: Matrix | None = None  # of additive
-    wk: Matrix | None = None
-    scale: FiniteFloat | None = None
-    mask: Literal["causal"] | list[list[bool]] | None = None
-    temperature: FiniteFloat = Field(1.0, gt=0)
-
-
-class PositionsBody(Body):
-    """`POST /api/positions`."""
-
-    length: int = Field(ge=1, le=1000)
-    dim: int = Field(ge=2, le=1000, multiple_of=2)
-    kind: Literal["sinusoidal", "rotary"] = "sinusoidal"
-    layout: Literal["interleaved", "halves"] = "interleaved"
-    base: FiniteFloat = Field(10000.0, gt=0)
-
-
-class FeaturesBody(Body):
-    """`POST /api/features`: queries, keys and the random rows W of one head."""
-
-    q: Matrix
-    k: Matrix
-    w: Matrix | None = None  # elu has none
-    map: Literal["trig", "plain", "positive", "hyperbolic", "optimal", "elu"] = "trig"
-    normalize: bool = False
-    scale: FiniteFloat | None = Field(None, gt=0)
-    causal: bool = False
-
-
 def explain(errors: list[Any]) -> str:
     """What is wrong with a body, and where, as one sentence."""
     first = errors[0]

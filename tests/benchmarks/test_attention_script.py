@@ -96,57 +96,8 @@ def test_it_runs_without_x_transformers_and_in_bfloat16() -> None:
         assert (cell["verdict"] == "not judged") == (cell["work"] == "step")
 
 
-def test_ratio_is_taken_round_by_round(script: ModuleType) -> None:
-    """A slow spell hits both sides of a round and cancels; the ratio of the medians would say 0.55."""
-    samples = script.Samples({"regard": [1.1, 20.0, 1.1], "sdpa": [1.0, 18.0, 2.0]})
-    assert samples.ratio("regard", "sdpa") == pytest.approx(1.1)
-    assert samples.excess("regard", "sdpa") == pytest.approx(0.1)
-    assert samples.median("sdpa") == 2.0
-
-
-@pytest.mark.parametrize(
-    ("subject", "work", "ours", "theirs", "word"),
-    [
-        ("attend", "forward", 14e-6, {"sdpa": 10e-6}, "level"),  # 40%, but only 4 us
-        ("attend", "forward", 16e-6, {"sdpa": 10e-6}, "behind"),  # 6 us
-        ("attend", "forward", 1.029, {"sdpa": 1.0}, "level"),
-        ("attend", "forward", 1.031, {"sdpa": 1.0}, "behind"),
-        ("attend", "forward", 0.999, {"sdpa": 1.0}, "ahead"),
-        ("multihead", "forward", 14e-6, {"torch": 10e-6, "x-transformers": 20e-6}, "behind"),  # no microseconds here
-        ("multihead", "forward", 1.02, {"torch": 1.0, "x-transformers": 2.0}, "level"),
-        ("multihead", "forward", 1.02, {"torch": 2.0, "x-transformers": 1.0}, "level"),
-        ("multihead", "forward", 0.9, {"torch": 1.0, "x-transformers": 2.0}, "ahead"),
-        ("multihead", "step", 0.9, {"torch": 0.5, "x-transformers": 1.0}, "ahead"),  # torch has no cache
-        ("multihead", "step", 0.9, {"torch": 1.0}, "not judged"),
-    ],
-)
-def test_verdict(script: ModuleType, subject: str, work: str, ours: float, theirs: dict, word: str) -> None:
-    samples = script.Samples({"regard": [ours], **{name: [seconds] for name, seconds in theirs.items()}})
-    cell = script.Cell(subject, work, "none", 128)
-    assert script.verdict(cell, samples, list(theirs))["verdict"] == word
-
-
 def judged(subject: str, *words: str) -> list[dict]:
     return [{"subject": subject, "ratio": 1.0, "again": 1.01, "verdict": word} for word in words]
-
-
-def test_summary_says_whether_the_targets_are_met(script: ModuleType) -> None:
-    good = script.summary([*judged("attend", "level"), *judged("multihead", "ahead", "ahead", "level")])
-    assert good["attend"]["met"] and good["multihead"]["met"]
-    bad = script.summary([*judged("attend", "level", "behind"), *judged("multihead", "ahead", "level")])
-    assert not bad["attend"]["met"]
-    assert not bad["multihead"]["met"], "ahead in one of two cells is not most"
-    assert not script.summary(judged("multihead", "ahead"))["attend"]["met"], "nothing measured is nothing proved"
-
-
-def test_unequal_work_is_refused(script: ModuleType) -> None:
-    torch = importlib.import_module("torch")
-    forms = {"regard": {"": lambda: torch.ones(2)}, "torch": {"native": lambda: torch.ones(2) * 1.01}}
-    with pytest.raises(AssertionError, match="regard and torch native do not compute the same thing"):
-        script.check_equal(script.Cell("multihead", "forward", "none", 2), forms, 1e-4)
-    gradients = {"regard": {"": lambda: (torch.ones(2), torch.ones(2))}, "torch": {"": lambda: torch.ones(2)}}
-    with pytest.raises(ValueError, match="zip"):
-        script.check_equal(script.Cell("multihead", "backward", "none", 2), gradients, 1e-4)
 
 
 def test_a_missing_device_is_a_usage_error() -> None:

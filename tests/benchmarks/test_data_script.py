@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -38,26 +37,3 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> Non
         assert cell["met"] == (cell["waiting"] < 0.02)
         assert any(line.startswith(cell["step"]) for line in table)
     assert report["summary"]["worst_waiting"] == max(cell["waiting"] for cell in report["cells"])
-
-
-def test_waiting_is_counted() -> None:
-    """Batches that come too slowly for the steps are found out."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        script = importlib.import_module("data")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-
-    class Slow:
-        def plan(self, epoch: int) -> list[list[int]]:
-            return [[0]] * 5
-
-        def batches(self, epoch: int):
-            for _ in self.plan(epoch):
-                script.time.sleep(0.03)
-                yield script.Batch([0], None, script.torch.zeros(1), script.torch.zeros(1), 7)
-
-    found = script.wait_of_nothing(Slow(), 1.0, 20.0)
-    assert found["steps"] == 10
-    assert found["waiting"] > 0.5
-    assert not found["met"]

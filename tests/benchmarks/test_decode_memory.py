@@ -56,28 +56,3 @@ def test_transformers_writes_a_line_for_each(
     monkeypatch.setattr(script, "TOGETHER", 2)
     script.translate_by_transformers("fr-en", str(file))
     assert capsys.readouterr().out.count("\n") == 5
-
-
-def test_a_process_that_fails_is_told(script: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="broken"):
-        script.measure(["-c", "raise SystemExit('broken')"], tmp_path / "out")
-    with pytest.raises(RuntimeError, match="0, 1 lines"):
-        script.measure(["-c", "print('one')"], tmp_path / "out", 2)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "flat", "below"),
-    [
-        ([100, 104], 105, True, True),
-        ([100, 106], 200, False, True),
-        ([100, 100], 99, True, False),
-        ([9, 9], None, True, None),
-    ],
-)
-def test_the_verdict(script: ModuleType, ours: list[int], theirs: int | None, flat: bool, below: bool | None) -> None:
-    cells = [{"who": who, "lines": 0, "peak_bytes": 1} for who in ("regard", "transformers")]
-    cells += [{"who": "regard", "lines": 10, "peak_bytes": peak} for peak in ours]
-    cells += [] if theirs is None else [{"who": "transformers", "lines": 10, "peak_bytes": theirs}]
-    found = script.judge(cells)
-    assert (found["flat"], found["below"]) == (flat, below)
-    assert found["growth"] == pytest.approx(ours[-1] / ours[0], abs=1e-3)

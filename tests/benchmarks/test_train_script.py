@@ -134,46 +134,7 @@ def test_dropout_falls_on_the_same_tensors(script: ModuleType, place: str, monke
     assert kinds == ({"dropout", "attention"} if inside else {"dropout"})
 
 
-def test_unequal_work_is_not_measured(script: ModuleType) -> None:
-    ours, plain, batches = contenders(script)
-    assert script.check_equal(ours, plain, batches, 1e-4) == sum(one.numel() for one in ours.model.parameters())
-    assert ours.model.training and plain.model.training
-    with torch.no_grad():
-        plain.model.transformer.encoder.layers[0].linear1.bias += 1.0
-    with pytest.raises(AssertionError, match="unequal losses"):
-        script.check_equal(ours, plain, batches, 1e-4)
-    larger = script.Plain(replace(script.QUICK, layers=3), "cpu", "fp32")
-    with pytest.raises(AssertionError, match="not of one size"):
-        script.check_equal(ours, larger, batches, 1e-4)
-
-
-def test_batches_are_those_of_a_trainer(script: ModuleType) -> None:
-    setting = replace(script.QUICK, batches=30)
-    batches = script.make_batches(setting, "cpu")
-    assert len(batches) == 30
-    for batch, again in zip(batches, script.make_batches(setting, "cpu"), strict=True):
-        assert batch.tokens == int((batch.labels != 0).sum())
-        assert max(batch.source.numel(), batch.labels.numel()) <= setting.batch_tokens
-        assert (batch.inputs[:, 0] == 2).all() and torch.equal(batch.labels == 3, (batch.inputs != 0) & last(batch))
-        assert int(batch.source.max()) < setting.vocabulary
-        assert all(torch.equal(getattr(batch, name), getattr(again, name)) for name in ("source", "inputs", "labels"))
-    lengths = torch.cat([(batch.source != 0).sum(1) for batch in batches]).float()
-    assert 6 <= lengths.median() <= 10 and lengths.max() > 2 * lengths.median()  # of the setting's 8, with a long tail
-
-
 def last(batch: Any) -> Tensor:
     """Where each row's last real input stands."""
     lengths = (batch.inputs != 0).sum(1, keepdim=True)
     return torch.arange(batch.inputs.shape[1]) == lengths - 1
-
-
-@pytest.mark.parametrize(
-    ("ratio", "memory_ratio", "met"), [(1.2, 0.9, True), (1.2, 1.1, False), (0.9, 0.9, False), (1.2, None, True)]
-)
-def test_summary(script: ModuleType, ratio: float, memory_ratio: float | None, met: bool) -> None:
-    good = {"ratio": 1.5, "memory_ratio": 0.8, "again": 1.01}
-    cells = [good, {"ratio": ratio, "memory_ratio": memory_ratio, "again": 0.97}]
-    cells = [{**cell, "ahead": script.is_ahead(cell["ratio"], cell["memory_ratio"])} for cell in cells]
-    found = script.summary(cells)
-    assert found["met"] is met and found["worst_ratio"] == min(1.5, ratio)
-    assert found["worst_memory_ratio"] == max(0.8, memory_ratio or 0.0) and found["noise"] == pytest.approx(0.03)

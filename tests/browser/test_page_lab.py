@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 import pytest
+from page_arithmetic import attention_stages
 from playwright.sync_api import Page, expect
 
 STAGES = ("raw", "scaled", "masked", "weights", "out")
@@ -167,25 +168,23 @@ def test_matrices_that_do_not_fit_are_explained(wide: Any, explorer: Any) -> Non
     expect(wide.page.get_by_test_id("lab-raw")).to_have_count(0)
 
 
-# Shows each case on the page, asks the server for the same, and gives back both: all cells of all stages.
-BOTH = """async cases => {
+# Shows each state on the page and returns all cells of all stages.
+READ = """async states => {
     const read = stage => [...document.querySelectorAll(`[data-testid=lab-${stage}] button`)].map(
         cell => cell.hasAttribute('data-value') ? Number(cell.dataset.value) : null)
     const found = []
-    for (const [state, body] of cases) {
+    for (const state of states) {
         location.hash = state
-        const posted = {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(body)}
-        const answer = await (await fetch('api/lab', posted)).json()
         await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))
         const stages = ['raw', 'scaled', 'masked', 'weights', 'out']
-        found.push(stages.map(stage => [read(stage), answer[stage].values]))
+        found.push(Object.fromEntries(stages.map(stage => [stage, read(stage)])))
     }
     return found
 }"""
 
 
 def random_case(seed: int) -> tuple[str, dict[str, Any]]:
-    """A state of the page and the same as a question to the server."""
+    """A state of the page, and the same as arguments of `attention_stages`."""
     draw = random.Random(seed)
     m, n, d, e = (draw.randint(1, 5) for _ in range(4))
     width = (
@@ -216,11 +215,14 @@ def random_case(seed: int) -> tuple[str, dict[str, Any]]:
     return "&".join(f"{key}={value}" for key, value in state.items()), body
 
 
-def test_page_and_server_compute_the_same(lab: Any) -> None:
+def test_page_and_library_compute_the_same(lab: Any) -> None:
     """Fifty random cases, all in float64 on both sides."""
     cases = [random_case(seed) for seed in range(50)]
     assert len({(body["score"], type(body["mask"])) for _, body in cases}) == 12  # every score with every kind of mask
-    for seed, stages in enumerate(lab().evaluate(BOTH, [[f"tab=lab&{state}", body] for state, body in cases])):
-        for name, (seen, wanted) in zip(STAGES, stages, strict=True):
-            assert [value is None for value in seen] == [value is None for value in wanted], (seed, name)
-            assert seen == pytest.approx(wanted, abs=1e-6), (seed, name)
+    shown = lab().evaluate(READ, [f"tab=lab&{state}" for state, _ in cases])
+    for seed, (stages, (_, body)) in enumerate(zip(shown, cases, strict=True)):
+        wanted = attention_stages(**body)
+        assert set(stages) == set(wanted) == set(STAGES)
+        for name, seen in stages.items():
+            assert [value is None for value in seen] == [value is None for value in wanted[name]], (seed, name)
+            assert seen == pytest.approx(wanted[name], abs=1e-6), (seed, name)

@@ -1,4 +1,4 @@
-"""Random features in a browser: errors that fall, a bias that stays, the server's numbers, and heads of models.
+"""Random features in a browser: errors that fall, a bias that stays, the library's numbers, and heads of models.
 
 Elements: features-exact, features-plain, features-corrected (matrices, with -canvas, -readout, -table; the last two
 with -error), features-errors, features-costs (curves), features-meeting, features-example, features-map, features-draw,
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_arithmetic import feature_weights
 from playwright.sync_api import Page, expect
 
 
@@ -123,7 +124,7 @@ def test_too_long_vectors_are_noise_and_it_says_so(features: Any) -> None:
     assert number(page, "features-corrected-error") < 0.5
 
 
-# The page's arithmetic against the server's, with the page's own rows W.
+# The page's arithmetic against the library's, with the page's own rows W.
 
 
 def normal_numbers(seed: int) -> Callable[[], float]:
@@ -161,7 +162,7 @@ K = [[2, 0.2, 0], [0.2, 2, 0.1], [0, 0.2, 1], [0, 0, 1.2], [0, 0, 2.1]]
 
 
 def random_case(seed: int) -> tuple[str, dict[str, Any]]:
-    """A state of the page and the same as a question to the server."""
+    """A state of the page, and the same as arguments of `feature_weights`."""
     draw = random.Random(seed)
     example, name = (
         draw.choice(["jane"] * 4 + ["unit"]),
@@ -191,16 +192,16 @@ READ = """async state => {
 }"""
 
 
-def test_page_and_server_compute_the_same(features: Any, explorer: Any) -> None:
+def test_page_and_library_compute_the_same(features: Any) -> None:
     """Thirty random cases, all in float64 on both sides."""
     page = features()
     for seed in range(30):
         state, body = random_case(seed)
         exact, corrected, error = page.evaluate(READ, state)
-        wanted = explorer.post("/api/features", body)
-        assert exact == pytest.approx(wanted["exact"]["values"], abs=1e-6), state
-        assert corrected == pytest.approx(wanted["weights"]["values"], abs=1e-6), state
-        assert error == pytest.approx(wanted["error"], abs=6e-5), state
+        wanted_exact, wanted_weights, wanted_error = feature_weights(**body)
+        assert exact == pytest.approx(wanted_exact, abs=1e-6), state
+        assert corrected == pytest.approx(wanted_weights, abs=1e-6), state
+        assert error == pytest.approx(wanted_error, abs=6e-5), state
 
 
 # Heads of models.

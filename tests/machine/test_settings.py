@@ -19,9 +19,11 @@ MAY_TOUCH = {
     "files.py": "XDG_CACHE_HOME; stands left of regard/machine",
     "training/parallel/group.py": "the variables of torchrun",
     "training/parallel/launch.py": "the environment of the processes that it starts",
-    "training/run/training_run.py": "sets CUBLAS_WORKSPACE_CONFIG",
+    "training/run/torch_settings.py": "sets CUBLAS_WORKSPACE_CONFIG",
     "kernels/linear/launch_triton.py": "sets DISABLE_MMA_V3",
+    "kernels/linear/without_wgmma.py": "sets DISABLE_MMA_V3",
     "kernels/linear/fused.py": "TRITON_INTERPRET",
+    "kernels/linear/capabilities.py": "TRITON_INTERPRET",
     "kernels/training/fused_dropout.py": "REGARD_DRAWN",
 }
 

@@ -53,9 +53,6 @@ def test_the_list_of_routes_sees_them(page: Path) -> None:
         "/api/trace",
         "/api/inside",
         "/api/parameters",
-        "/api/lab",
-        "/api/positions",
-        "/api/features",
     }
 
 
@@ -113,7 +110,7 @@ def test_a_host_without_name_has_none() -> None:
 def test_a_foreign_origin_is_refused(client: Any, origin: str) -> None:
     """Also another port of this machine: another program may have a page there."""
     headers = {"Origin": origin.format(port=client.port)}
-    for answer in (client.post("/api/lab", {}, **headers), client.get("/api/models", **headers)):
+    for answer in (client.post("/api/inside", {}, **headers), client.get("/api/models", **headers)):
         assert answer.status == 403
         assert "may not ask this server" in answer.error
         assert not any(name.startswith("access-control") for name in answer.headers)
@@ -145,7 +142,7 @@ def test_a_body_that_is_too_large_is_refused(client: Any) -> None:
     answer = client.post("/api/trace", b" " * (2**20 + 1))
     assert answer.status == 413
     assert "larger than 1,048,576 bytes" in answer.error
-    assert client.post("/api/lab", b" " * 2**20).status == 400
+    assert client.post("/api/inside", b" " * 2**20).status == 400
 
 
 def test_a_body_of_untold_length_is_counted(serve: Callable[..., Any]) -> None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -150,20 +150,6 @@ def write_utf8() -> None:
     """Make stdout UTF-8, as the input is, whatever the locale says."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")
-
-
-@contextmanager
-def open_input(path: Path | None) -> Iterator[BinaryIO]:
-    """The bytes of a file, or of stdin where there is none or it is `-`."""
-    if path is None or path == STDIN:
-        yield sys.stdin.buffer
-        return
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    with file:
-        yield file
 
 
 def read_text(path: Path) -> list[str]:

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -258,10 +257,6 @@ class Part:
             number = int(place.rpartition(":")[2])
             side = int(place != shard.place(number))
             self.found[kind].add(Spot(shard, number, side), count)
-
-
-def _traits(path: Path) -> Traits:
-    return Traits("" if isinstance(line, Fault) else line for line in try_lines(path))
 
 
 def odd_ratios(ours: NDArray[np.int32], theirs: NDArray[np.int32]) -> list[int]:

@@ -50,7 +50,7 @@ def test_the_one_before_it_is_used(
     told = code(nursery.train(recipe, run), 0)
     (warning,) = [line for line in told.splitlines() if "step-00000006" in line]
     assert name in warning
-    assert "going back to the checkpoint before it" in warning
+    assert "falling back to the checkpoint before it" in warning
     assert "continuing from step 3" in told
     assert contents(run) == contents(whole)
 

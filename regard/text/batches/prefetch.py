@@ -19,27 +19,22 @@ from weakref import WeakSet
 T = TypeVar("T")  # a batch, perhaps with its position in the data; or what an epoch needs
 
 POLL_SECONDS = 0.1  # between two checks whether to stop
-CLOSE_SECONDS = 1.0  # that `close` waits for a batch that is just being made
-EXIT_SECONDS = 60.0  # that Python's exit waits for the threads; they take longer only if a file system hangs
+BATCH_SECONDS = 1.0  # to wait for a batch that is being made; it takes longer only if a file system hangs
+EPOCH_SECONDS = 30.0  # to wait at exit for an epoch that is being made
 
-_threads: WeakSet[Thread] = WeakSet()  # all that were started
+_batch_threads: WeakSet[Thread] = WeakSet()
+_epoch_threads: WeakSet[Thread] = WeakSet()
 _exiting = Event()
-
-
-def _start_thread(target: Callable[..., None], *arguments: object, name: str) -> Thread:
-    thread = Thread(target=target, args=arguments, name=name, daemon=True)
-    _threads.add(thread)
-    thread.start()
-    return thread
 
 
 @atexit.register
 def _join_threads() -> None:
-    """Stop all prefetchers, and wait for every thread of this module."""
+    """Stop all prefetchers, and wait for the threads of this module."""
     _exiting.set()
-    deadline = time.monotonic() + EXIT_SECONDS
-    for thread in list(_threads):
-        thread.join(timeout=max(0.0, deadline - time.monotonic()))
+    for threads, seconds in ((_epoch_threads, EPOCH_SECONDS), (_batch_threads, BATCH_SECONDS)):
+        deadline = time.monotonic() + seconds
+        for thread in list(threads):
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
 
 
 class Prefetcher(Generic[T]):
@@ -50,7 +45,9 @@ class Prefetcher(Generic[T]):
         self._queue: Queue[T | None] = Queue(depth)  # None marks the end
         self._error: BaseException | None = None  # what ended the iterator early
         self._over, self._closed = False, Event()
-        self._thread = _start_thread(self._make, batches, name="batches")
+        self._thread = Thread(target=self._make, args=(batches,), name="batches", daemon=True)
+        _batch_threads.add(self._thread)
+        self._thread.start()
 
     def take(self, stop: Callable[[], bool]) -> T | None:
         """Return the next batch; None at the end, or if stop() becomes true before the batch is ready."""
@@ -75,7 +72,7 @@ class Prefetcher(Generic[T]):
     def close(self) -> None:
         """End the thread, and drop the batches that were not taken."""
         self._closed.set()
-        self._thread.join(timeout=CLOSE_SECONDS)
+        self._thread.join(timeout=BATCH_SECONDS)
         self._over = True
 
     def _make(self, batches: Iterator[T]) -> None:
@@ -116,7 +113,9 @@ class Epochs(Generic[T]):
         with self._lock:
             if epoch not in self._epochs:
                 future = self._epochs[epoch] = Future()
-                _start_thread(self._run, epoch, future, name=f"epoch {epoch}")
+                thread = Thread(target=self._run, args=(epoch, future), name=f"epoch {epoch}", daemon=True)
+                _epoch_threads.add(thread)
+                thread.start()
             return self._epochs[epoch]
 
     def _run(self, epoch: int, future: Future[T]) -> None:

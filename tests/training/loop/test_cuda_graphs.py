@@ -106,8 +106,6 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "the pool")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(recording))
-    # On a machine with a GPU, AdamW would ask whether a stream captures, and refuse parameters on the CPU.
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: bool = True) -> Batch:
@@ -133,6 +131,7 @@ def make_step(kind: str = "transformer", *, device: str = "cpu", capture: bool =
     if device == "cpu":  # what a step on a GPU does by itself
         for group in state.optimizer.param_groups:
             group["lr"] = torch.zeros(())
+            group["capturable"] = True  # where there is a GPU too, AdamW insists on it while a step is captured
         if capture:
             step.graphs = CapturedSteps(step.on_device, lambda text: step.warn(text))
     return step

@@ -2,16 +2,17 @@
 import "./style.css";
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { bundle, keyWanted, serverError, start, giveKey } from "./api";
-import { switchScheme, scheme } from "./colours";
-import { Alert, copyText } from "./controls";
-import { download, openFile, wholePage } from "./export";
-import { Help } from "./help";
-import { presenter } from "./settings";
-import { openTab, parse, restore, tab } from "./state";
-import { TABS, tabById } from "./tabs";
-import { Toast, tell } from "./toast";
-import "./model_tabs.css";
+import { scheme, switchScheme } from "./chart/colours";
+import { Alert, copyText } from "./controls/controls";
+import { Help } from "./controls/help";
+import { tell, Toast } from "./controls/toast";
+import { download } from "./export/download";
+import { openFile } from "./export/open_file";
+import { wholePage } from "./export/whole_page";
+import { bundle, giveKey, keyWanted, serverError, start } from "./state/api";
+import { presenter } from "./state/preferences";
+import { openTab, parse, restore, tab } from "./state/url";
+import { tabById, TABS } from "./tabs/tabs";
 
 function current() {
   return tabById(tab.value) ?? TABS[0];

@@ -1,0 +1,235 @@
+// Positions: the table as a heat map, its rows and columns as curves, and what the inner product knows of the distance.
+import { largest } from "../../chart/canvas";
+import { Figure } from "../../chart/figure";
+import { Matrix } from "../../chart/matrix/matrix";
+import { Plot, type Curve } from "../../chart/plot";
+import { Alert, Choice, Intro, NumberInput, Select } from "../../controls/controls";
+import { askParameter, served } from "../../state/api";
+import { readPin, writePin } from "../../state/selection";
+import { forget } from "../../state/url";
+import { equals, fixed, short } from "../../text/numbers";
+import { ByDistance, Products, Variance } from "./distance";
+import {
+  base,
+  dim,
+  dimField,
+  kind,
+  layoutName,
+  length,
+  lengthField,
+  MOST,
+  pin,
+  preset,
+  presetId,
+  PRESETS,
+  table,
+  trained,
+  variances,
+} from "./state";
+import { frequency, pairOf } from "./tables";
+import { useEffect } from "preact/hooks";
+
+export function Positions() {
+  return (
+    <>
+      <Intro title="Positions">
+        Attention alone does not know the order of words. A vector for each place tells it, and the inner product of two
+        of them tells how far apart they are.
+      </Intro>
+      <Settings />
+      <HeatMap />
+      <div class="columns">
+        <Products />
+        <ByDistance />
+      </div>
+      {variances.value.length > 0 && <Variance />}
+    </>
+  );
+}
+
+function Settings() {
+  useLearned();
+  const choose = (id: string) => {
+    forget(["n", "d", "pin", "pair", "k"]);
+    presetId.value = id;
+  };
+  const waves = kind.value !== "learned";
+  return (
+    <section class="panel settings" aria-label="Settings">
+      <div class="bar">
+        <Select
+          label="Example"
+          value={preset.value.id}
+          testid="positions-preset"
+          options={PRESETS.map(({ id, title }) => ({ value: id, label: title }))}
+          onChange={choose}
+        />
+        <Choice
+          label="Kind"
+          value={kind.value}
+          testid="positions-kind"
+          options={["sinusoidal", "learned", "rotary"]}
+          onChange={(value) => (kind.value = value)}
+        />
+        {waves && (
+          <Choice
+            label="Layout"
+            value={layoutName.value}
+            testid="positions-layout"
+            options={["interleaved", "halves"]}
+            onChange={(value) => (layoutName.value = value)}
+          />
+        )}
+        <NumberInput
+          label="places n"
+          value={length.value}
+          min={2}
+          max={MOST}
+          testid="positions-n"
+          onChange={(value) => (lengthField.value = value === preset.value.length ? 0 : value)}
+        />
+        <NumberInput
+          label="width d"
+          value={dim.value}
+          min={2}
+          max={MOST}
+          testid="positions-d"
+          onChange={(value) => (dimField.value = value === preset.value.dim ? 0 : value)}
+        />
+        {waves && (
+          <Select
+            label="base"
+            value={base.value}
+            testid="positions-base"
+            options={[100, 1000, 10000, 100000, 500000]}
+            onChange={(value) => (base.value = value)}
+          />
+        )}
+      </div>
+      <p class="note" data-testid="positions-about">
+        {about()}
+      </p>
+      {waves && dim.value % 2 === 1 && (
+        <Alert testid="positions-odd">
+          The width is odd: the last sine has no cosine, so the inner product depends on more than the distance.
+        </Alert>
+      )}
+    </section>
+  );
+}
+
+/** Fetches the learned positions of the first loaded model that has some. */
+function useLearned(): void {
+  const owner = served.value?.models.find((model) => model.state === "ready" && model.about?.position_parameter);
+  useEffect(() => {
+    if (kind.value !== "learned" || !owner || trained.value?.model === owner.name) return;
+    askParameter(owner.name, owner.about!.position_parameter!).then(
+      ({ shape, values }) =>
+        (trained.value = {
+          model: owner.name,
+          table: { length: shape[0], dim: shape[1], table: Float64Array.from(values) },
+        }),
+      () => undefined, // the random table stays, and the page says that it is random
+    );
+  }, [kind.value, owner?.name]);
+}
+
+function about(): string {
+  if (kind.value === "sinusoidal")
+    return "Sinusoidal: each pair of columns is a sine and a cosine, from fast ones to ever slower ones. It is added to the embeddings (B2).";
+  if (kind.value === "rotary")
+    return "Rotary: queries and keys are turned, each pair of their numbers by its own angle. Shown is what becomes of the vector (1, 0) of each pair (B7).";
+  if (trained.value)
+    return `Learned: the table of ${trained.value.model}, ${trained.value.table.length} places of width ${trained.value.table.dim}. It says nothing of places beyond (B6).`;
+  return "Learned: parameters like any others (B6). No loaded model has them, so these are random numbers from a fixed seed, as before training: their products know nothing of the distance.";
+}
+
+function HeatMap() {
+  const { length: n, dim: d, table: values } = table.value;
+  const at = readPin(pin.value, { rows: n, cols: d }) ?? [Math.min(10, n - 1), Math.min(8, d - 1)];
+  const places = Array.from({ length: n }, (_, t) => String(t));
+  const columns = Array.from({ length: d }, (_, c) => String(c));
+  const column = Float64Array.from({ length: n }, (_, t) => values[t * d + at[1]]);
+  const counts = (size: number) => Array.from({ length: size }, (_, i) => i);
+  return (
+    <>
+      <Figure
+        title={`Positions 0 to ${n - 1}, width ${d}`}
+        name="positions"
+        note="Click a cell: its row and its column are the curves below."
+      >
+        <Matrix
+          testid="positions-map"
+          label={`Table of positions, ${n} places by ${d} numbers`}
+          values={values}
+          rows={places}
+          cols={columns}
+          rowTitle="place t"
+          colTitle="number c of the vector"
+          scale="signed"
+          stretch
+          most={kind.value === "learned" ? largest(values) : 1}
+          read={(t, c) => entry(t, c)}
+          pin={readPin(pin.value, { rows: n, cols: d })}
+          onPin={(cell) => (pin.value = writePin(cell))}
+        />
+      </Figure>
+      <div class="columns">
+        <Figure title={`Row ${at[0]}: the vector of place ${at[0]}`} name="positions-row">
+          <Plot
+            testid="positions-row"
+            label={`The vector of place ${at[0]}`}
+            curves={rowCurves(at[0])}
+            xTitle="number c of the vector"
+            yTitle="value"
+            read={(i) => rowRead(at[0], i)}
+            height={200}
+          />
+        </Figure>
+        <Figure title={`Column ${at[1]}: one number over all places`} name="positions-column">
+          <Plot
+            testid="positions-column"
+            label={`Number ${at[1]} over all places`}
+            curves={[{ name: "column", x: counts(n), y: column }]}
+            xTitle="place t"
+            yTitle="value"
+            read={(t) => entry(t, at[1])}
+            height={200}
+          />
+        </Figure>
+      </div>
+    </>
+  );
+}
+
+/** A row as two smooth curves, of its sines and of its cosines; a learned one is one curve. */
+function rowCurves(t: number): Curve[] {
+  const { dim: d, table: values } = table.value;
+  const columns = Array.from({ length: d }, (_, c) => c);
+  const curve = (name: string, which: (c: number) => boolean): Curve => {
+    const x = columns.filter(which);
+    return { name, x, y: x.map((c) => values[t * d + c]) };
+  };
+  if (kind.value === "learned") return [curve("row", () => true)];
+  const [one, other] = kind.value === "sinusoidal" ? ["sines", "cosines"] : ["cosines", "sines"];
+  const second = (c: number) => pairOf(c, d, layoutName.value).second;
+  return [curve(one, (c) => !second(c)), curve(other, second)];
+}
+
+function rowRead(t: number, index: number): string {
+  return rowCurves(t)
+    .filter(({ x }) => index < x.length)
+    .map(({ x }) => entry(t, x[index]))
+    .join("; ");
+}
+
+/** An entry of the table with its arithmetic. */
+function entry(t: number, c: number): string {
+  const { dim: d, table: values } = table.value;
+  const value = values[t * d + c];
+  if (kind.value === "learned") return `p(${t}, ${c}) = ${fixed(value, 4)}`;
+  const { pair, second } = pairOf(c, d, layoutName.value);
+  const wave = (kind.value === "sinusoidal") !== second ? "sin" : "cos";
+  const angle = t * frequency(pair, d, base.value);
+  return `p(${t}, ${c}) = ${wave}(${t} / ${base.value}^(${2 * pair}/${d})) = ${wave}(${short(angle, 4)}) ${equals(value, 4)} ${fixed(value, 4)}`;
+}

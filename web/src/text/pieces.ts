@@ -1,0 +1,13 @@
+// How tokens and probabilities are written.
+
+/** A piece as it is read: spaces (of SentencePiece too) and line ends are made visible. */
+export function shownPiece(piece: string): string {
+  return piece.replace(/[▁ ]/g, "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
+}
+
+/** A probability with as many digits as it needs. */
+export function percent(p: number): string {
+  const hundredth = 100 * p;
+  if (p >= 0.001 || p === 0) return `${hundredth.toFixed(1)} %`;
+  return hundredth >= 1e-4 ? `${Number(hundredth.toPrecision(1))} %` : "<0.0001 %";
+}

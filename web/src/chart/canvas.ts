@@ -1,7 +1,7 @@
-// Numbers painted on a canvas, one pixel a cell.
+// Paints numbers on a canvas, one pixel per cell.
 import { colourOf, type Scale, type Scheme } from "./colours";
 
-/** Paints numbers onto a canvas, one pixel each; the page scales it up without smoothing. */
+/** Paints a matrix, one pixel per number; CSS scales it up without smoothing. */
 export function paint(
   canvas: HTMLCanvasElement,
   values: ArrayLike<number>,
@@ -22,8 +22,9 @@ export function paint(
   canvas.getContext("2d")!.putImageData(pixels, 0, 0);
 }
 
+/** The largest absolute value; 1 if all values are 0. */
 export function largest(values: ArrayLike<number>): number {
-  let found = 0;
-  for (let i = 0; i < values.length; i++) found = Math.max(found, Math.abs(values[i]));
-  return found || 1;
+  let maximum = 0;
+  for (let i = 0; i < values.length; i++) maximum = Math.max(maximum, Math.abs(values[i]));
+  return maximum || 1;
 }

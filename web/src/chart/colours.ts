@@ -1,4 +1,4 @@
-// The colours of weights, shared with the plots of Python (regard/look/pictures/colours.json), and light or dark.
+// The colour scheme (light or dark) and the colour scales, shared with the Python plots (regard/look/pictures/colours.json).
 import { computed, effect, signal } from "@preact/signals";
 import table from "../../../regard/look/pictures/colours.json";
 
@@ -6,21 +6,21 @@ export type Scheme = "light" | "dark";
 export type Scale = "weights" | "signed";
 type Colour = readonly [number, number, number];
 
-const wish = matchMedia("(prefers-color-scheme: dark)");
-const system = signal<Scheme>(wish.matches ? "dark" : "light");
-wish.addEventListener("change", () => (system.value = wish.matches ? "dark" : "light"));
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const system = signal<Scheme>(prefersDark.matches ? "dark" : "light");
+prefersDark.addEventListener("change", () => (system.value = prefersDark.matches ? "dark" : "light"));
 
-/** What the reader chose with the switch; null: what the system says. A choice of this reader, so no part of the URL. */
-const chosen = signal<Scheme | null>(remembered());
+/** The scheme that the user chose; null: as the system. It is a personal preference, so it is not in the URL. */
+const chosen = signal<Scheme | null>(storedScheme());
 const printing = signal(false);
 export const scheme = computed<Scheme>(() => (printing.value ? "light" : (chosen.value ?? system.value)));
 
-/** Runs something while the page is drawn in light colours, as pictures on paper are. */
+/** Runs a function while the page uses the light colour scheme, as exported pictures do. */
 export async function inLight<T>(work: () => T): Promise<T> {
   printing.value = true;
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   await frame();
-  await frame(); // everything is drawn anew by then, and laid out
+  await frame(); // the page has been redrawn by then
   try {
     return work();
   } finally {
@@ -33,14 +33,14 @@ export function switchScheme(): void {
   try {
     localStorage.setItem("regard-scheme", chosen.value);
   } catch {
-    // A file or a frame may have no storage; the choice then lasts until the page is closed.
+    // A file or a frame may have no storage; then the choice lasts until the page is closed.
   }
 }
 
-function remembered(): Scheme | null {
+function storedScheme(): Scheme | null {
   try {
-    const kept = localStorage.getItem("regard-scheme");
-    return kept === "light" || kept === "dark" ? kept : null;
+    const stored = localStorage.getItem("regard-scheme");
+    return stored === "light" || stored === "dark" ? stored : null;
   } catch {
     return null;
   }
@@ -51,7 +51,7 @@ effect(() => {
 });
 
 const WEIGHTS: readonly Colour[] = table.map(fromHex);
-// For numbers below and above zero: orange, through the paper, to the blue of the weights.
+// For signed numbers: from orange over the background to the blue of the weights.
 const BELOW: Colour = [180, 83, 9];
 const ABOVE: Colour = fromHex("#2062b4");
 const PAPER: Record<Scheme, Colour> = { light: [250, 251, 252], dark: [23, 27, 36] };
@@ -67,10 +67,10 @@ function mix(a: Colour, b: Colour, share: number): Colour {
 
 const LIGHTER: Record<"below" | "above", Colour> = { below: [251, 146, 60], above: [96, 176, 250] };
 
-/** The colour of a weight from 0 to 1. On dark paper the table runs the other way: much is bright there. */
+/** The colour of a weight from 0 to 1. The dark scheme reverses the table, so that large weights are bright. */
 export function weightColour(value: number, on: Scheme): Colour {
-  const place = Math.round(Math.min(1, Math.max(0, value)) * 255);
-  return WEIGHTS[on === "light" ? place : 255 - Math.round(place * 0.92)];
+  const index = Math.round(Math.min(1, Math.max(0, value)) * 255);
+  return WEIGHTS[on === "light" ? index : 255 - Math.round(index * 0.92)];
 }
 
 /** The colour of a number from -1 to 1. */
@@ -80,7 +80,7 @@ export function signedColour(value: number, on: Scheme): Colour {
   return mix(PAPER[on], full, size);
 }
 
-/** The colour of a value on a scale whose end is `most`. */
+/** The colour of a value on a scale that ends at `most`. */
 export function colourOf(value: number, scale: Scale, most: number, on: Scheme): Colour {
   const part = most > 0 ? value / most : 0;
   return scale === "weights" ? weightColour(part, on) : signedColour(part, on);
@@ -90,13 +90,13 @@ export function css([r, g, b]: Colour): string {
   return `rgb(${r},${g},${b})`;
 }
 
-/** Black or white, whichever has more contrast on a colour (WCAG 2 relative luminance). */
+/** Black or white, whichever has more contrast with a colour (WCAG 2 relative luminance). */
 export function inkOn(colour: Colour): string {
   const [r, g, b] = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
 }
 
-/** Curves of one picture: the LINES of colours.py on light paper, lighter ones on dark. */
+/** The colours of curves: LINES of colours.py for the light scheme, lighter ones for the dark scheme. */
 export const LINES: Record<Scheme, readonly string[]> = {
   light: ["#266abc", "#d9730d", "#0b8a6a", "#b83280"],
   dark: ["#6fb3f7", "#f5a04f", "#45cba6", "#ee7fbd"],

@@ -1,12 +1,12 @@
-// A picture with its title, and the buttons that save it.
+// A figure with a title and buttons that save it as a picture.
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { tell } from "../controls/toast";
+import { showMessage } from "../controls/toast";
 import { download } from "../export/download";
 import { figureSvg, svgToPng } from "../export/figure_picture";
 import "./figure.css";
 
-/** What is drawn inside, on canvases and in SVG, can be saved as SVG and PNG, or what `picture` draws; `name` is the name of the files. */
+/** A figure that can be saved as SVG and PNG: its canvases and SVG drawings, or what `picture` draws. `name` is the file name. */
 export function Figure(props: {
   title: string;
   name: string;
@@ -21,7 +21,7 @@ export function Figure(props: {
       const svg = await figureSvg(figure.current!, props.title, props.picture);
       download(kind === "svg" ? svg : await svgToPng(svg), `${props.name}.${kind}`);
     } catch (error) {
-      tell(`This picture could not be saved: ${(error as Error).message}`);
+      showMessage(`Could not save the picture: ${(error as Error).message}`);
     }
   };
   return (

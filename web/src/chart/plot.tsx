@@ -1,4 +1,4 @@
-// Curves over an axis, with ticks and a cursor that reads them out.
+// A line plot with ticks and a cursor that reads out the curves.
 import { scaleLinear, scaleLog } from "d3-scale";
 import { area, line } from "d3-shape";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -8,15 +8,15 @@ import { textWidth } from "./text_size";
 import "./axes.css";
 import "./plot.css";
 
-const LARGEST_TABLE = 128; // points
+const MAX_TABLE_POINTS = 128;
 
 export interface Curve {
   name: string;
   x: ArrayLike<number>;
   y: ArrayLike<number>;
-  low?: ArrayLike<number>; // a band around it
+  low?: ArrayLike<number>; // lower and upper edge of a band
   high?: ArrayLike<number>;
-  dashed?: boolean; // a line to hold the others against
+  dashed?: boolean; // a reference line
 }
 
 export interface PlotProps {
@@ -25,10 +25,10 @@ export interface PlotProps {
   yTitle: string;
   label: string;
   read: (index: number) => string;
-  at?: number | null; // where the cursor rests
+  at?: number | null; // the resting position of the cursor
   onAt?: (index: number | null) => void;
   yTick?: (value: number) => string;
-  from?: number; // the least that the y axis shows
+  from?: number; // the y axis starts at this value or below
   logarithmic?: boolean; // both axes
   height?: number;
   testid: string;
@@ -47,7 +47,7 @@ export function Plot(props: PlotProps) {
   const points = props.curves[0].x.length;
   const at = hover ?? props.at ?? null;
   const shown = at !== null && at < points ? at : null;
-  const steer = (event: KeyboardEvent) => {
+  const handleKey = (event: KeyboardEvent) => {
     const moves: Record<string, number> = {
       ArrowLeft: (shown ?? 1) - 1,
       ArrowRight: (shown ?? -1) + 1,
@@ -68,21 +68,21 @@ export function Plot(props: PlotProps) {
       <div
         role="group"
         tabIndex={0}
-        aria-label={`${props.label}. Arrow keys read the curve.`}
-        onKeyDown={steer}
+        aria-label={`${props.label}. Use the arrow keys to read the curve.`}
+        onKeyDown={handleKey}
         onBlur={() => setHover(null)}
       >
         {width > 0 && <Drawing {...props} width={width} cursor={shown} onHover={setHover} />}
       </div>
       <p class="readout" aria-live="polite" data-testid={`${props.testid}-readout`}>
-        {shown === null ? "Point at the curve, or use the arrow keys." : props.read(shown)}
+        {shown === null ? "Move the pointer over the curve, or use the arrow keys." : props.read(shown)}
       </p>
-      {points <= LARGEST_TABLE && <HiddenTable {...props} />}
+      {points <= MAX_TABLE_POINTS && <HiddenTable {...props} />}
     </div>
   );
 }
 
-/** The curves as a table, for those who listen to the page. */
+/** The curves as a table for screen readers. */
 function HiddenTable(props: PlotProps) {
   return (
     <div class="listen">
@@ -116,14 +116,14 @@ function extent(curves: readonly Curve[], of: (curve: Curve) => ArrayLike<number
   return low < high ? [low, high] : [low - 1, high + 1];
 }
 
-/** Powers of ten between two numbers, with some multiples of them where these are few. */
+/** Ticks of a logarithmic axis: powers of ten, and multiples of them if the range is small. */
 function roundNumbers(low: number, high: number): number[] {
   const factors = high / low < 50 ? [1, 2, 5] : high / low < 3000 ? [1, 3] : [1];
   const powers = Array.from(
     { length: Math.ceil(Math.log10(high / low)) + 2 },
     (_, i) => Math.floor(Math.log10(low)) + i,
   );
-  // From the text, since 10 ** -2 * 5 is not quite 0.05.
+  // Parsed from text because 10 ** -2 * 5 is not exactly 0.05.
   const numbers = powers.flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
   const inside = numbers.filter((value) => value >= low && value <= high);
   const every = Math.ceil(inside.length / 7);
@@ -140,34 +140,34 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
     curve.y,
     ...(curve.low && curve.high ? [curve.low, curve.high] : []),
   ]);
-  const upwards = [height - 3 * size - 8, top];
+  const yRange = [height - 3 * size - 8, top];
   const y = props.logarithmic
-    ? scaleLog([lowest, highest], upwards)
-    : scaleLinear([Math.min(lowest, props.from ?? lowest), highest], upwards).nice(5);
+    ? scaleLog([lowest, highest], yRange)
+    : scaleLinear([Math.min(lowest, props.from ?? lowest), highest], yRange).nice(5);
   const yTicks = props.logarithmic ? roundNumbers(lowest, highest) : y.ticks(5);
   const tick = props.yTick ?? ((value: number) => String(value).replace("-", "−"));
   const left = Math.ceil(Math.max(...yTicks.map((value) => textWidth(tick(value), size)))) + size + 20;
-  const across = extent(curves, (curve) => [curve.x]);
-  const x = (props.logarithmic ? scaleLog(across, [0, 0]).base(2) : scaleLinear(across, [0, 0])).range([
+  const xExtent = extent(curves, (curve) => [curve.x]);
+  const x = (props.logarithmic ? scaleLog(xExtent, [0, 0]).base(2) : scaleLinear(xExtent, [0, 0])).range([
     left,
     width - 14,
   ]);
   const bottom = y.range()[0];
-  const drawn = (values: ArrayLike<number>, curve: Curve) =>
+  const linePath = (values: ArrayLike<number>, curve: Curve) =>
     line<number>(
       (_, i) => x(curve.x[i]),
       (value) => y(value),
     )(Array.from(values)) ?? "";
-  const band = (curve: Curve) =>
+  const bandPath = (curve: Curve) =>
     area<number>(
       (_, i) => x(curve.x[i]),
       (_, i) => y(curve.low![i]),
       (_, i) => y(curve.high![i]),
     )(Array.from(curve.y)) ?? "";
   const nearest = (event: PointerEvent) => {
-    const place = event.clientX - (event.currentTarget as Element).getBoundingClientRect().left;
-    const off = Array.from(curves[0].x, (value) => Math.abs(x(value) - place));
-    return off.indexOf(Math.min(...off));
+    const pointerX = event.clientX - (event.currentTarget as Element).getBoundingClientRect().left;
+    const distances = Array.from(curves[0].x, (value) => Math.abs(x(value) - pointerX));
+    return distances.indexOf(Math.min(...distances));
   };
   const nameEnds = curves.map((_, i) =>
     curves.slice(0, i).reduce((end, { name }) => end - 1.15 * textWidth(name, size + 1) - size, width - 18),
@@ -210,13 +210,13 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
       </text>
       {curves.map(
         (curve, i) =>
-          curve.low && <path key={`b${i}`} class="band" d={band(curve)} fill={colours[i % colours.length]} />,
+          curve.low && <path key={`b${i}`} class="band" d={bandPath(curve)} fill={colours[i % colours.length]} />,
       )}
       {curves.map((curve, i) => (
         <path
           key={i}
           class={curve.dashed ? "curve dashed" : "curve"}
-          d={drawn(curve.y, curve)}
+          d={linePath(curve.y, curve)}
           stroke={colours[i % colours.length]}
         />
       ))}

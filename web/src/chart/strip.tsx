@@ -1,11 +1,11 @@
-// Numbers as coloured cells without axes: a vector over a few lines, or rows with a name each. For many on one page.
+// Numbers as coloured cells without axes: a vector over several lines, or named rows. Light enough for many on a page.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { shownPiece } from "../text/pieces";
 import { largest, paint } from "./canvas";
 import { scheme, type Scale } from "./colours";
 import "./strip.css";
 
-/** One cell is read at a time, by the pointer or the arrow keys; a click or Enter opens it. */
+/** The pointer or the arrow keys read out a cell; a click or Enter opens it. */
 export function Strip(props: {
   values: ArrayLike<number>;
   cols: number;
@@ -23,17 +23,18 @@ export function Strip(props: {
   const rows = Math.ceil(values.length / cols);
   const on = scheme.value;
   useEffect(() => {
-    const filled = Float32Array.from({ length: rows * cols }, (_, i) => values[i] || 0); // what is barred becomes 0
+    const filled = Float32Array.from({ length: rows * cols }, (_, i) => values[i] || 0); // masked numbers (NaN) become 0
     paint(canvas.current!, filled, cols, props.scale, props.scale === "weights" ? 1 : largest(filled), on);
   }, [values, cols, props.scale, on]);
   const cellAt = (event: MouseEvent): number | null => {
     const box = canvas.current!.getBoundingClientRect();
-    const part = (place: number, length: number) => Math.min(length - 1, Math.max(0, Math.floor(place * length)));
-    const found =
-      part((event.clientY - box.top) / box.height, rows) * cols + part((event.clientX - box.left) / box.width, cols);
-    return found < values.length ? found : null;
+    const indexAt = (share: number, length: number) => Math.min(length - 1, Math.max(0, Math.floor(share * length)));
+    const index =
+      indexAt((event.clientY - box.top) / box.height, rows) * cols +
+      indexAt((event.clientX - box.left) / box.width, cols);
+    return index < values.length ? index : null;
   };
-  const steer = (event: KeyboardEvent) => {
+  const handleKey = (event: KeyboardEvent) => {
     const here = at ?? opened ?? 0;
     const moves: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -cols, ArrowDown: cols };
     if (event.key in moves) setAt(Math.min(values.length - 1, Math.max(0, here + moves[event.key])));
@@ -50,8 +51,8 @@ export function Strip(props: {
         class="strip"
         role="group"
         tabIndex={0}
-        aria-label={`${props.label}. Arrow keys read the numbers, Enter opens one.`}
-        onKeyDown={steer}
+        aria-label={`${props.label}. Use the arrow keys to read the numbers and Enter to open one.`}
+        onKeyDown={handleKey}
         onBlur={() => setAt(null)}>
         {props.names && (
           <ul class="strip-names" aria-hidden="true">
@@ -84,11 +85,11 @@ export function Strip(props: {
 
 function Mark(props: { at: number; rows: number; cols: number; kind: string }) {
   const { at, rows, cols } = props;
-  const place = {
+  const box = {
     left: `${(100 * (at % cols)) / cols}%`,
     top: `${(100 * Math.floor(at / cols)) / rows}%`,
     width: `${100 / cols}%`,
     height: `${100 / rows}%`,
   };
-  return <span class={`strip-mark ${props.kind}`} style={place} />;
+  return <span class={`strip-mark ${props.kind}`} style={box} />;
 }

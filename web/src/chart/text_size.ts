@@ -1,15 +1,16 @@
-// How large labels are, and how wide a text is drawn.
+// The size of labels and the width of texts.
 
-let family = ""; // of the page's letters, once its style is there
+let family = ""; // font of the page, read once the style sheet is loaded
 const pen = document.createElement("canvas").getContext("2d")!;
 
-/** How wide a text is drawn in the font of the page. */
+/** The width of a text in the font of the page, in pixels. */
 export function textWidth(text: string, size: number): number {
   family ||= getComputedStyle(document.body).fontFamily;
   pen.font = `${size}px ${family}`;
   return pen.measureText(text).width;
 }
 
+/** The font size of labels in pixels. */
 export function labelSize(presenting: boolean): number {
   return presenting ? 19 : 14;
 }

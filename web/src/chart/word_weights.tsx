@@ -1,4 +1,4 @@
-// The words that one token looks at, each tinted by its weight: a row of a map to read as a sentence.
+// A row of attention weights as a sentence: each word is tinted by its weight.
 import { range } from "../maths/grid";
 import type { Span } from "../maths/words";
 import { runsFromRight } from "../text/direction";
@@ -6,20 +6,20 @@ import { shownPiece } from "../text/pieces";
 import { colourOf, css, inkOn, scheme } from "./colours";
 import "./word_weights.css";
 
-const MOST = 60; // words that are shown; of more, those with the largest weights
+const MAX_WORDS = 60; // if there are more, those with the largest weights are shown
 
-export function RowWords(props: { words: Span[]; weights: ArrayLike<number>; label: string; testid: string }) {
+export function WordWeights(props: { words: Span[]; weights: ArrayLike<number>; label: string; testid: string }) {
   const texts = props.words.map((word) => word.text);
   const order = range(texts.length).sort((i, j) => props.weights[j] - props.weights[i]);
-  const kept = order.slice(0, MOST).sort((i, j) => i - j);
+  const visible = order.slice(0, MAX_WORDS).sort((i, j) => i - j);
   return (
     <>
       <ol
-        class="row-words"
+        class="word-weights"
         dir={runsFromRight(texts) ? "rtl" : "ltr"}
         aria-label={props.label}
         data-testid={props.testid}>
-        {kept.map((i) => {
+        {visible.map((i) => {
           const colour = colourOf(props.weights[i], "weights", 1, scheme.value);
           return (
             <li key={i} style={{ background: css(colour), color: inkOn(colour) }} data-weight={props.weights[i]}>
@@ -29,9 +29,9 @@ export function RowWords(props: { words: Span[]; weights: ArrayLike<number>; lab
           );
         })}
       </ol>
-      {kept.length < texts.length && (
+      {visible.length < texts.length && (
         <p class="aside">
-          the {kept.length} largest of {texts.length}
+          the {visible.length} largest of {texts.length} weights
         </p>
       )}
     </>

@@ -1,4 +1,4 @@
-// The small parts of every tab: choices, sliders, buttons, texts, alerts.
+// The basic controls that all tabs use: choices, sliders, inputs, buttons, alerts.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import "./controls.css";
@@ -9,7 +9,7 @@ interface Option<T> {
   title?: string;
 }
 
-/** Some choices side by side, one of which holds. */
+/** A choice among a few options, shown side by side. */
 export function Choice<T extends string | number>(props: {
   label: string;
   value: T;
@@ -22,8 +22,8 @@ export function Choice<T extends string | number>(props: {
     <fieldset class="choice" data-testid={props.testid}>
       <legend>{props.label}</legend>
       <div class="choice-row">
-        {props.options.map((given) => {
-          const option = typeof given === "object" ? given : { value: given, label: String(given) };
+        {props.options.map((item) => {
+          const option = typeof item === "object" ? item : { value: item, label: String(item) };
           return (
             <label key={option.value} title={option.title}>
               <input
@@ -42,7 +42,7 @@ export function Choice<T extends string | number>(props: {
   );
 }
 
-/** A choice among many. */
+/** A choice from a drop-down list. */
 export function Select<T extends string | number>(props: {
   label: string;
   value: T;
@@ -50,7 +50,7 @@ export function Select<T extends string | number>(props: {
   onChange: (value: T) => void;
   testid?: string;
 }) {
-  const options = props.options.map((one) => (typeof one === "object" ? one : { value: one, label: String(one) }));
+  const options = props.options.map((item) => (typeof item === "object" ? item : { value: item, label: String(item) }));
   return (
     <label class="control">
       <span>{props.label}</span>
@@ -69,7 +69,7 @@ export function Select<T extends string | number>(props: {
   );
 }
 
-/** A number on a line, with the number written beside it. */
+/** A slider with its current value in the label. */
 export function Slider(props: {
   label: string;
   value: number;
@@ -100,7 +100,7 @@ export function Slider(props: {
   );
 }
 
-/** A whole number from min to max; what is none is left as it was. */
+/** An integer from min to max; invalid input leaves the value unchanged. */
 export function NumberInput(props: {
   label: string;
   value: number;
@@ -120,8 +120,8 @@ export function NumberInput(props: {
         step={1}
         value={props.value}
         onChange={(event) => {
-          const given = Math.round(event.currentTarget.valueAsNumber);
-          const fitting = Number.isFinite(given) ? Math.min(props.max, Math.max(props.min, given)) : props.value;
+          const entered = Math.round(event.currentTarget.valueAsNumber);
+          const fitting = Number.isFinite(entered) ? Math.min(props.max, Math.max(props.min, entered)) : props.value;
           event.currentTarget.value = String(fitting);
           props.onChange(fitting);
         }}
@@ -169,7 +169,7 @@ export function Button(props: {
   );
 }
 
-/** Something went wrong, and what to do about it. */
+/** An error message that says what to do. */
 export function Alert(props: { children: ComponentChildren; testid?: string }) {
   return (
     <p class="alert" role="alert" data-testid={props.testid ?? "alert"}>
@@ -178,7 +178,7 @@ export function Alert(props: { children: ComponentChildren; testid?: string }) {
   );
 }
 
-/** A heading with a line that says what one sees. */
+/** The title of a tab with a short introduction. */
 export function Intro(props: { title: string; children: ComponentChildren }) {
   return (
     <header class="intro">
@@ -188,12 +188,12 @@ export function Intro(props: { title: string; children: ComponentChildren }) {
   );
 }
 
-/** Puts a text onto the clipboard and says so on the page. */
+/** Copies a text to the clipboard; returns whether that worked. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return false; // no permission, or a page without a secure origin: the caller shows the text instead
+    return false; // no permission or no secure origin; the caller shows the text instead
   }
 }

@@ -1,16 +1,16 @@
-// What the keys do.
+// The help dialog with the keyboard shortcuts.
 import type { RefObject } from "preact";
 import "./help.css";
 
 const KEYS: [string, string][] = [
   ["1 … 9", "open a tab"],
-  ["← → ↑ ↓", "walk over the cells of a matrix; in Lab and Decode, step"],
-  ["Enter", "pin the cell, or open its arithmetic"],
-  ["Esc", "let it go"],
-  ["← →, Page Up, Page Down", "in Lecture: the scene before, the next one (as clickers send)"],
-  ["p", "presenter mode: large type"],
-  ["d", "light or dark"],
-  ["?", "this help"],
+  ["← → ↑ ↓", "move over the cells of a matrix; in Lab and Decode: previous or next step"],
+  ["Enter", "pin a cell, or show its calculation"],
+  ["Esc", "unpin"],
+  ["← →, Page Up, Page Down", "in Lecture: previous or next scene (also with a presentation clicker)"],
+  ["p", "presenter mode: large text"],
+  ["d", "light or dark colour scheme"],
+  ["?", "show this help"],
 ];
 
 export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
@@ -28,8 +28,8 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         ))}
       </dl>
       <p>
-        Every number can be opened into its arithmetic: click it. The whole view is in the address, so a link or a
-        reload brings it back. Nothing on this page asks anyone but the program that shows it.
+        In Lab and Inside, click a number to see how it is calculated. The address contains the complete view, so a link
+        or a reload restores it. This page connects only to the server that delivers it.
       </p>
       <form method="dialog">
         <button class="button main">Close</button>

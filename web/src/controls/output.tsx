@@ -5,9 +5,9 @@ import type { Trace } from "../state/trace";
 import { percent, shownPiece } from "../text/pieces";
 import "./output.css";
 
-const MOST = 100; // tokens that are shown at once
+const MAX_TOKENS = 100; // shown at once
 
-/** The output, token by token, with the probability of each; what differs from another output stands out. */
+/** The output, token by token, with the probability of each; tokens that differ from `against` are highlighted. */
 export function Output(props: {
   trace: Trace;
   label?: string;
@@ -16,25 +16,25 @@ export function Output(props: {
   onStep?: (step: number) => void;
   testid?: string;
 }) {
-  const { trace: found, step, testid = "output" } = props;
-  const tokens = found.axes.target?.tokens ?? [];
+  const { trace, step, testid = "output" } = props;
+  const tokens = trace.axes.target?.tokens ?? [];
   const list = useRef<HTMLOListElement>(null);
-  const first = Math.min(Math.max((step ?? 0) - MOST / 2, 0), Math.max(tokens.length - MOST, 0));
+  const first = Math.min(Math.max((step ?? 0) - MAX_TOKENS / 2, 0), Math.max(tokens.length - MAX_TOKENS, 0));
   useEffect(() => {
-    // Many tokens scroll in a box of their own; the page itself stays where it is.
+    // Scroll the list of tokens, not the page.
     const current = list.current?.querySelector<HTMLElement>("[aria-current]");
     if (current) list.current!.scrollTop = current.offsetTop - list.current!.offsetTop - list.current!.clientHeight / 2;
-  }, [step, found]);
+  }, [step, trace]);
   if (tokens.length === 0) return null;
-  const last = Math.min(first + MOST, tokens.length);
+  const last = Math.min(first + MAX_TOKENS, tokens.length);
   return (
     <div class="output" data-testid={testid}>
       {props.label && <h3>{props.label}</h3>}
       <p class="output-text" dir="auto" data-testid={`${testid}-text`}>
-        {found.output}
+        {trace.output}
       </p>
       <ol class="pieces" ref={list} aria-label="Tokens and their probabilities">
-        {first > 0 && <li class="aside">{first} before …</li>}
+        {first > 0 && <li class="aside">{first} earlier …</li>}
         {range(last - first).map((k) => {
           const i = first + k;
           const changed = props.against ? props.against.axes.target?.tokens[i]?.text !== tokens[i].text : false;
@@ -42,7 +42,7 @@ export function Output(props: {
           return (
             <Piece
               key={i}
-              trace={found}
+              trace={trace}
               i={i}
               looks={`${changed ? "changed" : ""} ${later ? "later" : ""}`}
               current={i === step}
@@ -57,10 +57,10 @@ export function Output(props: {
 }
 
 function Piece(props: { trace: Trace; i: number; looks: string; current: boolean; onStep?: (step: number) => void }) {
-  const { trace: found, i } = props;
-  const token = found.axes.target.tokens[i];
-  const step = found.steps[i];
-  const chosen = step?.candidates.find((one) => one.token === step.chosen);
+  const { trace, i } = props;
+  const token = trace.axes.target.tokens[i];
+  const step = trace.steps[i];
+  const chosen = step?.candidates.find((candidate) => candidate.token === step.chosen);
   const looks = `piece ${token.special ? "special" : ""} ${step?.given ? "given" : ""} ${props.looks}`;
   const inner = (
     <>
@@ -88,7 +88,7 @@ function Piece(props: { trace: Trace; i: number; looks: string; current: boolean
   );
 }
 
-/** A probability as a number over a bar. */
+/** A probability as a number above a bar. */
 function Share(props: { value: number }) {
   return (
     <span class="share">

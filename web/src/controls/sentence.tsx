@@ -1,32 +1,32 @@
-// The line on top of the model tabs: which model or trace, which text, and what came of it.
+// The form at the top of the model tabs: the model or trace, and the text.
 import { useEffect, useState } from "preact/hooks";
 import { bundle, opened, sceneTrace, served } from "../state/api";
 import { model, origin, text, textFor, trace, type Run } from "../state/runs";
-import { asStep } from "../state/url";
+import { asHistoryEntry } from "../state/url";
 import { Alert, Select } from "./controls";
 import "./sentence.css";
 
 /**
- * The form with the text. It asks only when it is sent; what is empty or too long is refused here already. `onNew` lets a
- * tab forget what was about the text or the model before.
+ * The form for the model and the text. The model runs when the form is submitted. Empty and overlong texts are rejected
+ * here. `onNew` lets a tab reset what depends on the previous text or model.
  */
 export function Sentence(props: { busy: boolean; onNew?: (what: "text" | "model") => void }) {
   const from = origin();
-  const given =
+  const currentText =
     from.kind === "model" ? textFor(from.entry) : from.kind === "trace" ? (from.trace.source ?? from.trace.output) : "";
-  const [typed, setTyped] = useState(given);
-  const [wrong, setWrong] = useState("");
+  const [typed, setTyped] = useState(currentText);
+  const [problem, setProblem] = useState("");
   useEffect(() => {
-    setTyped(given);
-    setWrong("");
-  }, [given]);
+    setTyped(currentText);
+    setProblem("");
+  }, [currentText]);
   if (sceneTrace.value) return null;
   const send = (event: Event) => {
     event.preventDefault();
-    const refused = refusal(typed);
-    setWrong(refused);
-    if (refused) return;
-    asStep(() => {
+    const problem = problemWith(typed);
+    setProblem(problem);
+    if (problem) return;
+    asHistoryEntry(() => {
       text.value = typed;
       props.onNew?.("text");
     });
@@ -51,29 +51,29 @@ export function Sentence(props: { busy: boolean; onNew?: (what: "text" | "model"
           {VERBS[from.entry.kind]}
         </button>
       )}
-      {wrong && <Alert>{wrong}</Alert>}
+      {problem && <Alert>{problem}</Alert>}
     </form>
   );
 }
 
-const LABELS = { translator: "Sentence to translate", writer: "How the text begins", embedder: "Text to read" };
-const VERBS = { translator: "Translate", writer: "Go on", embedder: "Read" };
+const LABELS = { translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode" };
+const VERBS = { translator: "Translate", writer: "Generate", embedder: "Encode" };
 
-function refusal(typed: string): string {
-  if (typed.trim() === "") return "There is no text yet: type a sentence first.";
+function problemWith(typed: string): string {
+  if (typed.trim() === "") return "The text is empty: type a sentence first.";
   const most = served.value?.limits.characters ?? Infinity;
-  if (typed.length > most) return `The text has ${typed.length} characters, and at most ${most} are taken: shorten it.`;
+  if (typed.length > most) return `The text has ${typed.length} characters; the limit is ${most}. Please shorten it.`;
   return "";
 }
 
-/** The models and traces that there are. */
+/** The choice of a model or a recorded trace. */
 function Sources(props: { onNew: () => void }) {
   const from = origin();
-  const models = (served.value?.models ?? []).map((one) => ({ value: `model:${one.name}`, label: one.name }));
-  const traces = opened.value.map((one) => ({ value: `trace:${one.name}`, label: `trace: ${one.name}` }));
+  const models = (served.value?.models ?? []).map(({ name }) => ({ value: `model:${name}`, label: name }));
+  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
   const value = from.kind === "model" ? `model:${from.entry.name}` : from.kind === "trace" ? `trace:${from.name}` : "";
   const pick = (chosen: string) =>
-    asStep(() => {
+    asHistoryEntry(() => {
       const [kind, name] = [chosen.slice(0, 5), chosen.slice(6)];
       trace.value = kind === "trace" ? name : "";
       if (kind === "model") model.value = name;
@@ -90,9 +90,9 @@ function Sources(props: { onNew: () => void }) {
   );
 }
 
-/** Says what is the matter, if something is. */
+/** Errors, progress and notes of a run. */
 export function Status(props: { run: Run }) {
-  const { trace: found, error, waiting } = props.run;
+  const { trace, error, waiting } = props.run;
   return (
     <>
       {error && <Alert>{error}</Alert>}
@@ -101,7 +101,7 @@ export function Status(props: { run: Run }) {
           {waiting}
         </p>
       )}
-      {found?.notes.map((note) => (
+      {trace?.notes.map((note) => (
         <p class="notice" key={note} data-testid="note">
           {note}
         </p>

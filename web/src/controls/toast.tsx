@@ -1,20 +1,20 @@
-// A line that says what just happened, and goes away.
+// A short message that disappears after a few seconds.
 import { signal } from "@preact/signals";
 import "./toast.css";
 
-const said = signal("");
+const message = signal("");
 let timer = 0;
 
-export function tell(text: string): void {
-  said.value = text;
+export function showMessage(text: string): void {
+  message.value = text;
   clearTimeout(timer);
-  timer = window.setTimeout(() => (said.value = ""), 5000);
+  timer = window.setTimeout(() => (message.value = ""), 5000);
 }
 
 export function Toast() {
   return (
-    <p class="toast" role="status" data-testid="toast" hidden={!said.value}>
-      {said.value}
+    <p class="toast" role="status" data-testid="toast" hidden={!message.value}>
+      {message.value}
     </p>
   );
 }

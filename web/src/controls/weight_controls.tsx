@@ -4,7 +4,7 @@ import { MEANINGS, TITLES } from "../state/selection";
 import type { MapName, Trace } from "../state/trace";
 import { Choice, Select, Slider } from "./controls";
 
-/** Layer and head by name; a choice that has only one answer is not offered. */
+/** Selects for layer and head; hidden if the model has a single head. */
 export function HeadSelects(props: {
   trace: Trace;
   map: MapName;
@@ -12,14 +12,14 @@ export function HeadSelects(props: {
   head: string;
   onLayer: (layer: string) => void;
   onHead: (head: string) => void;
-  name?: string; // where there is more than one
+  name?: string; // tells two pairs of selects apart
   prefix?: string;
 }) {
   const { layers, heads } = props.trace.maps[props.map]!;
   if (layers * heads === 1) return null;
   const best = props.trace.best_head && (props.map === "cross" || props.map === "rnn");
   const mixes = [
-    ...(best ? [{ value: "best", label: "best for alignment" }] : []),
+    ...(best ? [{ value: "best", label: "best alignment" }] : []),
     { value: "mean", label: "mean" },
     { value: "max", label: "maximum" },
   ];
@@ -48,33 +48,32 @@ export function HeadSelects(props: {
   );
 }
 
-/** Words or pieces on the axes. */
+/** Words or subwords on the axes. */
 export function LevelChoice(props: { value: string; onChange: (level: string) => void }) {
   const options = [
     { value: "word", label: "words" },
-    { value: "piece", label: "pieces" },
+    { value: "piece", label: "subwords" },
   ];
-  return <Choice label="Between" value={props.value} options={options} onChange={props.onChange} testid="level" />;
+  return <Choice label="Units" value={props.value} options={options} onChange={props.onChange} testid="level" />;
 }
 
-/** From which weight on they are shown. */
+/** The smallest weight that is shown. */
 export function CutSlider(props: { value: number; onChange: (least: number) => void }) {
-  const two = (least: number) => least.toFixed(2);
-  return (
+    return (
     <Slider
-      label="Weights from"
+      label="Hide weights below"
       value={props.value}
       min={0}
       max={0.5}
       step={0.01}
       onChange={props.onChange}
-      show={two}
+      show={(least) => least.toFixed(2)}
       testid="cut"
     />
   );
 }
 
-/** Which map, by its name. */
+/** The choice of the attention map. */
 export function MapChoice(props: { value: MapName; names: MapName[]; onChange: (name: MapName) => void }) {
   const options = props.names.map((value) => ({ value, label: TITLES[value], title: MEANINGS[value] }));
   return <Choice label="Attention" value={props.value} options={options} onChange={props.onChange} testid="map" />;

@@ -1,4 +1,4 @@
-// Hands a file to the browser to save.
+// Saves a file through the browser.
 
 export function download(content: Blob | string, name: string, type = "image/svg+xml"): void {
   const url = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type }) : content);

@@ -5,8 +5,8 @@ import { stateText } from "../state/url";
 import { writePng } from "./png_text";
 
 const SVG = "http://www.w3.org/2000/svg";
-// What style sheets say of drawn things; a picture that stands alone must say it itself.
-const LOOKS = [
+// Style properties that a standalone picture must contain itself.
+const STYLE_PROPERTIES = [
   "fill",
   "fill-opacity",
   "stroke",
@@ -22,7 +22,7 @@ const LOOKS = [
 const MARGIN = 16;
 const TITLE = 34;
 
-/** A figure of the page as an SVG that stands alone: what is drawn in it, or what `picture` draws instead. */
+/** A figure as a standalone SVG: its canvases and drawings, or what `picture` draws instead. */
 export async function figureSvg(figure: HTMLElement, title: string, picture?: () => SVGSVGElement): Promise<string> {
   const data = JSON.stringify({ traces: shown.value.map((trace) => trace.raw), state: stateText() });
   const parts = await inLight(() =>
@@ -61,13 +61,13 @@ function sized(element: SVGSVGElement): Part {
   };
 }
 
-/** Copies of all canvases and drawings inside an element, with their places. */
+/** Copies of all canvases and SVG drawings inside an element, with their positions. */
 function drawnIn(body: HTMLElement): Part[] {
   const frame = body.getBoundingClientRect();
-  return [...body.querySelectorAll<HTMLCanvasElement | SVGSVGElement>("canvas, svg")].map((one) => {
-    const box = one.getBoundingClientRect();
+  return [...body.querySelectorAll<HTMLCanvasElement | SVGSVGElement>("canvas, svg")].map((drawing) => {
+    const box = drawing.getBoundingClientRect();
     return {
-      element: copied(one),
+      element: copyOf(drawing),
       x: box.left - frame.left,
       y: box.top - frame.top,
       width: box.width,
@@ -76,17 +76,17 @@ function drawnIn(body: HTMLElement): Part[] {
   });
 }
 
-function copied(one: HTMLCanvasElement | SVGSVGElement): Element {
-  if (one instanceof HTMLCanvasElement) {
-    const image = make("image", { preserveAspectRatio: "none", href: one.toDataURL() });
+function copyOf(drawing: HTMLCanvasElement | SVGSVGElement): Element {
+  if (drawing instanceof HTMLCanvasElement) {
+    const image = make("image", { preserveAspectRatio: "none", href: drawing.toDataURL() });
     image.setAttribute("style", "image-rendering: pixelated");
     return image;
   }
-  const copy = one.cloneNode(true) as SVGSVGElement;
-  const originals = one.querySelectorAll("*");
+  const copy = drawing.cloneNode(true) as SVGSVGElement;
+  const originals = drawing.querySelectorAll("*");
   copy.querySelectorAll("*").forEach((element, i) => {
-    const looks = getComputedStyle(originals[i]);
-    for (const name of LOOKS) element.setAttribute(name, looks.getPropertyValue(name));
+    const style = getComputedStyle(originals[i]);
+    for (const name of STYLE_PROPERTIES) element.setAttribute(name, style.getPropertyValue(name));
     element.removeAttribute("class");
   });
   return copy;
@@ -103,7 +103,7 @@ function set(element: Element, attributes: Record<string, string | number>): voi
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
 }
 
-/** The same picture in pixels, two a CSS pixel; what the SVG brings along is in it too. */
+/** The picture as PNG with two pixels per CSS pixel; it embeds the same data as the SVG. */
 export async function svgToPng(svg: string): Promise<Blob> {
   const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
   const image = new Image();

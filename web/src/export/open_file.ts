@@ -3,14 +3,14 @@ import { addTrace, type Bundle } from "../state/api";
 import { restore } from "../state/url";
 import { readPng } from "./png_text";
 
-/** Opens what this page or `Trace.save` wrote, a picture, a page or a trace, and shows it. */
+/** Opens a file and shows its view. */
 export async function openFile(file: File): Promise<void> {
   const content = new Uint8Array(await file.arrayBuffer());
-  const found = await readBundle(content);
-  if (found.scenes) throw new Error("this is a lecture: open the file itself in a browser.");
-  const names = found.traces.map((_, i) => (found.traces.length === 1 ? file.name : `${file.name} ${i + 1}`));
-  found.traces.forEach((raw, i) => addTrace(raw, names[i]));
-  const state = new URLSearchParams(found.state);
+  const bundle = await readBundle(content);
+  if (bundle.scenes) throw new Error("this file contains a lecture. Open it directly in a browser.");
+  const names = bundle.traces.map((_, i) => (bundle.traces.length === 1 ? file.name : `${file.name} ${i + 1}`));
+  bundle.traces.forEach((raw, i) => addTrace(raw, names[i]));
+  const state = new URLSearchParams(bundle.state);
   state.delete("with");
   if (names[0]) state.set("trace", names[0]);
   if (names[1]) state.set("with", names[1]);
@@ -19,25 +19,25 @@ export async function openFile(file: File): Promise<void> {
 
 async function readBundle(content: Uint8Array): Promise<Bundle> {
   try {
-    const written = await textOf(content);
-    const found = written.trimStart().startsWith("<") ? JSON.parse(markedText(written)) : JSON.parse(written);
-    if (Array.isArray(found.traces) && typeof found.state === "string") return found;
-    if ("format" in found) return { traces: [found], state: "tab=heads" };
+    const text = await textOf(content);
+    const data = JSON.parse(text.trimStart().startsWith("<") ? embeddedData(text) : text);
+    if (Array.isArray(data.traces) && typeof data.state === "string") return data;
+    if ("format" in data) return { traces: [data], state: "tab=heads" };
   } catch {
-    // What is wrong with it does not matter: it is none of ours.
+    // Not a file of ours, whatever the reason.
   }
-  throw new Error("holds nothing that this page wrote; traces, and its PNG, SVG and HTML files can be opened.");
+  throw new Error("not a trace, and not a PNG, SVG or HTML file saved from this page.");
 }
 
-/** The text of a file, unpacked; of a PNG the one inside it. */
+/** The text of a file, decompressed if necessary; for a PNG the embedded text. */
 async function textOf(content: Uint8Array): Promise<string> {
   if (content[0] === 0x89) return readPng(content) ?? "";
   if (content[0] !== 0x1f || content[1] !== 0x8b) return new TextDecoder().decode(content);
   return new Response(new Blob([content as BlobPart]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-/** What stands in the element of an SVG or HTML file that holds the data. */
-function markedText(written: string): string {
-  const type = written.trimStart().startsWith("<svg") ? "image/svg+xml" : "text/html";
-  return new DOMParser().parseFromString(written, type).querySelector("#regard-data")?.textContent ?? "";
+/** The data embedded in an SVG or HTML file. */
+function embeddedData(text: string): string {
+  const type = text.trimStart().startsWith("<svg") ? "image/svg+xml" : "text/html";
+  return new DOMParser().parseFromString(text, type).querySelector("#regard-data")?.textContent ?? "";
 }

@@ -1,23 +1,23 @@
-// A text inside a PNG file: an iTXt chunk with the keyword "regard" (PNG specification, section 11.3.3.4).
+// A text embedded in a PNG file: an iTXt chunk with the keyword "regard" (PNG specification, section 11.3.3.4).
 
 const KEYWORD = "regard";
 const SIGNATURE = 8; // bytes before the first chunk
 
-/** The PNG with a text put in after its first chunk, which is the header. */
+/** Inserts a text into a PNG, after its first chunk (the header). */
 export function writePng(png: Uint8Array, text: string): Blob {
   const header = SIGNATURE + 12 + new DataView(png.buffer, png.byteOffset).getUint32(SIGNATURE);
   const encoder = new TextEncoder();
-  // Keyword, then not compressed, no language, no translated keyword.
+  // Keyword, then: not compressed, no language, no translated keyword.
   const content = encoder.encode(`iTXt${KEYWORD}\0\0\0\0\0${text}`);
   const chunk = new Uint8Array(content.length + 8);
   const view = new DataView(chunk.buffer);
-  view.setUint32(0, content.length - 4); // the four letters of the type do not count
+  view.setUint32(0, content.length - 4); // without the four letters of the chunk type
   chunk.set(content, 4);
   view.setUint32(chunk.length - 4, crc32(content));
   return new Blob([png.slice(0, header), chunk, png.slice(header)] as BlobPart[], { type: "image/png" });
 }
 
-/** The text that writePng put in, or null. */
+/** The text that writePng inserted, or null. */
 export function readPng(png: Uint8Array): string | null {
   const view = new DataView(png.buffer, png.byteOffset, png.byteLength);
   for (let at = SIGNATURE; at + 12 <= png.length;) {

@@ -3,8 +3,8 @@ import { bundle, sceneFile, sceneIndex, shown, type Bundle } from "../state/api"
 import type { Json } from "../state/trace";
 import { stateText, tab } from "../state/url";
 
-/** What the open view consists of. */
-async function bundleNow(): Promise<Bundle> {
+/** The data of the open view. */
+async function currentBundle(): Promise<Bundle> {
   const traces = shown.value.map((trace) => trace.raw);
   if (tab.value !== "lecture") return { traces, state: stateText() };
   const index = await sceneIndex();
@@ -13,13 +13,13 @@ async function bundleNow(): Promise<Bundle> {
   return { traces: [], scenes: { index, files }, state: stateText() };
 }
 
-/** The whole page as one file that needs no server; regard/look/page/single_file.py writes the same from Python. */
+/** The whole page as a single file; regard/look/page/single_file.py writes the same from Python. */
 export async function wholePage(): Promise<Blob> {
   const [script, style] = bundle
-    ? parts()
+    ? ownSources()
     : await Promise.all(["app.js", "app.css"].map(async (name) => (await fetch(name)).text()));
-  // A text inside <script> ends at the first </script, wherever it comes from.
-  const data = JSON.stringify(await bundleNow()).replaceAll("<", "\\u003c");
+  // A browser ends a script element at the first </script, even inside JSON.
+  const data = JSON.stringify(await currentBundle()).replaceAll("<", "\\u003c");
   const policy = `default-src 'none'; img-src data: blob:; style-src '${await sha256(style)}'; script-src '${await sha256(script)}'`;
   const page = `<!doctype html>
 <html lang="en">
@@ -42,7 +42,8 @@ export async function wholePage(): Promise<Blob> {
   return new Blob([page], { type: "text/html" });
 }
 
-function parts(): [string, string] {
+/** The script and the style of a page that is itself a single file. */
+function ownSources(): [string, string] {
   return [
     document.querySelector("script:not([type])")!.textContent ?? "",
     document.querySelector("style")!.textContent ?? "",
@@ -51,7 +52,7 @@ function parts(): [string, string] {
 
 async function sha256(content: string): Promise<string> {
   if (!crypto.subtle)
-    throw new Error("browsers hash files only over https or on the server's own machine; save it there");
+    throw new Error("the browser computes hashes only over https or on the server's own machine. Save the page there.");
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(content));
   return `sha256-${btoa(String.fromCharCode(...new Uint8Array(digest)))}`;
 }

@@ -1,24 +1,25 @@
-// What heads do, in a few numbers, as regard/look/heads/statistics.py has them: badges and rollout.
+// Statistics of attention heads, the badges derived from them, and attention rollout. The Python counterpart is
+// regard/look/heads/statistics.py.
 import type { Grid } from "./grid";
 
 export type Badge = "previous" | "diagonal" | "first" | "broad";
 
 export const BADGES: Record<Badge, string> = {
-  previous: "at least half of its weight is on the token before",
-  diagonal: "at least half of its weight is on the token itself, or the place as far along in the other text",
-  first: "at least half of its weight is on the first token",
-  broad: "it looks almost everywhere alike: 90 % of the greatest entropy that there could be",
+  previous: "on average, at least half of the weight is on the previous token",
+  diagonal: "on average, at least half of the weight is on the token itself, or on the same relative position in the other text",
+  first: "on average, at least half of the weight is on the first token",
+  broad: "nearly uniform: at least 90% of the maximum entropy",
 };
 
-const CLEAR = 0.5;
-const BROAD = 0.9;
+const MIN_SHARE = 0.5;
+const MIN_BROADNESS = 0.9;
 
 export interface HeadStatistics {
   entropy: number; // in nats, the mean over the rows
-  broadness: number; // the entropy over the greatest that there could be
-  previous: number; // weight on the token before the query's
-  diagonal: number; // on its own
-  first: number; // on the first token
+  broadness: number; // entropy divided by the maximum entropy
+  previous: number; // weight on the previous token
+  diagonal: number; // weight on the token itself
+  first: number; // weight on the first token
 }
 
 class Mean {
@@ -35,24 +36,24 @@ class Mean {
   }
 }
 
-/** The place of a query's own token among the keys; between two texts, the place as far along. */
-export function ownPlaces(grid: Grid, between: boolean): number[] {
+/** The key that belongs to each query: the token itself, or between two texts the same relative position. */
+export function diagonalKeys(grid: Grid, between: boolean): number[] {
   const { rows: m, cols: n } = grid;
   const along = (n - 1) / Math.max(m - 1, 1);
   return Array.from({ length: m }, (_, i) => (between ? roundEven(i * along) : i + n - m));
 }
 
-/** Halves go to the even neighbour, as in numpy. */
+/** Rounds half to even, as numpy does. */
 function roundEven(x: number): number {
   const low = Math.floor(x);
   if (x - low !== 0.5) return Math.round(x);
   return low % 2 === 0 ? low : low + 1;
 }
 
-/** Means over the rows of one head; rows that may look at nothing do not count. */
+/** Means over the rows of a head; fully masked rows do not count. */
 export function headStatistics(grid: Grid, between: boolean): HeadStatistics {
   const { rows: m, cols: n, values, mask } = grid;
-  const own = ownPlaces(grid, between);
+  const keys = diagonalKeys(grid, between);
   const [entropy, broadness, previous, diagonal, first] = Array.from({ length: 5 }, () => new Mean()) as [
     Mean,
     Mean,
@@ -69,11 +70,11 @@ export function headStatistics(grid: Grid, between: boolean): HeadStatistics {
       if (weight > 0) spread -= weight * Math.log(weight);
     }
     if (choices === 0) continue;
-    const place = own[i];
+    const key = keys[i];
     entropy.add(spread);
     if (choices > 1) broadness.add(spread / Math.log(choices));
-    if (place >= 1) previous.add(values[i * n + place - 1]);
-    if (place >= 0) diagonal.add(values[i * n + place]);
+    if (key >= 1) previous.add(values[i * n + key - 1]);
+    if (key >= 0) diagonal.add(values[i * n + key]);
     first.add(values[i * n]);
   }
   return {
@@ -85,15 +86,15 @@ export function headStatistics(grid: Grid, between: boolean): HeadStatistics {
   };
 }
 
-/** What a head is known by. */
-export function badges(found: HeadStatistics): Badge[] {
+/** The badges of a head. */
+export function badgesOf(statistics: HeadStatistics): Badge[] {
   const all = Object.keys(BADGES) as Badge[];
-  return all.filter((name) => (name === "broad" ? found.broadness >= BROAD : found[name] >= CLEAR));
+  return all.filter((name) => (name === "broad" ? statistics.broadness >= MIN_BROADNESS : statistics[name] >= MIN_SHARE));
 }
 
 /**
- * How much of each token of the input is in each vector after a layer (Abnar and Zuidema 2020, equation 1):
- * A_l … A_1 with A = W / 2 + I / 2 and W the mean over the heads of a layer. Takes one such mean a layer.
+ * Attention rollout: the share of each input token in each vector after a layer (Abnar and Zuidema 2020, equation 1):
+ * A_l … A_1 with A = W / 2 + I / 2 and W the mean over the heads of a layer. Takes the mean of each layer.
  */
 export function rollout(means: Grid[]): Grid {
   const n = means[0].rows;
@@ -111,7 +112,7 @@ function withResidual(mean: Grid): Float64Array {
   for (let i = 0; i < n; i++) {
     let sum = 0;
     for (let j = 0; j < n; j++) sum += mean.values[i * n + j];
-    // A token that looks at nothing stays what it is.
+    // A fully masked row keeps its token.
     for (let j = 0; j < n; j++) mixed[i * n + j] = sum > 0 ? (0.5 * mean.values[i * n + j]) / sum : 0;
     mixed[i * n + i] += sum > 0 ? 0.5 : 1;
   }

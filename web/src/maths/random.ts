@@ -1,6 +1,6 @@
-// Random numbers that are the same again for the same seed.
+// Reproducible random numbers.
 
-/** Numbers from N(0, 1), one after the other (mulberry32 and Box-Muller). */
+/** A generator of N(0, 1) numbers (mulberry32 and Box-Muller). */
 export function normalNumbers(seed: number): () => number {
   let state = seed >>> 0;
   const uniform = () => {

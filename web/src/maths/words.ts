@@ -1,21 +1,21 @@
-// From pieces to words, as regard/look/trace/words.py: the mean of a written word's rows, the sum of a read word's columns.
+// Merges subwords into words as regard/look/trace/words.py does: the mean over the rows of a word, the sum over its columns.
 import type { Axis, Token } from "../state/trace";
 import type { Grid } from "./grid";
 
 export interface Span {
   text: string;
-  start: number; // the first of its pieces,
-  end: number; // and one after the last
+  start: number; // index of its first subword
+  end: number; // index after its last subword
   special: boolean;
   pad: boolean;
 }
 
-/** Each piece for itself. */
+/** A span for each subword. */
 export function pieceSpans(axis: Axis): Span[] {
   return axis.tokens.map((token, i) => spanOf(token, token.text, i, i + 1));
 }
 
-/** The words of an axis as the pieces that they are made of, and all other pieces one by one. */
+/** A span for each word, and for each token that belongs to no word. */
 export function wordSpans(axis: Axis): Span[] {
   const spans: Span[] = [];
   let open: number | null = null;
@@ -32,7 +32,7 @@ function spanOf(token: Token, text: string, start: number, end: number): Span {
   return { text, start, end, special: token.special, pad: token.pad };
 }
 
-/** The grid between spans; rows that summed to one do so again. */
+/** Merges a grid into spans; the rows still sum to one. */
 export function mergeSpans(grid: Grid, queries: Span[], keys: Span[]): Grid {
   const [m, n] = [queries.length, keys.length];
   if (m === grid.rows && n === grid.cols) return grid;

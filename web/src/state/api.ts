@@ -1,4 +1,4 @@
-// Where the data comes from: the server that shows the page, or the file that the page was written into.
+// The data behind the page: it comes from the server, or from the single HTML file that contains the page.
 import { signal } from "@preact/signals";
 import { readTrace, type Json, type Trace } from "./trace";
 
@@ -41,7 +41,7 @@ export interface Scene {
   notes?: string;
 }
 
-/** What a single-file page brings along instead of a server; exported pictures hold the same. */
+/** The data embedded in a single-file page; exported pictures embed the same. */
 export interface Bundle {
   traces: Json[];
   scenes?: { index: Scene[]; files: Record<string, Json> };
@@ -67,43 +67,43 @@ export interface TraceRequest {
 
 const element = document.getElementById("regard-data");
 
-/** What this file brings along; null where a server answers. */
+/** The data embedded in this file; null if a server provides the data. */
 export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
 
-/** What the server has; null until it answered, and in a single file. */
+/** The models and traces of the server; null until it has answered, and always in a single file. */
 export const served = signal<Served | null>(null);
 
-/** Whether the server wants its key, and why if one was given. */
+/** Whether the server asks for its API key, and whether a wrong one was sent. */
 export const keyWanted = signal<"" | "missing" | "wrong">("");
 
-/** Why the server does not answer, or "". */
+/** Why the server does not answer; empty if it does. */
 export const serverError = signal("");
 
-/** Traces that need no model: of this file, of the command line, or opened by hand. */
+/** Recorded traces, which need no model: embedded in this file, given on the command line, or opened by the user. */
 export const opened = signal<OpenedTrace[]>([]);
 
-/** The trace of the lecture's scene; the tab inside the scene shows it and asks no model. */
+/** The trace of the current lecture scene; the tab inside the scene shows it instead of running a model. */
 export const sceneTrace = signal<Trace | null>(null);
 
-/** The traces that the open tab shows; exported files bring them along. */
+/** The traces that the open tab shows; exported files embed them. */
 export const shown = signal<Trace[]>([]);
 
-/** The key that was typed in; only this tab of the browser remembers it, and no link has it. */
+/** The API key that was entered. It is stored for this browser tab only and never appears in a link. */
 function key(): string {
   return sessionStorage.getItem("regard-key") ?? "";
 }
 
-/** Takes a key and asks again. */
-export function giveKey(given: string): void {
-  sessionStorage.setItem("regard-key", given);
+/** Stores an API key and connects again. */
+export function setKey(entered: string): void {
+  sessionStorage.setItem("regard-key", entered);
   keyWanted.value = "";
   serverError.value = "";
   void start();
 }
 
-/** Asks the server; its refusal is an Error with its words. */
+/** Sends a request to the server; throws an Error with the server's message if it refuses. */
 export async function ask<T>(path: string, body?: object, stop?: AbortSignal): Promise<T> {
-  if (bundle) throw new Error("This page is a file and has no model. Start `regard explore` to ask one.");
+  if (bundle) throw new Error("This page is a saved file and has no model. Run `regard explore` to use one.");
   let answer: Response;
   try {
     const headers: Record<string, string> = key() ? { Authorization: `Bearer ${key()}` } : {};
@@ -118,18 +118,18 @@ export async function ask<T>(path: string, body?: object, stop?: AbortSignal): P
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is `regard explore` still running?");
   }
-  const content = await answer.json().catch(() => ({ error: `The server answered ${answer.status} without a word.` }));
+  const content = await answer.json().catch(() => ({ error: `The server answered with status ${answer.status} and no message.` }));
   if (answer.status === 401) keyWanted.value = key() ? "wrong" : "missing";
-  if (!answer.ok) throw new Error(content.error ?? `The server answered ${answer.status}.`);
+  if (!answer.ok) throw new Error(content.error ?? `The server answered with status ${answer.status}.`);
   return content as T;
 }
 
 export async function askTrace(request: TraceRequest, stop?: AbortSignal): Promise<Trace> {
-  const found = readTrace(await ask<Json>("api/trace", request, stop));
-  // The first text also loads a model; what it is like is known from then on.
-  const known = served.value?.models.find((one) => one.name === request.model);
-  if (known?.state !== "ready") served.value = await ask<Served>("api/models");
-  return found;
+  const trace = readTrace(await ask<Json>("api/trace", request, stop));
+  // The first request loads the model; its description is available only after that.
+  const entry = served.value?.models.find(({ name }) => name === request.model);
+  if (entry?.state !== "ready") served.value = await ask<Served>("api/models");
+  return trace;
 }
 
 export function askInside(request: Json, stop?: AbortSignal): Promise<Json> {
@@ -138,11 +138,11 @@ export function askInside(request: Json, stop?: AbortSignal): Promise<Json> {
 
 export async function askParameter(model: string, name: string): Promise<{ shape: number[]; values: Float32Array }> {
   const query = new URLSearchParams({ model, name });
-  const found = await ask<{ shape: number[]; float32: string }>(`api/parameters?${query}`);
-  const text = atob(found.float32);
+  const packed = await ask<{ shape: number[]; float32: string }>(`api/parameters?${query}`);
+  const text = atob(packed.float32);
   const view = new DataView(Uint8Array.from(text, (c) => c.charCodeAt(0)).buffer);
   const values = Float32Array.from({ length: text.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
-  return { shape: found.shape, values };
+  return { shape: packed.shape, values };
 }
 
 export async function sceneIndex(): Promise<Scene[]> {
@@ -154,7 +154,7 @@ export async function sceneIndex(): Promise<Scene[]> {
 export async function sceneFile(name: string): Promise<Json> {
   if (!bundle) return ask<Json>(`scenes/${encodeURIComponent(name)}`);
   const file = bundle.scenes?.files[name];
-  if (!file) throw new Error(`This file does not hold ${name}.`);
+  if (!file) throw new Error(`This file does not contain ${name}.`);
   return file;
 }
 
@@ -162,10 +162,10 @@ export async function sceneFile(name: string): Promise<Json> {
 export function addTrace(raw: Json, name?: string): void {
   const trace = readTrace(raw);
   const title = name ?? `${trace.model.name}: ${(trace.output || trace.source || "trace").slice(0, 40)}`;
-  opened.value = [...opened.value.filter((one) => one.name !== title), { name: title, trace }];
+  opened.value = [...opened.value.filter(({ name }) => name !== title), { name: title, trace }];
 }
 
-/** Fetches what there is to look at, and again while models load. */
+/** Loads the list of models and traces, and polls it while models are loading. */
 export async function start(): Promise<void> {
   if (bundle) {
     bundle.traces.forEach((raw, i) => addTrace(raw, bundle.traces.length > 1 ? `trace ${i + 1}` : "trace"));

@@ -1,10 +1,10 @@
-// What belongs to the page as a whole.
+// Settings of the whole page.
 import { field } from "./url";
 
-/** Large type for a lecture hall. */
+/** Presenter mode: large text. */
 export const presenter = field("presenter", false, { shared: true });
 
-/** Whether the reader asked for things not to move. */
-export function calm(): boolean {
+/** Whether the user prefers reduced motion. */
+export function reducedMotion(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }

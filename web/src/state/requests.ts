@@ -1,53 +1,53 @@
-// Questions to the server, each asked once: an answer is kept, and while the next one is on its way the last one stays.
+// Requests to the server with a small cache. While a new answer is loading, the previous one stays visible.
 import { useEffect, useRef, useState } from "preact/hooks";
 
-const KEPT = 12; // answers, so that going back to a tab or a setting asks nothing
+const CACHED_ANSWERS = 12; // going back to a tab or a setting needs no new request
 
 export interface Answer<T> {
-  found: T | null;
+  value: T | null;
   busy: boolean;
   error: string;
 }
 
 const answers = new Map<string, unknown>();
 
-/** The answer to a question that `key` names; an empty key asks nothing and has none. */
+/** The answer to the request identified by `key`; an empty key sends no request and has no answer. */
 export function useAnswer<T>(key: string, ask: (stop: AbortSignal) => Promise<T>): Answer<T> {
-  const known = () => (answers.get(key) as T | undefined) ?? null;
+  const cached = () => (answers.get(key) as T | undefined) ?? null;
   const [answer, setAnswer] = useState<Answer<T> & { key: string }>({
-    found: known(),
+    value: cached(),
     busy: key !== "" && !answers.has(key),
     error: "",
     key,
   });
-  const last = useRef<T | null>(answer.found);
+  const last = useRef<T | null>(answer.value);
   useEffect(() => {
-    const tell = (found: T | null, busy: boolean, error = "") => {
-      last.current = found;
-      setAnswer({ found, busy, error, key });
+    const update = (value: T | null, busy: boolean, error = "") => {
+      last.current = value;
+      setAnswer({ value, busy, error, key });
     };
-    if (key === "" || answers.has(key)) return tell(key === "" ? null : known(), false);
+    if (key === "" || answers.has(key)) return update(key === "" ? null : cached(), false);
     const stop = new AbortController();
-    tell(last.current, true);
+    update(last.current, true);
     ask(stop.signal).then(
-      (found) => {
-        remember(key, found);
-        if (!stop.signal.aborted) tell(found, false);
+      (value) => {
+        remember(key, value);
+        if (!stop.signal.aborted) update(value, false);
       },
       (error: Error) => {
-        if (!stop.signal.aborted) tell(last.current, false, error.message);
+        if (!stop.signal.aborted) update(last.current, false, error.message);
       },
     );
     return () => stop.abort();
   }, [key]);
-  // Between a new question and its effect the state still tells of the old one.
+  // The effect of a new key has not run yet, so the state still belongs to the old key.
   if (answer.key === key) return answer;
   return key === ""
-    ? { found: null, busy: false, error: "" }
-    : { found: known() ?? answer.found, busy: !answers.has(key), error: "" };
+    ? { value: null, busy: false, error: "" }
+    : { value: cached() ?? answer.value, busy: !answers.has(key), error: "" };
 }
 
-function remember(key: string, found: unknown): void {
-  answers.set(key, found);
-  for (const oldest of [...answers.keys()].slice(0, -KEPT)) answers.delete(oldest);
+function remember(key: string, value: unknown): void {
+  answers.set(key, value);
+  for (const oldest of [...answers.keys()].slice(0, -CACHED_ANSWERS)) answers.delete(oldest);
 }

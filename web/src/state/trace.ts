@@ -1,4 +1,4 @@
-// A trace (regard-trace/1) as the page uses it: read from JSON, decoded and checked. docs/traces.md has the format.
+// Traces (regard-trace/1): types, decoding and checks. docs/traces.md describes the format.
 
 export interface Token {
   text: string;
@@ -12,7 +12,7 @@ export interface Axis {
   words: string[];
 }
 
-/** Numbers in order, row by row. */
+/** An array in row-major order. */
 export interface Numbers {
   shape: number[];
   values: Float32Array;
@@ -27,7 +27,7 @@ export interface AttentionMap {
   rows: number;
   cols: number;
   weights: Float32Array;
-  mask: Uint8Array | null; // [rows, cols], 1 where a query may look
+  mask: Uint8Array | null; // [rows, cols], 1 where a query may attend
   randomFeatures: boolean;
   thumbnails: { rows: number; cols: number; values: Uint8Array } | null;
   q: Numbers | null;
@@ -90,7 +90,7 @@ export interface Trace {
   search: Record<string, string | number | boolean | null>;
   best_head: { layer: number; head: number | null } | null;
   notes: string[];
-  raw: Json; // as it was read, to be written into exported files
+  raw: Json; // the original JSON, for exported files
 }
 
 export type Json = { [name: string]: any };
@@ -98,13 +98,13 @@ export type Json = { [name: string]: any };
 export const MAP_NAMES: readonly MapName[] = ["enc_self", "dec_self", "cross", "rnn"];
 const TOLERANCE = { values: 1e-5, float16: 2e-3 };
 
-/** The trace in a JSON object; an Error that says what is wrong with it if it is no sound one. */
+/** Reads and checks a trace; throws an Error that says what is wrong with it. */
 export function readTrace(raw: Json): Trace {
   try {
     return readParts(raw);
   } catch (error) {
-    // Whatever is no object or no list where one is due.
-    if (error instanceof TypeError) throw new Error("not a trace: a part of it is missing or of another kind");
+    // Something is not an object or a list where the format requires one.
+    if (error instanceof TypeError) throw new Error("not a trace: a part is missing or has the wrong type");
     throw error;
   }
 }
@@ -142,14 +142,14 @@ function readAxis(axis: Json): Axis {
 }
 
 function readStep(step: Json): Step {
-  const candidates = step.candidates.map((one: Json) => ({ low: null, high: null, ...one }));
+  const candidates = step.candidates.map((candidate: Json) => ({ low: null, high: null, ...candidate }));
   return { given: false, draw: null, ...step, candidates } as Step;
 }
 
 function readMap(name: string, map: Json, axes: Record<string, Axis>): AttentionMap {
   if (!MAP_NAMES.includes(name as MapName))
-    throw new Error(`maps.${name}: there is no such map, only ${MAP_NAMES.join(", ")}`);
-  const weights = numbers(map.weights, `maps.${name}.weights`);
+    throw new Error(`maps.${name}: unknown map; the maps are ${MAP_NAMES.join(", ")}`);
+  const weights = decodeArray(map.weights, `maps.${name}.weights`);
   const [layers, heads, rows, cols] = weights.shape;
   for (const [axis, length] of [
     [map.query, rows],
@@ -157,9 +157,9 @@ function readMap(name: string, map: Json, axes: Record<string, Axis>): Attention
   ] as [string, number][]) {
     const tokens = axes[axis]?.tokens.length;
     if (tokens !== length)
-      throw new Error(`maps.${name}: ${length} places do not fit the ${tokens ?? 0} tokens of ${axis}`);
+      throw new Error(`maps.${name}: the map has size ${length} along the axis ${axis}, which has ${tokens ?? 0} tokens`);
   }
-  const mask = map.mask ? Uint8Array.from(numbers(map.mask, `maps.${name}.mask`).values) : null;
+  const mask = map.mask ? Uint8Array.from(decodeArray(map.mask, `maps.${name}.mask`).values) : null;
   const read: AttentionMap = {
     query: map.query,
     key: map.key,
@@ -171,9 +171,9 @@ function readMap(name: string, map: Json, axes: Record<string, Axis>): Attention
     mask,
     randomFeatures: map.random_features ?? false,
     thumbnails: map.thumbnails ? readThumbnails(map.thumbnails) : null,
-    q: map.q ? numbers(map.q, `maps.${name}.q`) : null,
-    k: map.k ? numbers(map.k, `maps.${name}.k`) : null,
-    v: map.v ? numbers(map.v, `maps.${name}.v`) : null,
+    q: map.q ? decodeArray(map.q, `maps.${name}.q`) : null,
+    k: map.k ? decodeArray(map.k, `maps.${name}.k`) : null,
+    v: map.v ? decodeArray(map.v, `maps.${name}.v`) : null,
   };
   if (!read.randomFeatures) checkRows(name, read, "float16" in map.weights ? TOLERANCE.float16 : TOLERANCE.values);
   return read;
@@ -195,13 +195,13 @@ function checkRows(name: string, map: AttentionMap, tolerance: number): void {
       open ||= mask![query * cols + j] === 1;
     }
     if (!(Math.abs(sum - (open ? 1 : 0)) <= tolerance)) {
-      throw new Error(`maps.${name}: row ${query} sums to ${sum.toFixed(6)} and not to ${open ? 1 : 0}`);
+      throw new Error(`maps.${name}: row ${query} sums to ${sum.toFixed(6)} instead of ${open ? 1 : 0}`);
     }
   }
 }
 
-/** An array of the file: its numbers are text, or float16 or uint8 in base64. */
-export function numbers(packed: Json, where: string): Numbers {
+/** Decodes an array: a list of numbers, or float16 or uint8 in base64. */
+export function decodeArray(packed: Json, where: string): Numbers {
   const shape = packed?.shape;
   if (!Array.isArray(shape)) throw new Error(`${where} must be an array with a shape`);
   let values: Float32Array;
@@ -211,33 +211,33 @@ export function numbers(packed: Json, where: string): Numbers {
   else throw new Error(`${where} must have values, float16 or uint8`);
   const wanted = shape.reduce((product: number, side: number) => product * side, 1);
   if (values.length !== wanted)
-    throw new Error(`${where}: ${values.length} numbers do not fill the shape ${shape.join(" x ")}`);
+    throw new Error(`${where}: ${values.length} numbers do not match the shape ${shape.join(" x ")}`);
   return { shape, values };
 }
 
-/** The bytes that a base64 text stands for. */
+/** Decodes base64. */
 export function bytes(base64: string): Uint8Array {
   const text = atob(base64);
-  const found = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) found[i] = text.charCodeAt(i);
-  return found;
+  const decoded = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) decoded[i] = text.charCodeAt(i);
+  return decoded;
 }
 
 function fromHalf(packed: Uint8Array): Float32Array {
   const view = new DataView(packed.buffer);
-  const found = new Float32Array(packed.length / 2);
-  for (let i = 0; i < found.length; i++) {
+  const decoded = new Float32Array(packed.length / 2);
+  for (let i = 0; i < decoded.length; i++) {
     const half = view.getUint16(2 * i, true);
     const exponent = (half >> 10) & 31;
     const fraction = half & 1023;
-    // Without the hidden bit below 2^-14; an attention map has neither infinities nor NaN.
+    // Subnormal below 2^-14; an attention map contains neither infinities nor NaN.
     const size = exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15);
-    found[i] = half & 0x8000 ? -size : size;
+    decoded[i] = half & 0x8000 ? -size : size;
   }
-  return found;
+  return decoded;
 }
 
-/** The weights [rows, cols] of one head, not copied. */
+/** The weights [rows, cols] of a head, as a view. */
 export function headWeights(map: AttentionMap, layer: number, head: number): Float32Array {
   const size = map.rows * map.cols;
   const start = (layer * map.heads + head) * size;

@@ -1,7 +1,7 @@
-// The whole state of the page, in the URL after the #: a link or a reload brings back what one saw.
+// The state of the page, stored in the URL after the #, so that a link or a reload restores the view.
 //
-// A field is a named value with a default: `layer.value` reads it, and whoever read it is drawn again when it changes;
-// `layer.value = 2` writes it, and the URL follows. What has its default is left out of the URL.
+// A field is a named value with a default. `layer.value` reads it and subscribes to changes; `layer.value = 2` writes it
+// and updates the URL. Fields with their default value are not in the URL.
 import { batch, computed, effect, signal } from "@preact/signals";
 
 type Plain = string | number | boolean;
@@ -17,33 +17,33 @@ interface FieldOptions {
 }
 
 const params = signal<Params>(parse(location.hash));
-// What a scene of the lecture presets: it stands under the URL and over the defaults.
-const beneath = signal<Params>(new Map());
+// The state of a lecture scene: it overrides the defaults, and the URL overrides it.
+const sceneState = signal<Params>(new Map());
 const shared = new Set<string>(["presenter"]);
-const visited = new Map<string, Params>(); // what each tab was left with
-let push = false; // whether the next write is a step that the browser's Back button undoes
+const visited = new Map<string, Params>(); // the state in which each tab was left
+let push = false; // whether the next change adds an entry to the browser's history
 
 export function parse(text: string): Params {
   return new Map(new URLSearchParams(text.replace(/^#/, "")));
 }
 
-function written(from: Params): string {
-  return new URLSearchParams([...from]).toString();
+function serialize(values: Params): string {
+  return new URLSearchParams([...values]).toString();
 }
 
-/** The state as it stands in the URL, without the #. */
+/** The state as in the URL, without the #. */
 export function stateText(): string {
-  return written(params.value);
+  return serialize(params.value);
 }
 
-/** A value that lives in the URL. A shared one stays when another tab is opened. */
+/** A value stored in the URL. Shared fields keep their value when another tab is opened. */
 export function field(name: string, fallback: boolean, options?: FieldOptions): Field<boolean>;
 export function field(name: string, fallback: number, options?: FieldOptions): Field<number>;
 export function field<T extends string = string>(name: string, fallback: NoInfer<T>, options?: FieldOptions): Field<T>;
 export function field(name: string, fallback: Plain, options: FieldOptions = {}): Field<Plain> {
   if (options.shared) shared.add(name);
-  const missing = computed(() => read(beneath.value.get(name), fallback));
-  const current = computed(() => read(params.value.get(name), missing.value));
+  const initial = computed(() => read(sceneState.value.get(name), fallback));
+  const current = computed(() => read(params.value.get(name), initial.value));
   return {
     name,
     get value() {
@@ -51,7 +51,7 @@ export function field(name: string, fallback: Plain, options: FieldOptions = {})
     },
     set value(next: Plain) {
       const changed = new Map(params.peek());
-      if (next === missing.peek()) changed.delete(name);
+      if (next === initial.peek()) changed.delete(name);
       else changed.set(name, typeof next === "boolean" ? (next ? "1" : "0") : String(next));
       params.value = changed;
     },
@@ -67,14 +67,14 @@ function read(text: string | undefined, fallback: Plain): Plain {
 
 export const tab = field("tab", "alignment");
 
-/** Opens a tab as it was left, with the shared fields as they are now. */
+/** Opens a tab in the state in which it was left, except for shared fields. */
 export function openTab(name: string): void {
   if (name === tab.value) return;
   const now = params.peek();
   visited.set(tab.value, now);
-  // A scene brings its own sentence and model; what one typed elsewhere must not get into it, nor the other way round.
-  const apart = name === "lecture" || tab.value === "lecture";
-  const carried = (key: string) => (apart ? key === "presenter" : shared.has(key));
+  // A lecture scene has its own text and model, so these are not carried into the lecture or out of it.
+  const isLecture = name === "lecture" || tab.value === "lecture";
+  const carried = (key: string) => (isLecture ? key === "presenter" : shared.has(key));
   const next = new Map([...(visited.get(name) ?? [])].filter(([key]) => !carried(key) && key !== "tab"));
   for (const [key, value] of now) if (carried(key)) next.set(key, value);
   push = true;
@@ -84,38 +84,38 @@ export function openTab(name: string): void {
   });
 }
 
-/** Replaces the whole state, as a file that is opened or a scene asks for. */
+/** Replaces the whole state, for example when a file is opened. */
 export function restore(text: string): void {
   push = true;
   params.value = parse(text);
 }
 
-/** Takes all fields of these names out of the URL. */
-export function forget(names: readonly string[]): void {
+/** Resets these fields to their defaults. */
+export function reset(names: readonly string[]): void {
   params.value = new Map([...params.peek()].filter(([key]) => !names.includes(key)));
 }
 
-/** Takes all fields but these out of the URL. */
+/** Resets all fields except these to their defaults. */
 export function keepOnly(names: readonly string[]): void {
   params.value = new Map([...params.peek()].filter(([key]) => names.includes(key)));
 }
 
-/** Lays the state of a scene under the URL; an empty text takes it away. */
+/** Sets the state of a lecture scene; an empty text removes it. */
 export function presetState(text: string): void {
-  beneath.value = new Map([...parse(text)].filter(([key]) => key !== "tab"));
+  sceneState.value = new Map([...parse(text)].filter(([key]) => key !== "tab"));
 }
 
-/** Writes the next change as a step of the browser's history. */
-export function asStep(change: () => void): void {
+/** Applies a change as a new entry of the browser's history. */
+export function asHistoryEntry(change: () => void): void {
   push = true;
   batch(change);
 }
 
 effect(() => {
-  const text = written(params.value);
-  if (text === written(parse(location.hash))) return;
+  const text = serialize(params.value);
+  if (text === serialize(parse(location.hash))) return;
   try {
-    // Inside a notebook's frame there is no address to write to; the state then lives in memory alone.
+    // A frame in a notebook has no address to change; there the state is only in memory.
     if (push) history.pushState(null, "", `#${text}`);
     else history.replaceState(null, "", `#${text}`);
   } catch {

@@ -1,4 +1,4 @@
-// The tabs of the page, in the order in which they stand.
+// The tabs of the page, in their order.
 import type { ComponentType } from "preact";
 import { Alignment, alignmentCode } from "./alignment/alignment";
 import { Compare, compareCode } from "./compare/compare";
@@ -16,7 +16,7 @@ export interface Tab {
   id: string;
   title: string;
   view: ComponentType;
-  code: () => string; // Python that computes what the tab shows
+  code: () => string; // Python code that reproduces the view
 }
 
 export const TABS: readonly Tab[] = [

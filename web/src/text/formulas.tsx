@@ -1,4 +1,4 @@
-// Formulas in MathML, which browsers draw by themselves. Parentheses are text, since as operators they grow too tall.
+// Formulas in MathML. Parentheses are text because as operators they grow too tall.
 import type { ComponentChildren } from "preact";
 
 export function Formula(props: { children: ComponentChildren; label: string }) {
@@ -30,7 +30,7 @@ const Product = () => (
 
 export const ScoreFormula: Record<string, () => preact.JSX.Element> = {
   dot: Product,
-  scaled: Product, // the scale has a box of its own
+  scaled: Product, // scaling is a separate step
   general: () => (
     <Formula label="Q times W times K transposed">
       <mi>Q</mi>
@@ -57,7 +57,7 @@ export const ScoreFormula: Record<string, () => preact.JSX.Element> = {
   ),
 };
 
-/** The whole of attention in a line. */
+/** The attention equation. */
 export function AttentionFormula() {
   return (
     <Formula label="Y equals softmax of Q K transposed over root d k, times V">

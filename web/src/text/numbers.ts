@@ -1,6 +1,6 @@
-// How numbers are written: a real minus, and no more digits than are there.
+// Number formats, with a typographic minus sign.
 
-/** At most `digits` decimals, without zeros at the end: 3, −0.25, 0.333. */
+/** At most `digits` decimals, without trailing zeros: 3, −0.25, 0.333. */
 export function short(value: number, digits = 3): string {
   const text = value.toFixed(digits);
   const trimmed = text.includes(".") ? text.replace(/\.?0+$/, "") : text;
@@ -19,7 +19,7 @@ export function factor(value: number, digits = 3): string {
   return text.startsWith("−") ? `(${text})` : text;
 }
 
-/** "=" where the number is written in full, else "≈". */
+/** "=" if the number is exact with this many decimals, otherwise "≈". */
 export function equals(value: number, digits = 3): string {
   return Math.abs(value - Number(value.toFixed(digits))) < 1e-9 ? "=" : "≈";
 }

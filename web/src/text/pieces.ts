@@ -1,11 +1,11 @@
-// How tokens and probabilities are written.
+// Formats of tokens and probabilities.
 
-/** A piece as it is read: spaces (of SentencePiece too) and line ends are made visible. */
+/** A token with visible spaces (SentencePiece's too), line breaks and tabs. */
 export function shownPiece(piece: string): string {
   return piece.replace(/[▁ ]/g, "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 }
 
-/** A probability with as many digits as it needs. */
+/** A probability in percent with as many digits as it needs. */
 export function percent(p: number): string {
   const hundredth = 100 * p;
   if (p >= 0.001 || p === 0) return `${hundredth.toFixed(1)} %`;

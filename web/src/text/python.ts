@@ -1,18 +1,18 @@
-// Python that gives what a model tab shows.
+// Python code that reproduces what a model tab shows.
 import type { Choice } from "../maths/grid";
 import { origin, textFor } from "../state/runs";
 
-/** A text as Python writes it. */
+/** A Python string literal. */
 export function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-/** A call with its arguments, those that are left out not named. */
+/** A function call; null arguments are omitted. */
 export function call(name: string, args: (string | null)[]): string {
-  return `${name}(${args.filter((one) => one !== null).join(", ")})`;
+  return `${name}(${args.filter((argument) => argument !== null).join(", ")})`;
 }
 
-/** The weights of a choice, [layers, heads, rows, columns] -> [rows, columns], in numpy. */
+/** The numpy expression for the weights of a choice: [layers, heads, rows, columns] -> [rows, columns]. */
 export function sliced(weights: string, choice: Choice): string {
   const { layer, head } = choice;
   if (typeof head === "number")
@@ -21,8 +21,8 @@ export function sliced(weights: string, choice: Choice): string {
 }
 
 /**
- * A script: imports, then `model`, then `trace`, made of the tab's text with the tab's options, then what follows.
- * Where the page shows a trace from a file, the script loads a file too.
+ * A script: imports, `model`, `trace` of the tab's text with the tab's options, then the remaining lines.
+ * If the page shows a recorded trace, the script loads a trace file instead.
  */
 export function script(options: (string | null)[], names: string[], rest: string[]): string {
   const from = origin();

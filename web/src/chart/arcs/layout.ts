@@ -1,10 +1,10 @@
-// Where arcs between two lines of words go: queries below, keys above, one curve for each weight that is worth it.
+// The layout of the arc diagram: a line of keys above, a line of queries below, one curve for each visible weight.
 import { line, curveBumpY } from "d3-shape";
 import type { Grid } from "../../maths/grid";
 
 export interface Label {
   text: string;
-  x: number; // its middle
+  x: number; // centre
   width: number;
 }
 
@@ -17,7 +17,7 @@ export interface Arc {
 
 export const GAP = 14;
 
-/** Words side by side, each with the room that it needs; returns their places and the width of the whole line. */
+/** Places words side by side; returns their labels and the total width of the line. */
 export function lineUp(texts: string[], measure: (text: string) => number, rightToLeft: boolean): [Label[], number] {
   const widths = texts.map((text) => Math.max(measure(text), 12));
   const total = widths.reduce((sum, width) => sum + width + GAP, GAP);
@@ -30,12 +30,12 @@ export function lineUp(texts: string[], measure: (text: string) => number, right
   return [labels, total];
 }
 
-/** The shorter line is spread over the whole width. */
-export function spread(labels: Label[], own: number, all: number): Label[] {
-  return labels.map((label) => ({ ...label, x: (label.x * all) / own }));
+/** Spreads a line of labels over a larger width. */
+export function spread(labels: Label[], width: number, target: number): Label[] {
+  return labels.map((label) => ({ ...label, x: (label.x * target) / width }));
 }
 
-/** The arcs of all weights from a least one on, heaviest last so that they lie on top; at most `most`. */
+/** The arcs of the `most` largest weights that are at least `least`; the largest come last and are drawn on top. */
 export function layArcs(
   grid: Grid,
   keys: Label[],
@@ -54,13 +54,13 @@ export function layArcs(
     }
   }
   cells.sort((a, b) => b.weight - a.weight);
-  const kept = cells.slice(0, most).reverse();
-  for (const arc of kept) {
+  const largest = cells.slice(0, most).reverse();
+  for (const arc of largest) {
     arc.path =
       curve([
         [keys[arc.column].x, top],
         [queries[arc.row].x, bottom],
       ]) ?? "";
   }
-  return kept;
+  return largest;
 }

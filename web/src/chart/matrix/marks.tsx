@@ -1,11 +1,11 @@
-// What is drawn over the cells of a matrix: labels, hatches, numbers, the cursor, the pin and the scale of the colours.
+// The SVG layer on top of a matrix: labels, hatching, numbers, cursor, pin and colour legend.
 import { useId } from "preact/hooks";
 import { colourOf, css, inkOn, scheme, type Scale } from "../colours";
 import type { Layout } from "./layout";
 import type { Cell, MatrixProps } from "./matrix";
 
-export function Marks(given: { props: MatrixProps; plan: Layout; most: number; at: Cell | null; pin: Cell | null }) {
-  const { props, plan, at, pin } = given;
+export function Marks(outer: { props: MatrixProps; plan: Layout; most: number; at: Cell | null; pin: Cell | null }) {
+  const { props, plan, at, pin } = outer;
   const id = useId();
   const right = plan.left + plan.cellsWidth;
   const bottom = plan.top + plan.cellsHeight;
@@ -25,9 +25,9 @@ export function Marks(given: { props: MatrixProps; plan: Layout; most: number; a
       </defs>
       {props.mask && (
         <path
-          d={barred(props.mask, props.cols.length, plan)}
+          d={maskedPath(props.mask, props.cols.length, plan)}
           fill={`url(#${id}-hatch)`}
-          data-testid={`${props.testid}-barred`}
+          data-testid={`${props.testid}-masked`}
         />
       )}
       <rect class="matrix-edge" x={plan.left} y={plan.top} width={plan.cellsWidth} height={plan.cellsHeight} />
@@ -41,10 +41,10 @@ export function Marks(given: { props: MatrixProps; plan: Layout; most: number; a
           {props.colTitle}
         </text>
       )}
-      {plan.rowLabels.map(({ place, text, y }) => (
+      {plan.rowLabels.map(({ index, text, y }) => (
         <text
-          key={`r${place}`}
-          class={at?.[0] === place ? "axis-label at" : "axis-label"}
+          key={`r${index}`}
+          class={at?.[0] === index ? "axis-label at" : "axis-label"}
           x={plan.left - 6}
           y={y}
           text-anchor="end"
@@ -53,22 +53,22 @@ export function Marks(given: { props: MatrixProps; plan: Layout; most: number; a
           {text}
         </text>
       ))}
-      {plan.colLabels.map(({ place, text, x }) => (
+      {plan.colLabels.map(({ index, text, x }) => (
         <text
-          key={`c${place}`}
-          class={at?.[1] === place ? "axis-label at" : "axis-label"}
-          {...(plan.turned
+          key={`c${index}`}
+          class={at?.[1] === index ? "axis-label at" : "axis-label"}
+          {...(plan.rotation
             ? {
-                transform: `translate(${x} ${plan.top - 6}) rotate(${-plan.turned})`,
+                transform: `translate(${x} ${plan.top - 6}) rotate(${-plan.rotation})`,
                 "text-anchor": "start",
-                "dominant-baseline": plan.turned === 90 ? "central" : "auto",
+                "dominant-baseline": plan.rotation === 90 ? "central" : "auto",
               }
             : { x, y: plan.top - 7, "text-anchor": "middle" })}
         >
           {text}
         </text>
       ))}
-      {plan.numbers && <CellNumbers {...given} />}
+      {plan.numbers && <CellNumbers {...outer} />}
       {at && (
         <rect
           class="at-row"
@@ -97,7 +97,7 @@ export function Marks(given: { props: MatrixProps; plan: Layout; most: number; a
           data-testid={`${props.testid}-pin`}
         />
       )}
-      <Legend id={id} scale={props.scale ?? "weights"} most={given.most} right={right} top={bottom + 12} />
+      <Legend id={id} scale={props.scale ?? "weights"} most={outer.most} right={right} top={bottom + 12} />
     </svg>
   );
 }
@@ -121,7 +121,7 @@ function CellNumbers({ props, plan, most }: { props: MatrixProps; plan: Layout; 
   );
 }
 
-/** The colours from their lowest to their highest number. */
+/** The colour scale with its lowest and highest value. */
 function Legend(props: { id: string; scale: Scale; most: number; right: number; top: number }) {
   const low = props.scale === "signed" ? -1 : 0;
   const stops = Array.from({ length: 9 }, (_, i) => low + ((1 - low) * i) / 8);
@@ -150,8 +150,8 @@ function Legend(props: { id: string; scale: Scale; most: number; right: number; 
   );
 }
 
-/** One path around all barred cells, a run of each row at a time: a causal mask of 512 is one element. */
-function barred(mask: ArrayLike<number | boolean>, cols: number, plan: Layout): string {
+/** A single path around all masked cells, run by run: even a causal mask of 512 rows is one SVG element. */
+function maskedPath(mask: ArrayLike<number | boolean>, cols: number, plan: Layout): string {
   let path = "";
   for (let start = 0; start < mask.length; start++) {
     if (mask[start]) continue;

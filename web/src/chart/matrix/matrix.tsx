@@ -1,7 +1,7 @@
-// A matrix of numbers to look at: cells on a canvas, one pixel a cell; labels, hatches and marks in SVG above it.
+// A matrix as a heat map: cells on a canvas, one pixel per cell; labels, hatching and marks in SVG on top.
 //
-// The pointer or the arrow keys walk over the cells, a click or Enter pins one, Esc lets it go, and a line under the matrix
-// reads it out. Small matrices also are a real table, for those who listen to the page.
+// The pointer or the arrow keys move over the cells, a click or Enter pins a cell, Esc unpins it, and a line below the
+// matrix reads out the current cell. For screen readers, small matrices are also a table.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { presenter } from "../../state/preferences";
 import { largest, paint } from "../canvas";
@@ -14,26 +14,26 @@ import "./matrix.css";
 export type Cell = readonly [row: number, col: number];
 
 export interface MatrixProps {
-  values: ArrayLike<number>; // row by row
-  rows: readonly string[]; // their labels
+  values: ArrayLike<number>; // in row-major order
+  rows: readonly string[]; // labels
   cols: readonly string[];
   rowTitle?: string;
   colTitle?: string;
   scale?: Scale;
-  most?: number; // the end of the colours; weights: 1
-  mask?: ArrayLike<number | boolean> | null; // 0 or false: barred, and drawn hatched
-  label: string; // what it is, for those who listen
-  read: (row: number, col: number) => string; // what the line below says of a cell
+  most?: number; // the end of the colour scale; for weights 1
+  mask?: ArrayLike<number | boolean> | null; // 0 or false: masked, drawn hatched
+  label: string; // for screen readers
+  read: (row: number, col: number) => string; // the read-out of a cell
   pin?: Cell | null;
   onPin?: (cell: Cell | null) => void;
   onHover?: (cell: Cell | null) => void;
   maxCell?: number;
-  stretch?: boolean; // cells may be wider than high
-  digits?: number; // of the numbers in the cells, where there is room for them
+  stretch?: boolean; // cells may be wider than they are high
+  digits?: number; // decimals of the numbers in the cells, if they fit
   testid: string;
 }
 
-const LARGEST_TABLE = 400; // cells
+const MAX_TABLE_CELLS = 400;
 
 export function Matrix(props: MatrixProps) {
   const frame = useRef<HTMLDivElement>(null);
@@ -49,12 +49,12 @@ export function Matrix(props: MatrixProps) {
   const most = props.most ?? (props.scale === "signed" ? largest(props.values) : 1);
   const large = presenter.value;
   const plan = useMemo(
-    () => layout(props, width, large), // measures every label, which is too slow for each move of the pointer
+    () => layout(props, width, large), // measures all labels, which is too slow for every pointer move
     [props.rows, props.cols, props.rowTitle, props.colTitle, props.maxCell, props.stretch, width, large],
   );
   const pin = props.pin ?? null;
   const fits = (cell: Cell | null) => cell !== null && cell[0] < props.rows.length && cell[1] < props.cols.length;
-  const walk = (cell: Cell | null) => {
+  const moveTo = (cell: Cell | null) => {
     setAt(cell);
     props.onHover?.(cell);
   };
@@ -65,23 +65,23 @@ export function Matrix(props: MatrixProps) {
         class="matrix-sheet"
         role="group"
         tabIndex={0}
-        aria-label={`${props.label}. Arrow keys read the cells, Enter pins one.`}
-        onKeyDown={(event) => steer(event, props, shown ?? [0, 0], walk)}
-        onBlur={() => walk(null)}
+        aria-label={`${props.label}. Use the arrow keys to read the cells and Enter to pin a cell.`}
+        onKeyDown={(event) => handleKey(event, props, shown ?? [0, 0], moveTo)}
+        onBlur={() => moveTo(null)}
         style={{ width: `${plan.width}px`, height: `${plan.height}px` }}
       >
-        <Cells props={props} plan={plan} most={most} onWalk={walk} />
+        <Cells props={props} plan={plan} most={most} onMove={moveTo} />
         <Marks props={props} plan={plan} most={most} at={fits(at) ? at : null} pin={fits(pin) ? pin : null} />
       </div>
       <p class="readout" aria-live="polite" data-testid={`${props.testid}-readout`}>
-        {shown ? props.read(shown[0], shown[1]) : "Point at a cell, or use the arrow keys."}
+        {shown ? props.read(shown[0], shown[1]) : "Move the pointer over a cell, or use the arrow keys."}
       </p>
-      {props.values.length <= LARGEST_TABLE && <HiddenTable {...props} />}
+      {props.values.length <= MAX_TABLE_CELLS && <HiddenTable {...props} />}
     </div>
   );
 }
 
-function steer(event: KeyboardEvent, props: MatrixProps, [row, col]: Cell, walk: (cell: Cell | null) => void): void {
+function handleKey(event: KeyboardEvent, props: MatrixProps, [row, col]: Cell, moveTo: (cell: Cell | null) => void): void {
   const moves: Record<string, Cell> = {
     ArrowUp: [row - 1, col],
     ArrowDown: [row + 1, col],
@@ -91,32 +91,32 @@ function steer(event: KeyboardEvent, props: MatrixProps, [row, col]: Cell, walk:
     End: [row, props.cols.length - 1],
   };
   if (event.key in moves) {
-    const clamp = (place: number, length: number) => Math.min(length - 1, Math.max(0, place));
-    walk([clamp(moves[event.key][0], props.rows.length), clamp(moves[event.key][1], props.cols.length)]);
+    const clamp = (index: number, length: number) => Math.min(length - 1, Math.max(0, index));
+    moveTo([clamp(moves[event.key][0], props.rows.length), clamp(moves[event.key][1], props.cols.length)]);
   } else if (event.key === "Enter" || event.key === " ") props.onPin?.([row, col]);
   else if (event.key === "Escape") {
-    walk(null);
+    moveTo(null);
     props.onPin?.(null);
   } else return;
   event.preventDefault();
   event.stopPropagation();
 }
 
-function Cells(given: { props: MatrixProps; plan: Layout; most: number; onWalk: (cell: Cell | null) => void }) {
-  const { props, plan, most } = given;
+function Cells(outer: { props: MatrixProps; plan: Layout; most: number; onMove: (cell: Cell | null) => void }) {
+  const { props, plan, most } = outer;
   const canvas = useRef<HTMLCanvasElement>(null);
   const on = scheme.value;
-  // Before the browser shows it, so that the cells never have the colours of another scheme than their numbers.
+  // A layout effect, so that cells and numbers always switch their colour scheme together.
   useLayoutEffect(
     () => paint(canvas.current!, props.values, props.cols.length, props.scale ?? "weights", most, on),
     [props.values, props.cols.length, props.scale, most, on],
   );
   const cellAt = (event: PointerEvent | MouseEvent): Cell => {
     const box = canvas.current!.getBoundingClientRect();
-    const place = (part: number, length: number) => Math.min(length - 1, Math.max(0, Math.floor(part * length)));
+    const indexAt = (part: number, length: number) => Math.min(length - 1, Math.max(0, Math.floor(part * length)));
     return [
-      place((event.clientY - box.top) / box.height, props.rows.length),
-      place((event.clientX - box.left) / box.width, props.cols.length),
+      indexAt((event.clientY - box.top) / box.height, props.rows.length),
+      indexAt((event.clientX - box.left) / box.width, props.cols.length),
     ];
   };
   return (
@@ -131,8 +131,8 @@ function Cells(given: { props: MatrixProps; plan: Layout; most: number; onWalk: 
         height: `${plan.cellsHeight}px`,
       }}
       data-testid={`${props.testid}-canvas`}
-      onPointerMove={(event) => given.onWalk(cellAt(event))}
-      onPointerLeave={() => given.onWalk(null)}
+      onPointerMove={(event) => outer.onMove(cellAt(event))}
+      onPointerLeave={() => outer.onMove(null)}
       onClick={(event) => {
         const cell = cellAt(event);
         const same = props.pin && props.pin[0] === cell[0] && props.pin[1] === cell[1];

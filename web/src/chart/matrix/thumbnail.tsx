@@ -1,9 +1,10 @@
+// A small heat map without labels, for buttons.
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { paint } from "../canvas";
 import { scheme, type Scale } from "../colours";
 import "./matrix.css";
 
-/** A small picture of a matrix without labels, as on a button. */
+/** A small heat map without labels. */
 export function Thumbnail(props: {
   values: ArrayLike<number>;
   cols: number;

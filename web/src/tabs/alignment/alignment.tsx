@@ -1,9 +1,9 @@
-// Alignment, the front page: which words of the source the model looked at for each word that it wrote.
+// Alignment, the front page: which source words the model attended to for each word of its output.
 import { Arcs } from "../../chart/arcs/arcs";
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
 import { Matrix, type Cell } from "../../chart/matrix/matrix";
-import { RowWords } from "../../chart/word_weights";
+import { WordWeights } from "../../chart/word_weights";
 import { Choice, Intro, Select, Toggle } from "../../controls/controls";
 import { Output } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
@@ -12,6 +12,7 @@ import { served, shown } from "../../state/api";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Run } from "../../state/runs";
 import {
   aligningMap,
+  AXIS_TITLES,
   MEANINGS,
   nameChoice,
   pickWeights,
@@ -32,12 +33,12 @@ const head = field<string>("head", "best");
 const level = field<string>("level", "word");
 const view = field<string>("view", "matrix");
 const hide = field("hide", false);
-const stretch = field("stretch", false); // colours up to the largest weight instead of 1
+const stretch = field("stretch", false); // the colour scale ends at the largest weight instead of 1
 const cut = field("cut", 0);
 const beside = field<string>("beside", "");
 const pins = [field<string>("pin", ""), field<string>("pin2", "")];
 
-/** With other rows and columns a pinned place would be another one. */
+/** Unpins everything: with other rows and columns, a pin would point at another cell. */
 function unpin(): void {
   for (const pin of pins) pin.value = "";
 }
@@ -49,7 +50,8 @@ export function Alignment() {
   return (
     <>
       <Intro title="Alignment">
-        For each word that it writes the model looks at the source: rows are what was written, columns what was read.
+        Which source words does the model attend to when it writes a word? Each row is a word of the output, each column a word
+        of the source.
       </Intro>
       <Sentence busy={run.busy} onNew={unpin} />
       <Controls trace={run.trace} name={run.origin.kind === "model" ? run.origin.entry.name : null} />
@@ -61,19 +63,19 @@ export function Alignment() {
   );
 }
 
-/** The run of the second model, on the same text; null where there is none. */
+/** The run of the second model on the same text; null if no second model is chosen. */
 function useBeside(name: string | null): Run | null {
-  const entry = served.value?.models.find((one) => one.name === beside.value && one.name !== name);
-  const asked = entry && name !== null;
-  const run = useRun(asked ? { model: entry.name, text: textFor(entry) } : null);
-  const found = companion();
-  if (asked) return { ...run, waiting: run.busy ? waitingFor(entry) : "" };
-  return name === null && beside.value && found ? { trace: found, busy: false, waiting: "", error: "" } : null;
+  const entry = served.value?.models.find((model) => model.name === beside.value && model.name !== name);
+  const requested = entry && name !== null;
+  const run = useRun(requested ? { model: entry.name, text: textFor(entry) } : null);
+  const second = companion();
+  if (requested) return { ...run, waiting: run.busy ? waitingFor(entry) : "" };
+  return name === null && beside.value && second ? { trace: second, busy: false, waiting: "", error: "" } : null;
 }
 
 function Controls(props: { trace: Trace | null; name: string | null }) {
   const map = props.trace ? aligningMap(props.trace) : undefined;
-  const others = (served.value?.models ?? []).filter((one) => one.kind === "translator" && one.name !== props.name);
+  const others = (served.value?.models ?? []).filter(({ kind, name }) => kind === "translator" && name !== props.name);
   const relevel = (next: string) => {
     level.value = next;
     unpin();
@@ -107,12 +109,12 @@ function Controls(props: { trace: Trace | null; name: string | null }) {
         }}
         testid="hide"
       />
-      <Toggle label="Stretch colours" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
+      <Toggle label="Stretch colour scale" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
       {props.name !== null && others.length > 0 && (
         <Select
-          label="Beside it"
+          label="Compare with"
           value={beside.value}
-          options={[{ value: "", label: "nothing" }, ...others.map((one) => one.name)]}
+          options={[{ value: "", label: "none" }, ...others.map(({ name }) => name)]}
           onChange={(x) => (beside.value = x)}
           testid="beside"
         />
@@ -144,7 +146,7 @@ function Weights(props: { trace: Trace; pin: { value: string }; id: string }) {
   const choice = readChoice(trace, name, layer.value, head.value);
   const shown = pickWeights(trace, name, choice, { words: level.value === "word", hide: hide.value, cut: cut.value });
   const { grid, rows, cols } = shown;
-  const texts = (side: typeof rows) => side.map((one) => shownPiece(one.text));
+  const texts = (side: typeof rows) => side.map((span) => shownPiece(span.text));
   const fitting = readPin(pin.value, grid);
   const read = (row: number, col: number) => readCell(shown, row, col);
   const label = `Attention weights: ${MEANINGS[name]}${nameChoice(trace.maps[name]!, choice)}`;
@@ -166,8 +168,8 @@ function Weights(props: { trace: Trace; pin: { value: string }; id: string }) {
             mask={grid.mask}
             rows={texts(rows)}
             cols={texts(cols)}
-            rowTitle="written"
-            colTitle="read"
+            rowTitle={AXIS_TITLES[trace.maps[name]!.query]}
+            colTitle={AXIS_TITLES[trace.maps[name]!.key]}
             maxCell={60}
             most={stretch.value ? largest(grid.values) : 1}
             {...common}
@@ -176,13 +178,13 @@ function Weights(props: { trace: Trace; pin: { value: string }; id: string }) {
         {fitting ? (
           <div class="reading">
             <p>
-              For{" "}
+              Attention of{" "}
               <b>
                 <bdi>{rows[fitting[0]].text}</bdi>
               </b>{" "}
-              it looked at <span class="aside">(Esc lets it go)</span>
+              <span class="aside">(Esc unpins)</span>
             </p>
-            <RowWords
+            <WordWeights
               words={cols}
               weights={grid.values.subarray(fitting[0] * grid.cols, (fitting[0] + 1) * grid.cols)}
               label={`Weights of ${rows[fitting[0]].text}`}
@@ -190,19 +192,20 @@ function Weights(props: { trace: Trace; pin: { value: string }; id: string }) {
             />
           </div>
         ) : (
-          <Strongest shown={shown} />
+          <Strongest shown={shown} query={trace.maps[name]!.query} />
         )}
       </div>
     </Figure>
   );
 }
 
-const MOST_LINKS = 20; // rows that are listed
+const MAX_ROWS = 20; // rows listed beside the matrix
 
-/** For each row the column with the largest weight. */
-function Strongest(props: { shown: Shown }) {
+/** The column with the largest weight, for each row. */
+function Strongest(props: { shown: Shown; query: string }) {
+  const { query } = props;
   const { grid, rows, cols } = props.shown;
-  const best = rows.slice(0, MOST_LINKS).map((_, i) => {
+  const best = rows.slice(0, MAX_ROWS).map((_, i) => {
     const row = grid.values.subarray(i * grid.cols, (i + 1) * grid.cols);
     return row.indexOf(Math.max(...row));
   });
@@ -210,9 +213,9 @@ function Strongest(props: { shown: Shown }) {
     <table class="reading links" data-testid="links">
       <thead>
         <tr>
-          <th>written</th>
-          <th>looked most at</th>
-          <th>with</th>
+          <th>{AXIS_TITLES[query]}</th>
+          <th>attends most to</th>
+          <th>weight</th>
         </tr>
       </thead>
       <tbody>
@@ -228,11 +231,11 @@ function Strongest(props: { shown: Shown }) {
           </tr>
         ))}
       </tbody>
-      {rows.length > MOST_LINKS && (
+      {rows.length > MAX_ROWS && (
         <tfoot>
           <tr>
             <td colSpan={3} class="aside">
-              … and {rows.length - MOST_LINKS} more
+              … and {rows.length - MAX_ROWS} more
             </td>
           </tr>
         </tfoot>
@@ -245,7 +248,7 @@ function cap(text: string): string {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function alignmentCode(): string {
   const words = level.value === "word";
   const trace = shown.value[0];
@@ -254,7 +257,7 @@ export function alignmentCode(): string {
   const weights = sliced(`trace.maps["${name}"].weights`, readChoice(trace, name, layer.value, head.value));
   return script([], words ? ["merge_words"] : [], [
     ...(words ? ["trace = merge_words(trace)"] : []),
-    `weights = ${weights}  # [written, read]`,
+    `weights = ${weights}  # [rows, columns]`,
     `print([token.text for token in trace.axes["${trace.maps[name]!.query}"].tokens])`,
     "print(weights.round(3))",
   ]);

@@ -1,4 +1,4 @@
-// Compare: two heads, two texts or two models on one scale, and the difference between them.
+// Compare: two heads, two texts or two models on the same colour scale, and their difference.
 import { useState } from "preact/hooks";
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
@@ -19,7 +19,7 @@ import { call, quoted, script, sliced } from "../../text/python";
 
 const map = field<string>("map", "");
 const level = field<string>("level", "word");
-const beside = field<string>("beside", ""); // the other model, or trace:name
+const beside = field<string>("beside", ""); // the second model, or trace:name
 const text2 = field<string>("text2", "");
 const led = field("led", true);
 const sides = [
@@ -43,14 +43,14 @@ export function Compare() {
   return (
     <>
       <Intro title="Compare">
-        Two heads, two texts or two models, on one scale; and what the second has that the first has not.
+        Compare two heads, two texts or two models on the same colour scale. The difference map shows second minus first.
       </Intro>
       <Sentence busy={first.busy || second.busy} />
       <Settings
         first={first.trace}
         second={second.trace}
         name={name}
-        asked={first.origin.kind === "model" ? first.origin.entry.name : null}
+        model={first.origin.kind === "model" ? first.origin.entry.name : null}
       />
       <Status run={first} />
       {second.trace !== first.trace && <Status run={second} />}
@@ -64,34 +64,34 @@ export function Compare() {
   );
 }
 
-/** The other side: another model, another text, another trace, or the same run where only the heads differ. */
+/** The second side: another model, another text, another trace, or the same run with another head. */
 function useSecond(first: ReturnType<typeof useOrigin>): Run {
   const from = first.origin.kind === "model" ? first.origin.entry : null;
-  const entry = from && (served.value!.models.find((one) => one.name === beside.value) ?? from);
+  const entry = from && (served.value!.models.find(({ name }) => name === beside.value) ?? from);
   const another = from !== null && (entry !== from || text2.value !== "");
-  // Led along the output of the first, the second has the same rows; so it waits for it.
-  const along = another && led.value && text2.value === "" && entry!.kind === "translator";
-  const ready = another && !(along && (first.busy || !first.trace));
-  const target = along ? { target: first.trace?.output } : {};
+  // With forced decoding along the first output both sides have the same rows, so the second side waits for the first.
+  const forced = another && led.value && text2.value === "" && entry!.kind === "translator";
+  const ready = another && !(forced && (first.busy || !first.trace));
+  const target = forced ? { target: first.trace?.output } : {};
   const run = useRun(ready ? { model: entry!.name, text: text2.value || textFor(from), ...target } : null);
   if (another) return { ...run, waiting: run.busy ? waitingFor(entry!) : "" };
-  const named = opened.value.find((one) => `trace:${one.name}` === beside.value)?.trace ?? companion();
+  const named = opened.value.find(({ name }) => `trace:${name}` === beside.value)?.trace ?? companion();
   return { trace: (!from && named) || first.trace, busy: first.busy, waiting: "", error: "" };
 }
 
 function pickMap(trace: Trace): MapName | undefined {
   const names = mapsOf(trace);
-  return names.find((one) => one === map.value) ?? names.find((one) => one === "cross") ?? names[0];
+  return names.find((name) => name === map.value) ?? names.find((name) => name === "cross") ?? names[0];
 }
 
-/** The same map of a trace, or the one that serves for it: a recurrent model's map to the source is called rnn. */
-function serving(trace: Trace, wanted: MapName): MapName | undefined {
+/** The corresponding map of a trace: cross-attention of a recurrent model is called rnn. */
+function matchingMap(trace: Trace, wanted: MapName): MapName | undefined {
   const names: MapName[] = wanted === "cross" || wanted === "rnn" ? [wanted, "cross", "rnn"] : [wanted];
   return names.find((name) => trace.maps[name]);
 }
 
 function makeSide(trace: Trace, wanted: MapName, i: number): Side | null {
-  const name = serving(trace, wanted);
+  const name = matchingMap(trace, wanted);
   if (!name) return null;
   const choice = readChoice(trace, name, sides[i].layer.value, sides[i].head.value);
   const shown = pickWeights(trace, name, choice, { words: level.value === "word" });
@@ -102,14 +102,14 @@ function Settings(props: {
   first: Trace | null;
   second: Trace | null;
   name: MapName | undefined;
-  asked: string | null;
+  model: string | null; // of the first side; null for a recorded trace
 }) {
   const { first, second, name } = props;
   const [typed, setTyped] = useState(text2.value);
   if (!first || !name) return null;
-  const models = (served.value?.models ?? []).filter((one) => one.name !== props.asked).map((one) => one.name);
-  const traces = opened.value.map((one) => ({ value: `trace:${one.name}`, label: `trace: ${one.name}` }));
-  const others = props.asked === null ? traces : models;
+  const models = (served.value?.models ?? []).map(({ name }) => name).filter((name) => name !== props.model);
+  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
+  const others = props.model === null ? traces : models;
   const other = makeSide(second ?? first, name, 1)?.map;
   return (
     <div class="bar">
@@ -127,9 +127,9 @@ function Settings(props: {
       />
       {others.length > 0 && (
         <Select
-          label="Against"
+          label="Compare with"
           value={beside.value}
-          options={[{ value: "", label: props.asked ?? "the same" }, ...others]}
+          options={[{ value: "", label: props.model ?? "the same trace" }, ...others]}
           onChange={(x) => (beside.value = x)}
           testid="against"
         />
@@ -146,9 +146,9 @@ function Settings(props: {
           prefix="b-"
         />
       )}
-      {props.asked !== null && (
+      {props.model !== null && (
         <label class="control sentence-text">
-          <span>Another text for the second (empty: the same)</span>
+          <span>Text for the second (empty = same text)</span>
           <input
             type="text"
             dir="auto"
@@ -159,9 +159,9 @@ function Settings(props: {
           />
         </label>
       )}
-      {beside.value !== "" && text2.value === "" && props.asked !== null && (
+      {beside.value !== "" && text2.value === "" && props.model !== null && (
         <Toggle
-          label="Lead the second along the output of the first"
+          label="Force the second to write the output of the first"
           value={led.value}
           onChange={(x) => (led.value = x)}
           testid="led"
@@ -172,7 +172,7 @@ function Settings(props: {
 }
 
 function texts(spans: Shown["rows"]): string[] {
-  return spans.map((one) => shownPiece(one.text));
+  return spans.map(({ text }) => shownPiece(text));
 }
 
 function Grid(props: { shown: Shown; label: string; signed?: boolean; testid: string }) {
@@ -206,7 +206,7 @@ function SidePanel(props: { side: Side; id: "a" | "b" }) {
   );
 }
 
-/** Second minus first, where both stand between the same tokens. */
+/** Second minus first, if both have the same rows and columns. */
 function Difference(props: { a: Side; b: Side }) {
   const { a, b } = props;
   const alike = (side: "rows" | "cols") => texts(a.shown[side]).join("\n") === texts(b.shown[side]).join("\n");
@@ -214,8 +214,8 @@ function Difference(props: { a: Side; b: Side }) {
   if (differing.length > 0) {
     return (
       <p class="notice" data-testid="no-difference">
-        The {differing.join(" and the ")} of the two differ, so there is no cell-by-cell difference. Between words more
-        outputs are alike than between pieces.
+        The two maps have different {differing.join(" and ")}, so there is no cell-by-cell difference. If only the
+        tokenization differs, choose words as units.
       </p>
     );
   }
@@ -227,25 +227,25 @@ function Difference(props: { a: Side; b: Side }) {
   );
 }
 
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function compareCode(): string {
   const traces = [shown.value[0], shown.value[1] ?? shown.value[0]];
   const name = traces[0] && pickMap(traces[0]);
   if (!name) return script([], [], ["print(trace.output)"]);
   const [a, b] = traces.map((trace, i) => {
-    const own = serving(trace, name) ?? name;
-    const weights = `${i === 0 ? "trace" : "other"}.maps["${own}"].weights`;
-    return trace.maps[own]
-      ? sliced(weights, readChoice(trace, own, sides[i].layer.value, sides[i].head.value))
+    const matching = matchingMap(trace, name) ?? name;
+    const weights = `${i === 0 ? "trace" : "other"}.maps["${matching}"].weights`;
+    return trace.maps[matching]
+      ? sliced(weights, readChoice(trace, matching, sides[i].layer.value, sides[i].head.value))
       : weights;
   });
   const words = level.value === "word";
-  const asked = [
+  const args = [
     text2.value ? quoted(text2.value) : "trace.source",
     led.value && !text2.value ? "target=trace.output" : null,
   ];
   const model = beside.value === "" ? "model" : `regard.load(${quoted(beside.value)})`;
-  const another = traces[0] === traces[1] ? "trace" : call("trace_text", [model, ...asked]);
+  const another = traces[0] === traces[1] ? "trace" : call("trace_text", [model, ...args]);
   return script([], words ? ["merge_words"] : [], [
     `other = ${another}`,
     ...(words ? ["trace, other = merge_words(trace), merge_words(other)"] : []),

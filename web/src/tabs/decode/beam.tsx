@@ -1,4 +1,4 @@
-// What a beam search found: its finished hypotheses, ranked for any length penalty, and the tree that it grew.
+// The result of a beam search: its finished hypotheses, ranked for any length penalty, and its search tree.
 import { useState } from "preact/hooks";
 import { Button, Slider, Toggle } from "../../controls/controls";
 import type { Tree } from "../../state/trace";
@@ -8,19 +8,19 @@ import { rankFinished } from "./hypotheses";
 
 export function Hypotheses(props: {
   tree: Tree;
-  ranking: number; // the length penalty that they are ranked by; below 0: that of the search
+  ranking: number; // the length penalty for the ranking; negative: that of the search
   onRank: (penalty: number) => void;
-  onSearch: ((penalty: number) => void) | null; // null where there is no model to ask
+  onSearch: ((penalty: number) => void) | null; // null without a model
   onForce: ((tokens: number[]) => void) | null;
 }) {
   const { tree } = props;
-  const [all, setAll] = useState(true);
+  const [showPruned, setShowPruned] = useState(true);
   const by = props.ranking < 0 ? tree.length_penalty : props.ranking;
   const ranked = rankFinished(tree.nodes, tree.best, by);
   return (
     <figure>
       <figcaption>
-        <h2>A beam of width {tree.width}</h2>
+        <h2>Beam search, width {tree.width}</h2>
       </figcaption>
       <div class="bar">
         <Slider
@@ -33,10 +33,10 @@ export function Hypotheses(props: {
           show={(x) => x.toFixed(1)}
           testid="penalty"
         />
-        <Toggle label="Pruned ones too" value={all} onChange={setAll} testid="pruned" />
+        <Toggle label="Show pruned hypotheses" value={showPruned} onChange={setShowPruned} testid="pruned" />
         {props.onSearch && by !== tree.length_penalty && (
           <Button onClick={() => props.onSearch!(by)} testid="search-again">
-            Search again with {by.toFixed(1)}
+            Search again with penalty {by.toFixed(1)}
           </Button>
         )}
       </div>
@@ -54,24 +54,24 @@ export function Hypotheses(props: {
             </tr>
           </thead>
           <tbody>
-            {ranked.map((one, i) => (
-              <tr key={one.node} class={i === 0 ? "taken" : ""} data-testid="hypothesis">
+            {ranked.map((hypothesis, i) => (
+              <tr key={hypothesis.node} class={i === 0 ? "taken" : ""} data-testid="hypothesis">
                 <td>{i + 1}</td>
                 <td class="hypothesis-text">
-                  <bdi>{one.text}</bdi>
+                  <bdi>{hypothesis.text}</bdi>
                 </td>
-                <td class="number">{one.length}</td>
-                <td class="number">{fixed(one.sum)}</td>
-                <td class="number">{fixed(one.score)}</td>
+                <td class="number">{hypothesis.length}</td>
+                <td class="number">{fixed(hypothesis.sum)}</td>
+                <td class="number">{fixed(hypothesis.score)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
-      <BeamTree tree={tree} best={ranked[0].node} pruned={all} onForce={props.onForce} />
+      <BeamTree tree={tree} best={ranked[0].node} pruned={showPruned} onForce={props.onForce} />
       <p class="hint">
-        One column a step, best first. Framed ones were kept, filled ones ended, pale ones were pruned; the thick line
-        is the best for this length penalty.
+        Each column is a step, with the best hypothesis on top. Solid frame: kept. Filled: finished. Dashed: pruned. The
+        thick line is the best hypothesis for this length penalty.
       </p>
     </figure>
   );

@@ -1,4 +1,4 @@
-// The tree of a beam search: one column a step, best first, each hypothesis joined to the one that it goes on from.
+// The tree of a beam search: a column per step, best hypothesis first, each linked to the hypothesis it extends.
 import { linkHorizontal } from "d3-shape";
 import { labelSize, textWidth } from "../../chart/text_size";
 import { presenter } from "../../state/preferences";
@@ -8,13 +8,13 @@ import { shownPiece } from "../../text/pieces";
 import { pathTo } from "./hypotheses";
 
 const GAP = 8; // between nodes of a step
-const BETWEEN = 44; // between steps, for the links
+const STEP_GAP = 44; // between steps, for the links
 
 interface Placed {
-  i: number; // its number among the nodes
+  i: number; // index of the node
   node: TreeNode;
   x: number;
-  y: number; // its middle
+  y: number; // centre
   width: number;
 }
 
@@ -22,12 +22,12 @@ interface Plan {
   placed: Map<number, Placed>;
   columns: { x: number; width: number }[];
   top: number;
-  node: number; // height of one
+  node: number; // height of a node
   width: number;
   height: number;
 }
 
-/** Where each node stands; columns are as wide as their longest token. */
+/** The position of each node; columns are as wide as their longest token. */
 function layTree(nodes: readonly TreeNode[], pruned: boolean, size: number): Plan {
   const steps: number[] = [];
   nodes.forEach((node) => steps.push(node.parent === null ? 0 : steps[node.parent] + 1));
@@ -38,7 +38,7 @@ function layTree(nodes: readonly TreeNode[], pruned: boolean, size: number): Pla
     const texts = shown.filter((i) => steps[i] === step).map((i) => shownPiece(nodes[i].text));
     const width = Math.max(30, ...texts.map((text) => textWidth(text, size) + 16));
     columns.push({ x, width });
-    x += width + BETWEEN;
+    x += width + STEP_GAP;
   }
   const [top, height] = [size * 2, Math.round(size * 1.7)];
   const filled = columns.map(() => 0);
@@ -51,7 +51,7 @@ function layTree(nodes: readonly TreeNode[], pruned: boolean, size: number): Pla
     columns,
     top,
     node: height,
-    width: x - BETWEEN + 6,
+    width: x - STEP_GAP + 6,
     height: top + Math.max(...filled) * (height + GAP),
   };
 }
@@ -67,7 +67,7 @@ export function BeamTree(props: {
   const plan = layTree(nodes, props.pruned, size);
   const winner = new Set(pathTo(nodes, props.best));
   const link = linkHorizontal<unknown, [number, number]>();
-  const looks = (one: Placed) => `${one.node.state} ${winner.has(one.i) ? "best" : ""}`;
+  const classes = (item: Placed) => `${item.node.state} ${winner.has(item.i) ? "best" : ""}`;
   return (
     <div
       class="scroll beam-tree"
@@ -81,19 +81,19 @@ export function BeamTree(props: {
             {step + 1}
           </text>
         ))}
-        {[...plan.placed.values()].map((one) => {
-          if (one.node.parent === null) return null;
-          const parent = plan.placed.get(one.node.parent)!;
-          const path = link({ source: [parent.x + parent.width, parent.y], target: [one.x, one.y] });
-          return <path key={one.i} class={`link ${looks(one)}`} d={path ?? ""} />;
+        {[...plan.placed.values()].map((item) => {
+          if (item.node.parent === null) return null;
+          const parent = plan.placed.get(item.node.parent)!;
+          const path = link({ source: [parent.x + parent.width, parent.y], target: [item.x, item.y] });
+          return <path key={item.i} class={`link ${classes(item)}`} d={path ?? ""} />;
         })}
-        {[...plan.placed.values()].map((one) => (
+        {[...plan.placed.values()].map((item) => (
           <Node
-            key={one.i}
-            one={one}
+            key={item.i}
+            item={item}
             height={plan.node}
-            looks={looks(one)}
-            onForce={props.onForce && (() => props.onForce!(pathTo(nodes, one.i).map((at) => nodes[at].token)))}
+            looks={classes(item)}
+            onForce={props.onForce && (() => props.onForce!(pathTo(nodes, item.i).map((at) => nodes[at].token)))}
           />
         ))}
       </svg>
@@ -101,10 +101,10 @@ export function BeamTree(props: {
   );
 }
 
-function Node(props: { one: Placed; height: number; looks: string; onForce: (() => void) | null }) {
-  const { node, x, y, width } = props.one;
+function Node(props: { item: Placed; height: number; looks: string; onForce: (() => void) | null }) {
+  const { node, x, y, width } = props.item;
   const numbers = [`log p ${fixed(node.logp)}`, `sum ${fixed(node.sum)}`, `score ${fixed(node.score)}`];
-  const told = [node.text, node.state, ...numbers].join(", ");
+  const description = [node.text, node.state, ...numbers].join(", ");
   const act = props.onForce;
   return (
     <g
@@ -113,10 +113,10 @@ function Node(props: { one: Placed; height: number; looks: string; onForce: (() 
       data-state={node.state}
       role={act ? "button" : "img"}
       tabIndex={act ? 0 : undefined}
-      aria-label={told}
+      aria-label={description}
       onClick={() => act?.()}
       onKeyDown={(event) => event.key === "Enter" && act?.()}>
-      <title>{told}</title>
+      <title>{description}</title>
       <rect x={x} y={y - props.height / 2} width={width} height={props.height} rx={4} />
       <text x={x + width / 2} y={y} text-anchor="middle" dominant-baseline="central">
         {shownPiece(node.text)}

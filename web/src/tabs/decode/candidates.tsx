@@ -1,21 +1,21 @@
-// One step of decoding: the likeliest tokens as bars, and the draw of a sample.
+// A decoding step: the most probable tokens as bars, and the random draw of a sample.
 import type { Candidate, Step } from "../../state/trace";
 import { percent, shownPiece } from "../../text/pieces";
 
 export type Force = (token: Candidate) => void;
 
-/** The likeliest tokens as bars, and all others as one. */
+/** The most probable tokens as bars, and all others together. */
 export function Candidates(props: { step: Step; at: number; onForce: Force | null }) {
-  const { step: now, onForce } = props;
-  const sampled = now.draw !== null;
-  const widest = Math.max(now.rest, ...now.candidates.map((one) => Math.exp(one.logp)));
+  const { step, onForce } = props;
+  const sampled = step.draw !== null;
+  const widest = Math.max(step.rest, ...step.candidates.map((candidate) => Math.exp(candidate.logp)));
   return (
     <figure data-testid="candidates">
       <figcaption>
-        <h2>What may come next</h2>
+        <h2>Next-token probabilities</h2>
         <span class="aside">
-          entropy <output data-testid="entropy">{now.entropy.toFixed(3)}</output> nats
-          {now.given ? " · given, not chosen" : ""}
+          entropy <output data-testid="entropy">{step.entropy.toFixed(3)}</output> nats
+          {step.given ? " · given in the input, not chosen by the model" : ""}
         </span>
       </figcaption>
       <table class="bars">
@@ -24,32 +24,32 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
             <th>token</th>
             <th>probability</th>
             <th />
-            <th>{sampled ? "drawn with" : ""}</th>
+            <th>{sampled ? "sampling probability" : ""}</th>
           </tr>
         </thead>
         <tbody>
-          {now.candidates.map((one) => {
-            const p = Math.exp(one.logp);
-            const taken = one.token === now.chosen;
+          {step.candidates.map((candidate) => {
+            const p = Math.exp(candidate.logp);
+            const taken = candidate.token === step.chosen;
             return (
               <tr
-                key={one.token}
+                key={candidate.token}
                 class={taken ? "taken" : ""}
                 data-testid="candidate"
                 data-p={p}
-                data-token={one.token}>
+                data-token={candidate.token}>
                 <th scope="row">
                   {onForce && !taken ? (
                     <button
                       type="button"
                       class="token"
-                      title={`Take ${one.text} here and go on`}
-                      onClick={() => onForce(one)}>
-                      <bdi>{shownPiece(one.text)}</bdi>
+                      title={`Force ${candidate.text} here and continue`}
+                      onClick={() => onForce(candidate)}>
+                      <bdi>{shownPiece(candidate.text)}</bdi>
                     </button>
                   ) : (
                     <span class="token" title={taken ? "chosen" : undefined}>
-                      <bdi>{shownPiece(one.text)}</bdi>
+                      <bdi>{shownPiece(candidate.text)}</bdi>
                     </span>
                   )}
                 </th>
@@ -57,41 +57,41 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
                   <span style={{ width: `${(100 * p) / widest}%` }} />
                 </td>
                 <td class="number">{percent(p)}</td>
-                <td class="number">{one.low !== null && one.high !== null ? percent(one.high - one.low) : ""}</td>
+                <td class="number">{candidate.low !== null && candidate.high !== null ? percent(candidate.high - candidate.low) : ""}</td>
               </tr>
             );
           })}
-          <tr class="rest" data-testid="rest" data-p={now.rest}>
+          <tr class="rest" data-testid="rest" data-p={step.rest}>
             <th scope="row">all others</th>
             <td class="bar">
-              <span style={{ width: `${(100 * now.rest) / widest}%` }} />
+              <span style={{ width: `${(100 * step.rest) / widest}%` }} />
             </td>
-            <td class="number">{percent(now.rest)}</td>
+            <td class="number">{percent(step.rest)}</td>
             <td />
           </tr>
         </tbody>
       </table>
-      {onForce && <p class="hint">Click a token to take it instead and go on from there.</p>}
+      {onForce && <p class="hint">Click a token to force it here and continue from there.</p>}
     </figure>
   );
 }
 
-/** The line from 0 to 1 that the tokens share, and where the draw fell. */
+/** The cumulative distribution of the tokens, and the random number that was drawn. */
 export function Draw(props: { step: Step }) {
   const { candidates, chosen, draw } = props.step;
-  const taken = candidates.find((one) => one.token === chosen)!;
+  const taken = candidates.find((candidate) => candidate.token === chosen)!;
   return (
     <figure data-testid="draw" data-draw={draw!} data-low={taken.low!} data-high={taken.high!}>
       <figcaption>
-        <h2>The draw: a number from 0 to 1</h2>
+        <h2>Random draw between 0 and 1</h2>
       </figcaption>
       <div class="draw-line" role="img" aria-label={`The draw ${draw!.toFixed(4)} falls on ${taken.text}`}>
-        {candidates.map((one) => (
+        {candidates.map((candidate) => (
           <span
-            key={one.token}
-            class={one.token === chosen ? "part taken" : "part"}
-            title={`${one.text}: ${one.low!.toFixed(4)} to ${one.high!.toFixed(4)}`}
-            style={{ left: `${100 * one.low!}%`, width: `${100 * (one.high! - one.low!)}%` }}
+            key={candidate.token}
+            class={candidate.token === chosen ? "part taken" : "part"}
+            title={`${candidate.text}: ${candidate.low!.toFixed(4)} to ${candidate.high!.toFixed(4)}`}
+            style={{ left: `${100 * candidate.low!}%`, width: `${100 * (candidate.high! - candidate.low!)}%` }}
           />
         ))}
         <span class="needle" style={{ left: `${100 * draw!}%` }} />
@@ -101,12 +101,12 @@ export function Draw(props: { step: Step }) {
         <span>1</span>
       </div>
       <p>
-        {draw!.toFixed(4)} lies on the part of{" "}
+        {draw!.toFixed(4)} falls into the interval of{" "}
         <b class="token">
           <bdi>{shownPiece(taken.text)}</bdi>
         </b>
-        , from {taken.low!.toFixed(4)} to {taken.high!.toFixed(4)}. The parts stand in the order of the tokens' numbers;
-        between them are those of all others.
+        , from {taken.low!.toFixed(4)} to {taken.high!.toFixed(4)}. Each token has an interval as long as its sampling
+        probability. The intervals are in the order of the token ids; gaps belong to tokens that are not listed.
       </p>
     </figure>
   );

@@ -1,4 +1,4 @@
-// Decode: one step at a time, what a token was chosen from and how.
+// Decode: step by step, the probabilities of the next token and how the search chose one.
 import { useEffect, useState } from "preact/hooks";
 import { Button, Choice, Intro, NumberInput, Slider } from "../../controls/controls";
 import { Output } from "../../controls/output";
@@ -14,7 +14,7 @@ import { StepAttention } from "./step_attention";
 import "./decode.css";
 
 type Search = "greedy" | "sample" | "beam";
-const PACE = 900; // milliseconds of a step while it plays
+const STEP_MILLISECONDS = 900; // while playing
 
 const search = field<string>("search", "greedy");
 const temperature = field("temperature", 1);
@@ -23,8 +23,8 @@ const topP = field("p", 1);
 const minP = field("minp", 0);
 const seed = field("seed", 0);
 const width = field("width", 4);
-const penalty = field("penalty", 1); // what the beam searches with
-const ranking = field("rank", -1); // what its finished hypotheses are ranked by; -1: the same
+const penalty = field("penalty", 1); // of the beam search
+const ranking = field("rank", -1); // length penalty for ranking finished hypotheses; -1: the same
 const forced = field<string>("force", "");
 const step = field("step", 0);
 
@@ -32,45 +32,45 @@ export function Decode() {
   const force = /^\d+(\.\d+)*$/.test(forced.value) ? forced.value.split(".").map(Number) : [];
   const from = origin();
   const writes = from.kind !== "model" || from.entry.kind !== "embedder";
-  const run = useOrigin(writes ? { search: wishes(), prefix: force } : {});
-  const found = run.trace;
-  useShown([found]);
-  const asked = from.kind === "model" && writes;
-  const steps = found?.steps.length ?? 0;
+  const run = useOrigin(writes ? { search: searchSettings(), prefix: force } : {});
+  const { trace } = run;
+  useShown([trace]);
+  const hasModel = from.kind === "model" && writes;
+  const steps = trace?.steps.length ?? 0;
   const at = clamp(step.value, steps);
   return (
     <>
       <Intro title="Decode">
-        One token after the other: what the model thought of each, and how one of them was taken.
+        One token at a time: the probabilities that the model assigns to the next token, and how the search chooses one.
       </Intro>
       <Sentence busy={run.busy} onNew={() => forceTokens([], 0)} />
-      {asked && <Settings />}
+      {hasModel && <Settings />}
       <Status run={run} />
-      {found && steps === 0 && found.notes.length === 0 && <p class="notice">This trace has no steps.</p>}
-      {found && steps > 0 && (
+      {trace && steps === 0 && trace.notes.length === 0 && <p class="notice">This trace contains no decoding steps.</p>}
+      {trace && steps > 0 && (
         <div class="stacked" aria-busy={run.busy}>
           <Stepper steps={steps} at={at} />
-          <Output trace={found} step={at} onStep={(i) => (step.value = i)} />
+          <Output trace={trace} step={at} onStep={(i) => (step.value = i)} />
           {force.length > 0 && (
             <p class="notice">
-              The first {force.length} of its tokens were forced.{" "}
+              {force.length === 1 ? "The first token was" : `The first ${force.length} tokens were`} forced.{" "}
               <Button onClick={() => (forced.value = "")} testid="unforce">
-                Let it choose again
+                Remove forced tokens
               </Button>
             </p>
           )}
           <div class="columns">
-            <Candidates step={found.steps[at]} at={at} onForce={asked ? forcing(found, at, force) : null} />
-            <StepAttention trace={found} step={at} />
+            <Candidates step={trace.steps[at]} at={at} onForce={hasModel ? forcing(trace, at, force) : null} />
+            <StepAttention trace={trace} step={at} />
           </div>
-          {found.steps[at].draw !== null && <Draw step={found.steps[at]} />}
-          {found.tree && (
+          {trace.steps[at].draw !== null && <Draw step={trace.steps[at]} />}
+          {trace.tree && (
             <Hypotheses
-              tree={found.tree}
+              tree={trace.tree}
               ranking={ranking.value}
               onRank={(x) => (ranking.value = x)}
-              onSearch={asked ? searchWith : null}
-              onForce={asked ? (tokens) => forceTokens([...force, ...tokens], 0) : null}
+              onSearch={hasModel ? searchWith : null}
+              onForce={hasModel ? (tokens) => forceTokens([...force, ...tokens], 0) : null}
             />
           )}
         </div>
@@ -79,7 +79,7 @@ export function Decode() {
   );
 }
 
-function wishes(): Json {
+function searchSettings(): Json {
   if (search.value === "beam") return { name: "beam", width: width.value, length_penalty: penalty.value };
   if (search.value !== "sample") return { name: "greedy" };
   const filters = { top_k: topK.value, top_p: topP.value, min_p: minP.value };
@@ -108,7 +108,7 @@ function Settings() {
             testid="temperature"
           />
           <NumberInput
-            label="Top k (0: all)"
+            label="Top k (0 = off)"
             value={topK.value}
             min={0}
             max={1000}
@@ -147,7 +147,7 @@ function Settings() {
       )}
       {search.value === "beam" && (
         <NumberInput
-          label="Width"
+          label="Beam width"
           value={width.value}
           min={1}
           max={10}
@@ -159,7 +159,7 @@ function Settings() {
   );
 }
 
-/** Step, back and play, by buttons and by keys. */
+/** Buttons and keys to step forward, step back and play. */
 function Stepper(props: { steps: number; at: number }) {
   const { steps, at } = props;
   const [playing, setPlaying] = useState(false);
@@ -167,7 +167,7 @@ function Stepper(props: { steps: number; at: number }) {
   useEffect(() => {
     if (!playing) return;
     if (at >= steps - 1) return setPlaying(false);
-    const timer = setTimeout(() => go(at + 1), PACE);
+    const timer = setTimeout(() => go(at + 1), STEP_MILLISECONDS);
     return () => clearTimeout(timer);
   }, [playing, at, steps]);
   useEffect(() => {
@@ -184,8 +184,8 @@ function Stepper(props: { steps: number; at: number }) {
     return () => removeEventListener("keydown", press);
   });
   return (
-    <div class="stepper" role="group" aria-label="Steps">
-      <Button title="One step back (left arrow key)" disabled={at === 0} onClick={() => go(at - 1)} testid="back">
+    <div class="stepper" role="group" aria-label="Decoding steps">
+      <Button title="Previous step (left arrow key)" disabled={at === 0} onClick={() => go(at - 1)} testid="back">
         ←
       </Button>
       <Button
@@ -197,7 +197,7 @@ function Stepper(props: { steps: number; at: number }) {
         testid="play">
         {playing ? "❚❚" : "▶"}
       </Button>
-      <Button title="One step on (right arrow key)" disabled={at >= steps - 1} onClick={() => go(at + 1)} testid="next">
+      <Button title="Next step (right arrow key)" disabled={at >= steps - 1} onClick={() => go(at + 1)} testid="next">
         →
       </Button>
       <span data-testid="step">
@@ -217,18 +217,18 @@ function searchWith(lengthPenalty: number): void {
   ranking.value = -1;
 }
 
-/** How to force a token at this step; null where the token belongs to a prompt. */
+/** A function that forces a token at this step; null if the step belongs to the prompt. */
 function forcing(trace: Trace, at: number, force: number[]): Force | null {
-  const firstFree = trace.steps.findIndex((one) => !one.given);
+  const firstFree = trace.steps.findIndex((step) => !step.given);
   const prompt = (firstFree < 0 ? trace.steps.length : firstFree) - force.length;
   if (at < prompt) return null;
   return (token) => {
-    const before = trace.steps.slice(prompt, at).map((one) => one.chosen);
+    const before = trace.steps.slice(prompt, at).map(({ chosen }) => chosen);
     forceTokens([...before, token.token], at);
   };
 }
 
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function decodeCode(): string {
   const settings: Record<string, string> = {
     greedy: "regard.Greedy()",
@@ -248,8 +248,8 @@ export function decodeCode(): string {
     [
       "print(trace.output)",
       `step = trace.steps[${step.value}]`,
-      "for one in step.candidates:",
-      "    print(one.text, one.logp)",
+      "for candidate in step.candidates:",
+      "    print(candidate.text, candidate.logp)",
       "print(step.rest, step.entropy)",
     ],
   );

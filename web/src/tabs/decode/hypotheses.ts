@@ -1,26 +1,26 @@
-// The finished hypotheses of a beam search, ranked anew for a length penalty without asking the model again.
+// The finished hypotheses of a beam search, ranked for a length penalty without running the model again.
 import type { TreeNode } from "../../state/trace";
 
 export interface Hypothesis {
-  node: number; // its last token
+  node: number; // the node of its last token
   text: string;
-  length: number; // tokens, the end token counted
+  length: number; // in tokens, including the end token
   sum: number;
   score: number; // sum / length^penalty
 }
 
-/** The nodes from the first token to this one. */
+/** The nodes from the first token to this node. */
 export function pathTo(nodes: readonly TreeNode[], node: number): number[] {
   const path: number[] = [];
   for (let at: number | null = node; at !== null; at = nodes[at].parent) path.push(at);
   return path.reverse();
 }
 
-/** All that ended, best first; where nothing did, the hypothesis that was given back. */
+/** All finished hypotheses, best first; if none is finished, the one that the search returned. */
 export function rankFinished(nodes: readonly TreeNode[], best: number, penalty: number): Hypothesis[] {
   const done = nodes.flatMap((node, i) => (node.state === "done" ? [i] : []));
   const ends = done.length > 0 ? done : [best];
-  const found = ends.map((node) => {
+  const hypotheses = ends.map((node) => {
     const path = pathTo(nodes, node);
     const sum = nodes[node].sum;
     return {
@@ -31,10 +31,10 @@ export function rankFinished(nodes: readonly TreeNode[], best: number, penalty: 
       score: sum / path.length ** penalty,
     };
   });
-  return found.sort((a, b) => b.score - a.score || a.node - b.node);
+  return hypotheses.sort((a, b) => b.score - a.score || a.node - b.node);
 }
 
-/** Pieces as text: "▁" is a space, and the end token is not written. */
+/** Joins subwords to a text: "▁" is a space, the end token is omitted. */
 export function joined(pieces: string[]): string {
   return pieces
     .filter((piece) => piece !== "</s>")

@@ -1,5 +1,5 @@
-// Where the model looked when it made one token.
-import { RowWords } from "../../chart/word_weights";
+// The attention weights of a decoding step.
+import { WordWeights } from "../../chart/word_weights";
 import { HeadSelects } from "../../controls/weight_controls";
 import { takeGrid } from "../../maths/grid";
 import { pieceSpans } from "../../maths/words";
@@ -14,19 +14,19 @@ const head = field<string>("head", "best");
 export function StepAttention(props: { trace: Trace; step: number }) {
   const name = aligningMap(props.trace);
   if (name === undefined || name === "enc_self") {
-    return <p class="notice">This model has no attention: there is nowhere that it looked.</p>;
+    return <p class="notice">This model has no attention.</p>;
   }
   const choice = readChoice(props.trace, name, layer.value, head.value);
   const { grid, cols } = arrange(props.trace, name, takeGrid(props.trace.maps[name]!, choice), { words: false });
   const token = pieceSpans(props.trace.axes.target)[props.step];
   const weights = grid.values.subarray(props.step * grid.cols, (props.step + 1) * grid.cols);
-  // What comes later than this token was not there to be looked at.
+  // Later tokens are masked.
   const seen = cols.map((_, j) => j).filter((j) => !grid.mask || grid.mask[props.step * grid.cols + j]);
   return (
     <figure>
       <figcaption>
         <h2>
-          Where it looked for{" "}
+          Attention at the step of{" "}
           <span class="token">
             <bdi>{shownPiece(token.text)}</bdi>
           </span>
@@ -36,10 +36,10 @@ export function StepAttention(props: { trace: Trace; step: number }) {
           {nameChoice(props.trace.maps[name]!, choice)}
         </span>
       </figcaption>
-      <RowWords
+      <WordWeights
         words={seen.map((j) => cols[j])}
         weights={seen.map((j) => weights[j])}
-        label="Weights of this step"
+        label="Attention weights of this step"
         testid="step-attention"
       />
       <div class="bar">

@@ -1,19 +1,19 @@
-// All heads of a map at a glance: a button each, with what it is known by.
+// An overview of all heads of a map: a button for each, with a thumbnail and badges.
 import { useMemo } from "preact/hooks";
 import { Thumbnail } from "../../chart/matrix/thumbnail";
 import { range, type Grid } from "../../maths/grid";
-import { badges, BADGES, headStatistics, type Badge } from "../../maths/head_statistics";
+import { BADGES, badgesOf, headStatistics, type Badge } from "../../maths/head_statistics";
 import { TITLES } from "../../state/selection";
 import { headWeights, type AttentionMap, type MapName } from "../../state/trace";
 
-/** A head that is switched off. */
-export interface Off {
+/** The address of a head. */
+export interface HeadAddress {
   map: MapName;
   layer: number;
   head: number;
 }
 
-export const same = (a: Off, b: Off) => a.map === b.map && a.layer === b.layer && a.head === b.head;
+export const same = (a: HeadAddress, b: HeadAddress) => a.map === b.map && a.layer === b.layer && a.head === b.head;
 
 interface Picture {
   values: ArrayLike<number>;
@@ -22,23 +22,23 @@ interface Picture {
 }
 
 /** A button for each head, layers as rows. */
-export function Thumbnails(props: {
-  one: AttentionMap;
+export function HeadButtons(props: {
+  attention: AttentionMap;
   name: MapName;
-  picked: Off;
-  off: Off[];
-  onPick: (head: Off) => void;
+  picked: HeadAddress;
+  off: HeadAddress[];
+  onPick: (head: HeadAddress) => void;
 }) {
-  const { one, name } = props;
-  const known = useMemo(() => knownBy(one), [one]);
-  const small = useMemo(() => range(one.layers * one.heads).map((i) => thumbnailOf(one, i)), [one]);
+  const { attention, name } = props;
+  const badges = useMemo(() => allBadges(attention), [attention]);
+  const thumbnails = useMemo(() => range(attention.layers * attention.heads).map((i) => thumbnailOf(attention, i)), [attention]);
   return (
     <div class="scroll">
-      <table class="thumbnails" style={{ "--heads": one.heads }} aria-label={`${TITLES[name]} heads`}>
+      <table class="thumbnails" style={{ "--heads": attention.heads }} aria-label={`${TITLES[name]} heads`}>
         <thead>
           <tr>
             <td />
-            {range(one.heads).map((h) => (
+            {range(attention.heads).map((h) => (
               <th key={h} scope="col">
                 head {h}
               </th>
@@ -46,17 +46,17 @@ export function Thumbnails(props: {
           </tr>
         </thead>
         <tbody>
-          {range(one.layers).map((l) => (
+          {range(attention.layers).map((l) => (
             <tr key={l}>
               <th scope="row">layer {l}</th>
-              {range(one.heads).map((h) => {
+              {range(attention.heads).map((h) => {
                 const here = { map: name, layer: l, head: h };
                 return (
                   <td key={h}>
                     <HeadButton
                       here={here}
-                      picture={small[l * one.heads + h]}
-                      known={known[l * one.heads + h]}
+                      picture={thumbnails[l * attention.heads + h]}
+                      badges={badges[l * attention.heads + h]}
                       isOff={props.off.some((other) => same(other, here))}
                       picked={same(props.picked, here)}
                       onPick={props.onPick}
@@ -73,12 +73,12 @@ export function Thumbnails(props: {
 }
 
 function HeadButton(props: {
-  here: Off;
+  here: HeadAddress;
   picture: Picture;
-  known: Badge[];
+  badges: Badge[];
   isOff: boolean;
   picked: boolean;
-  onPick: (head: Off) => void;
+  onPick: (head: HeadAddress) => void;
 }) {
   const { layer, head } = props.here;
   return (
@@ -93,7 +93,7 @@ function HeadButton(props: {
       <Thumbnail {...props.picture} label={`Layer ${layer}, head ${head}`} />
       <span class="badges">
         {props.isOff && <span class="head-badge">off</span>}
-        {props.known.map((badge) => (
+        {props.badges.map((badge) => (
           <span class="head-badge" key={badge} title={BADGES[badge]} data-testid="badge">
             {badge}
           </span>
@@ -103,27 +103,27 @@ function HeadButton(props: {
   );
 }
 
-export function oneHead(one: AttentionMap, i: number): Grid {
+export function oneHead(attention: AttentionMap, i: number): Grid {
   return {
-    rows: one.rows,
-    cols: one.cols,
-    values: headWeights(one, Math.floor(i / one.heads), i % one.heads),
-    mask: one.mask,
+    rows: attention.rows,
+    cols: attention.cols,
+    values: headWeights(attention, Math.floor(i / attention.heads), i % attention.heads),
+    mask: attention.mask,
   };
 }
 
-function knownBy(one: AttentionMap): Badge[][] {
-  return range(one.layers * one.heads).map((i) => badges(headStatistics(oneHead(one, i), isBetween(one))));
+function allBadges(attention: AttentionMap): Badge[][] {
+  return range(attention.layers * attention.heads).map((i) => badgesOf(headStatistics(oneHead(attention, i), isBetween(attention))));
 }
 
-/** Whether a map is between two texts. */
-export function isBetween(one: AttentionMap): boolean {
-  return one.key === "source" && one.query !== "source";
+/** Whether a map relates two different texts. */
+export function isBetween(attention: AttentionMap): boolean {
+  return attention.key === "source" && attention.query !== "source";
 }
 
-/** Large maps bring small pictures of themselves along. */
-function thumbnailOf(one: AttentionMap, i: number): Picture {
-  if (!one.thumbnails) return { values: oneHead(one, i).values, cols: one.cols };
-  const size = one.thumbnails.rows * one.thumbnails.cols;
-  return { values: one.thumbnails.values.subarray(i * size, (i + 1) * size), cols: one.thumbnails.cols, most: 255 };
+/** The thumbnail of a head; traces with large maps contain them. */
+function thumbnailOf(attention: AttentionMap, i: number): Picture {
+  if (!attention.thumbnails) return { values: oneHead(attention, i).values, cols: attention.cols };
+  const size = attention.thumbnails.rows * attention.thumbnails.cols;
+  return { values: attention.thumbnails.values.subarray(i * size, (i + 1) * size), cols: attention.thumbnails.cols, most: 255 };
 }

@@ -1,4 +1,4 @@
-// Heads: every head of every layer at a glance, one of them large, and what the output is without some of them.
+// Heads: an overview of all heads, one head in large, and the output with some heads switched off.
 import { useMemo } from "preact/hooks";
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
@@ -10,12 +10,22 @@ import { CutSlider, LevelChoice, MapChoice } from "../../controls/weight_control
 import { clamp, range, takeGrid } from "../../maths/grid";
 import { headStatistics, rollout } from "../../maths/head_statistics";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor } from "../../state/runs";
-import { arrange, mapsOf, MEANINGS, readCell, readPin, TITLES, writePin, type Shown } from "../../state/selection";
+import {
+  arrange,
+  AXIS_TITLES,
+  mapsOf,
+  MEANINGS,
+  readCell,
+  readPin,
+  TITLES,
+  writePin,
+  type Shown,
+} from "../../state/selection";
 import type { AttentionMap, MapName, Trace } from "../../state/trace";
 import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import { script } from "../../text/python";
-import { isBetween, oneHead, same, Thumbnails, type Off } from "./head_buttons";
+import { HeadButtons, isBetween, oneHead, same, type HeadAddress } from "./head_buttons";
 import "./heads.css";
 
 const map = field<string>("map", "");
@@ -23,7 +33,7 @@ const layer = field("layer", 0);
 const head = field("head", 0);
 const level = field<string>("level", "piece");
 const hide = field("hide", false);
-const stretch = field("stretch", false); // colours up to the largest weight instead of 1
+const stretch = field("stretch", false); // the colour scale ends at the largest weight instead of 1
 const cut = field("cut", 0);
 const rolled = field("rollout", false);
 const off = field<string>("off", ""); // cross.0.1,enc_self.1.3
@@ -32,16 +42,16 @@ const pin = field<string>("pin", "");
 export function Heads() {
   const run = useOrigin();
   const without = readOff();
-  const changed = useChanged(run.origin.kind === "model" ? run.origin.entry : null, without);
+  const changed = useRunWithout(run.origin.kind === "model" ? run.origin.entry : null, without);
   useShown([run.trace, changed.trace]);
-  // The maps are those of what is shown as output: without the heads, where some are off.
+  // With heads switched off, the maps are those of the changed run.
   const trace = (without.length > 0 && changed.trace) || run.trace;
   const names = trace ? mapsOf(trace) : [];
-  const name = names.find((one) => one === map.value) ?? names.find((one) => one === "cross") ?? names[0];
+  const name = names.find((key) => key === map.value) ?? names.find((key) => key === "cross") ?? names[0];
   return (
     <>
       <Intro title="Heads">
-        Every head looks its own way. Pick one to see it large; switch it off to see what it was good for.
+        Every head has its own attention pattern. Select a head to enlarge it; switch it off to see how the output changes.
       </Intro>
       <Sentence
         busy={run.busy || changed.busy}
@@ -60,25 +70,25 @@ export function Heads() {
   );
 }
 
-function useChanged(entry: Parameters<typeof waitingFor>[0] | null, without: Off[]) {
+function useRunWithout(entry: Parameters<typeof waitingFor>[0] | null, without: HeadAddress[]) {
   const run = useRun(entry && without.length > 0 ? { model: entry.name, text: textFor(entry), off: without } : null);
   if (entry) return { ...run, trace: without.length > 0 ? run.trace : null };
   return { trace: without.length > 0 ? companion() : null, busy: false, waiting: "", error: "" };
 }
 
-function readOff(): Off[] {
-  const found = [...off.value.matchAll(/(?:^|,)(enc_self|dec_self|cross)\.(\d+)\.(\d+)(?=,|$)/g)];
-  return found.map(([, name, l, h]) => ({ map: name as MapName, layer: Number(l), head: Number(h) }));
+function readOff(): HeadAddress[] {
+  const matches = [...off.value.matchAll(/(?:^|,)(enc_self|dec_self|cross)\.(\d+)\.(\d+)(?=,|$)/g)];
+  return matches.map(([, name, l, h]) => ({ map: name as MapName, layer: Number(l), head: Number(h) }));
 }
 
-function writeOff(heads: Off[]): void {
-  off.value = heads.map((one) => `${one.map}.${one.layer}.${one.head}`).join(",");
+function writeOff(heads: HeadAddress[]): void {
+  off.value = heads.map(({ map, layer, head }) => `${map}.${layer}.${head}`).join(",");
 }
 
-/** What the model writes, and with heads switched off what it writes then. */
-function Outputs(props: { before: Trace; after: Trace | null; off: Off[] }) {
+/** The output of the model, with and without the heads that are switched off. */
+function Outputs(props: { before: Trace; after: Trace | null; off: HeadAddress[] }) {
   if (props.off.length === 0) return <Output trace={props.before} />;
-  const names = props.off.map((one) => `head ${one.head} of ${TITLES[one.map].toLowerCase()} ${one.layer}`).join(", ");
+  const names = props.off.map(({ map, layer, head }) => `${TITLES[map].toLowerCase()} layer ${layer} head ${head}`).join(", ");
   return (
     <div class="columns" data-testid="before-after">
       <div class="panel">
@@ -88,7 +98,7 @@ function Outputs(props: { before: Trace; after: Trace | null; off: Off[] }) {
         {props.after && <Output trace={props.after} against={props.before} label={`Without ${names}`} testid="after" />}
         <p>
           <Button onClick={() => writeOff([])} testid="all-on">
-            Switch all on again
+            Switch all heads on
           </Button>
         </p>
       </div>
@@ -96,16 +106,16 @@ function Outputs(props: { before: Trace; after: Trace | null; off: Off[] }) {
   );
 }
 
-function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: Off[]; able: boolean }) {
+function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: HeadAddress[]; able: boolean }) {
   const { trace, name } = props;
-  const one = trace.maps[name]!;
-  const [l, h] = [clamp(layer.value, one.layers), clamp(head.value, one.heads)];
-  const square = one.rows === one.cols && name === "enc_self";
-  const here: Off = { map: name, layer: l, head: h };
+  const attention = trace.maps[name]!;
+  const [l, h] = [clamp(layer.value, attention.layers), clamp(head.value, attention.heads)];
+  const square = attention.rows === attention.cols && name === "enc_self";
+  const here: HeadAddress = { map: name, layer: l, head: h };
   const isOff = props.off.some((other) => same(other, here));
   const toggle = () => writeOff(isOff ? props.off.filter((other) => !same(other, here)) : [...props.off, here]);
   const unpin = () => (pin.value = "");
-  const pick = (picked: Off) => {
+  const pick = (picked: HeadAddress) => {
     layer.value = picked.layer;
     head.value = picked.head;
   };
@@ -137,16 +147,16 @@ function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: Off[]
           }}
           testid="hide"
         />
-        <Toggle label="Stretch colours" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
+        <Toggle label="Stretch colour scale" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
         {square && (
           <Toggle label="Rollout" value={rolled.value} onChange={(x) => (rolled.value = x)} testid="rollout" />
         )}
         {props.able && name !== "rnn" && (
-          <Toggle label={`Head ${h} of layer ${l} is on`} value={!isOff} onChange={toggle} testid="head-on" />
+          <Toggle label={`Layer ${l}, head ${h} on`} value={!isOff} onChange={toggle} testid="head-on" />
         )}
       </div>
       <div class="heads-and-map">
-        <Thumbnails one={one} name={name} picked={here} off={props.off} onPick={pick} />
+        <HeadButtons attention={attention} name={name} picked={here} off={props.off} onPick={pick} />
         <Large trace={trace} name={name} layer={l} head={h} rolled={square && rolled.value} />
       </div>
     </>
@@ -154,29 +164,29 @@ function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: Off[]
 }
 
 /** The statistics of a head in words. */
-function tell(one: AttentionMap, i: number): string {
-  const found = headStatistics(oneHead(one, i), isBetween(one));
+function describeHead(attention: AttentionMap, i: number): string {
+  const statistics = headStatistics(oneHead(attention, i), isBetween(attention));
   const share = (x: number) => x.toFixed(2);
-  const own = isBetween(one) ? "the place as far along" : "itself";
+  const diagonal = isBetween(attention) ? "the same relative position" : "the token itself";
   const where = [
-    `the token before ${share(found.previous)}`,
-    `${own} ${share(found.diagonal)}`,
-    `the first token ${share(found.first)}`,
+    `the previous token ${share(statistics.previous)}`,
+    `${diagonal} ${share(statistics.diagonal)}`,
+    `the first token ${share(statistics.first)}`,
   ];
-  return `mean entropy ${share(found.entropy)} nats; weight on ${where.join(", on ")}`;
+  return `mean entropy ${share(statistics.entropy)} nats; mean weight on ${where.join(", on ")}`;
 }
 
-/** The picked head, or how much of each token is in each vector after its layer. */
+/** The selected head, or the attention rollout up to its layer. */
 function Large(props: { trace: Trace; name: MapName; layer: number; head: number; rolled: boolean }) {
   const { trace, name, layer: l, head: h } = props;
-  const one = trace.maps[name]!;
-  const how = { words: level.value === "word", hide: hide.value, cut: cut.value };
+  const attention = trace.maps[name]!;
+  const options = { words: level.value === "word", hide: hide.value, cut: cut.value };
   const shown: Shown = useMemo(() => {
     const grid = props.rolled
-      ? rollout(range(l + 1).map((i) => takeGrid(one, { layer: i, head: "mean" })))
-      : oneHead(one, l * one.heads + h);
-    return arrange(trace, name, grid, how);
-  }, [trace, name, l, h, props.rolled, how.words, how.hide, how.cut]);
+      ? rollout(range(l + 1).map((i) => takeGrid(attention, { layer: i, head: "mean" })))
+      : oneHead(attention, l * attention.heads + h);
+    return arrange(trace, name, grid, options);
+  }, [trace, name, l, h, props.rolled, options.words, options.hide, options.cut]);
   const { grid, rows, cols } = shown;
   const title = props.rolled ? `Rollout up to layer ${l}` : `${TITLES[name]}, layer ${l}, head ${h}`;
   return (
@@ -185,8 +195,8 @@ function Large(props: { trace: Trace; name: MapName; layer: number; head: number
       name="head"
       note={
         props.rolled
-          ? "How much of each token of the input is in each vector after this layer, residual connections counted in."
-          : `${MEANINGS[name]}; ${tell(one, l * one.heads + h)}`
+          ? "Attention rollout: the share of each input token in each vector after this layer, including residual connections."
+          : `${MEANINGS[name]}; ${describeHead(attention, l * attention.heads + h)}`
       }>
       <Matrix
         values={grid.values}
@@ -194,8 +204,8 @@ function Large(props: { trace: Trace; name: MapName; layer: number; head: number
         rows={rows.map((x) => shownPiece(x.text))}
         cols={cols.map((x) => shownPiece(x.text))}
         label={title}
-        rowTitle={SIDES[one.query]}
-        colTitle={SIDES[one.key]}
+        rowTitle={AXIS_TITLES[attention.query]}
+        colTitle={AXIS_TITLES[attention.key]}
         testid="head-map"
         most={stretch.value ? largest(grid.values) : 1}
         read={(row, col) => readCell(shown, row, col)}
@@ -206,20 +216,18 @@ function Large(props: { trace: Trace; name: MapName; layer: number; head: number
   );
 }
 
-const SIDES: Record<string, string> = { source: "source", target: "written", read: "read before" };
-
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function headsCode(): string {
-  const without = readOff().map((one) => `("${one.map}", ${one.layer}, ${one.head})`);
+  const without = readOff().map(({ map, layer, head }) => `("${map}", ${layer}, ${head})`);
   return script(
     [without.length > 0 ? `off=[${without.join(", ")}]` : null],
     ["head_statistics"],
     [
       "print(trace.output)",
-      "for name, one in trace.maps.items():",
-      "    found = head_statistics(one)",
-      "    for layer in range(one.weights.shape[0]):",
-      "        print(name, layer, [found.badges(layer, head) for head in range(one.weights.shape[1])])",
+      "for name, attention in trace.maps.items():",
+      "    statistics = head_statistics(attention)",
+      "    for layer in range(attention.weights.shape[0]):",
+      "        print(name, layer, [statistics.badges(layer, head) for head in range(attention.weights.shape[1])])",
     ],
   );
 }

@@ -1,11 +1,12 @@
-// One number of the Inside tab, computed anew from the boxes before it; regard/look/inside/worksheet.py has the rules.
+// The calculation of a single number of the Inside tab from the boxes before it, by the rules of
+// regard/look/inside/worksheet.py.
 
 export interface Numbers {
   shape: number[];
-  values: ArrayLike<number>; // row by row; NaN where a mask leaves nothing
+  values: ArrayLike<number>; // in row-major order; NaN where masked
 }
 
-/** How a box is made: `of` names boxes, `weight` and `bias` parameters. */
+/** How a box is computed: `of` lists its input boxes, `weight` and `bias` are names of parameters. */
 export interface Rule {
   op: string;
   of?: string[];
@@ -33,26 +34,26 @@ export interface Rule {
   allowed?: boolean[];
 }
 
-/** A summand: a product, or a single number. */
+/** A term of a sum: a product, or a single number. */
 export interface Term {
   factors: number[];
   value: number;
 }
 
-/** One number and how it came about: a sum, or a formula with the numbers put in. */
-export interface Written {
+/** A number with its calculation: a sum, or a formula with the values inserted. */
+export interface Calculation {
   terms: Term[];
   formula: string;
   result: number;
 }
 
-interface Asked {
+interface RuleInput {
   rule: Rule;
-  own: Numbers; // the box itself
-  at: number; // which of its numbers,
-  row: number; // and where that stands
+  box: Numbers; // the box that contains the number
+  at: number; // index of the number in the box
+  row: number; // the same as row and column
   column: number;
-  x: Numbers; // the first box that it is made of
+  x: Numbers; // the first input box
   of: Numbers[];
   weight: Numbers;
   bias: Numbers | null;
@@ -62,33 +63,34 @@ export function parametersOf(rule: Rule): string[] {
   return [rule.weight, rule.bias].filter((name) => typeof name === "string");
 }
 
-/** Number `at` of a box; `box` and `parameter` find numbers by their names. */
-export function writeOut(
+/** Calculates number `at` of a box; `input` and `parameter` look up boxes and parameters by name. */
+export function calculate(
   rule: Rule,
-  own: Numbers,
+  box: Numbers,
   at: number,
-  box: (id: string) => Numbers,
+  input: (id: string) => Numbers,
   parameter: (name: string) => Numbers,
-): Written {
-  const of = (rule.of ?? []).map(box);
+): Calculation {
+  const of = (rule.of ?? []).map(input);
   const weight = rule.weight ? parameter(rule.weight) : { shape: [0], values: [] };
   const bias = rule.bias ? parameter(rule.bias) : null;
-  const [row, column] = [Math.floor(at / width(own)), at % width(own)];
-  return RULES[rule.op]({ rule, own, at, row, column, x: of[0], of, weight, bias });
+  const [row, column] = [Math.floor(at / width(box)), at % width(box)];
+  return RULES[rule.op]({ rule, box, at, row, column, x: of[0], of, weight, bias });
 }
 
-const RULES: Record<string, (asked: Asked) => Written> = {
-  given: ({ own, at }) => plain("computed elsewhere in the model", own.values[at]),
+const RULES: Record<string, (input: RuleInput) => Calculation> = {
+  given: ({ box, at }) => plain("computed elsewhere in the model", box.values[at]),
   rows({ rule, row, column, at, weight }) {
-    const place = rule.column === undefined ? [rule.rows![row], column] : [rule.rows![at], rule.column];
-    const value = weight.values[place[0] * width(weight) + place[1]];
+    const [tableRow, tableColumn] =
+      rule.column === undefined ? [rule.rows![row], column] : [rule.rows![at], rule.column];
+    const value = weight.values[tableRow * width(weight) + tableColumn];
     return sum(
       [rule.scale === 1 ? term(value) : term(value, rule.scale!)],
-      `row ${place[0]}, column ${place[1]} of ${rule.weight}`,
+      `row ${tableRow}, column ${tableColumn} of ${rule.weight}`,
     );
   },
-  sinusoidal({ rule, row, column, own }) {
-    const p = width(own);
+  sinusoidal({ rule, row, column, box }) {
+    const p = width(box);
     const pairs = Math.ceil(p / 2);
     const halves = rule.layout === "halves";
     const cosine = halves ? column >= pairs : column % 2 === 1;
@@ -99,14 +101,14 @@ const RULES: Record<string, (asked: Asked) => Written> = {
       cosine ? Math.cos(angle) : Math.sin(angle),
     );
   },
-  pick: ({ rule, column, x }) => plain(`number ${column} of row ${rule.row}`, x.values[rule.row! * width(x) + column]),
-  // One row is added to many by beginning anew at its end.
-  add: ({ at, of }) => sum(of.map((one) => term(one.values[at % one.values.length]))),
+  pick: ({ rule, column, x }) => plain(`entry ${column} of row ${rule.row}`, x.values[rule.row! * width(x) + column]),
+  // A single row is broadcast over all rows.
+  add: ({ at, of }) => sum(of.map(({ values }) => term(values[at % values.length]))),
   norm({ rule, row, column, x, weight, bias }) {
     const p = width(x);
     const numbers = Array.from({ length: p }, (_, i) => x.values[(rule.row ?? row) * p + i]);
-    const mean = rule.kind === "rms" ? 0 : numbers.reduce((all, one) => all + one, 0) / p;
-    const sigma = Math.sqrt(numbers.reduce((all, one) => all + (one - mean) ** 2, 0) / p + rule.eps!);
+    const mean = rule.kind === "rms" ? 0 : numbers.reduce((total, number) => total + number, 0) / p;
+    const sigma = Math.sqrt(numbers.reduce((total, number) => total + (number - mean) ** 2, 0) / p + rule.eps!);
     const [gain, shift] = [weight.values[column], bias ? bias.values[column] : 0];
     const centre = rule.kind === "rms" ? short(numbers[column]) : `(${short(numbers[column])} − ${signed(mean)})`;
     return plain(
@@ -118,52 +120,52 @@ const RULES: Record<string, (asked: Asked) => Written> = {
     const [from, to] = rule.columns ?? [0, width(weight)];
     const out = (rule.rows?.[0] ?? 0) + column;
     const start = (rule.row ?? row) * width(x);
-    const terms = counted(to - from, (i) => term(x.values[start + i], weight.values[out * width(weight) + from + i]));
+    const terms = termsOf(to - from, (i) => term(x.values[start + i], weight.values[out * width(weight) + from + i]));
     return sum(bias ? [...terms, term(bias.values[out])] : terms);
   },
   slice({ rule, row, column, x, weight, bias }) {
     const [from, to] = rule.columns!;
     const [, wide, d] = weight.shape;
     const start = (rule.row ?? row) * width(x) + from;
-    const terms = counted(to - from, (i) =>
+    const terms = termsOf(to - from, (i) =>
       term(x.values[start + i], weight.values[(rule.index! * wide + i) * d + column]),
     );
     return sum(bias ? [...terms, term(bias.values[rule.rows![0] + column])] : terms);
   },
   rotate({ rule, row, column, x }) {
     const [d, turning] = [width(x), rule.turning!];
-    if (column >= turning) return plain("not turned", x.values[row * d + column]);
+    if (column >= turning) return plain("not rotated", x.values[row * d + column]);
     const halves = rule.layout === "halves";
     const half = turning / 2;
     const first = halves ? column < half : column % 2 === 0;
     const other = halves ? (column + half) % turning : first ? column + 1 : column - 1;
     const pair = halves ? column % half : Math.floor(column / 2);
     const angle = rule.positions![row] * rule.frequencies![pair];
-    // (a, b) turns to (a cos − b sin, b cos + a sin).
+    // (a, b) is rotated to (a cos − b sin, b cos + a sin).
     const terms = [
       term(x.values[row * d + column], Math.cos(angle)),
       term(x.values[row * d + other], (first ? -1 : 1) * Math.sin(angle)),
     ];
-    return sum(terms, `pair ${pair} turned by ${rule.positions![row]} · ${short(rule.frequencies![pair])}`);
+    return sum(terms, `pair ${pair}, rotated by ${rule.positions![row]} · ${short(rule.frequencies![pair])}`);
   },
   dot({ at, x, of, weight }) {
-    if (of.length === 1) return sum(counted(width(x), (i) => term(x.values[at * width(x) + i], weight.values[i])));
-    return sum(counted(width(x), (i) => term(x.values[i], of[1].values[at * width(x) + i])));
+    if (of.length === 1) return sum(termsOf(width(x), (i) => term(x.values[at * width(x) + i], weight.values[i])));
+    return sum(termsOf(width(x), (i) => term(x.values[i], of[1].values[at * width(x) + i])));
   },
   scale: ({ rule, at, x }) => sum([term(x.values[at], rule.by!)]),
   distance: ({ rule, at }) => sum([term(-rule.slope!, Math.abs(rule.distances![at]))]),
   relative({ rule, at, x, weight }) {
     const d = width(x);
-    const terms = counted(d, (i) => term(x.values[i], weight.values[rule.rows![at] * d + i], rule.scale!));
+    const terms = termsOf(d, (i) => term(x.values[i], weight.values[rule.rows![at] * d + i], rule.scale!));
     return sum(terms, `with row ${rule.rows![at]} of ${rule.weight}`);
   },
   mask: ({ rule, at, x }) =>
-    rule.allowed![at] ? plain("it may look here", x.values[at]) : plain("it may not look here: −∞", NaN),
+    rule.allowed![at] ? plain("not masked", x.values[at]) : plain("masked: −∞", NaN),
   softmax({ at, x }) {
     const open = Array.from(x.values).filter((score) => !Number.isNaN(score));
     if (Number.isNaN(x.values[at])) return plain("exp(−∞)", 0);
     const top = Math.max(...open);
-    const total = open.reduce((all, score) => all + Math.exp(score - top), 0);
+    const total = open.reduce((total, score) => total + Math.exp(score - top), 0);
     const below = open
       .slice(0, 5)
       .map((score) => `exp(${short(score)})`)
@@ -173,27 +175,27 @@ const RULES: Record<string, (asked: Asked) => Written> = {
   },
   weigh({ rule, at, x, of, weight }) {
     const rows = of.length > 1 ? of[1] : weight;
-    const place = (j: number) => (of.length > 1 ? j : rule.rows![j]);
-    return sum(counted(x.values.length, (j) => term(x.values[j], rows.values[place(j) * width(rows) + at])));
+    const rowOf = (j: number) => (of.length > 1 ? j : rule.rows![j]);
+    return sum(termsOf(x.values.length, (j) => term(x.values[j], rows.values[rowOf(j) * width(rows) + at])));
   },
-  heads: ({ rule, row, column, own, at, x }) =>
+  heads: ({ rule, row, column, box, at, x }) =>
     row === rule.head
-      ? plain(`number ${column} of this head's sum`, x.values[column])
-      : plain(`head ${row}: pick it to see how`, own.values[at]),
+      ? plain(`entry ${column} of this head's output`, x.values[column])
+      : plain(`head ${row}: select this head to see its calculation`, box.values[at]),
   concat({ at, of }) {
     let start = 0;
-    for (const [i, one] of of.entries()) {
-      if (at < start + one.values.length) {
+    for (const [i, part] of of.entries()) {
+      if (at < start + part.values.length) {
         const inside = at - start;
         const where =
-          one.shape.length > 1
-            ? `number ${inside % width(one)} of row ${Math.floor(inside / width(one))}`
-            : `number ${inside}${of.length > 1 ? ` of part ${i}` : ""}`;
-        return plain(where, one.values[inside]);
+          part.shape.length > 1
+            ? `entry ${inside % width(part)} of row ${Math.floor(inside / width(part))}`
+            : `entry ${inside}${of.length > 1 ? ` of part ${i}` : ""}`;
+        return plain(where, part.values[inside]);
       }
-      start += one.values.length;
+      start += part.values.length;
     }
-    throw new Error(`there is no number ${at}`);
+    throw new Error(`the box has no number ${at}`);
   },
   activation({ rule, at, x }) {
     if (rule.kind === "swiglu") {
@@ -219,43 +221,43 @@ function errorFunction(x: number): number {
 }
 
 function term(...factors: number[]): Term {
-  return { factors, value: factors.reduce((all, one) => all * one, 1) };
+  return { factors, value: factors.reduce((product, factor) => product * factor, 1) };
 }
 
-function sum(terms: Term[], formula = ""): Written {
-  return { terms, formula, result: terms.reduce((all, one) => all + one.value, 0) };
+function sum(terms: Term[], formula = ""): Calculation {
+  return { terms, formula, result: terms.reduce((total, { value }) => total + value, 0) };
 }
 
-function plain(formula: string, result: number): Written {
+function plain(formula: string, result: number): Calculation {
   return { terms: [], formula, result };
 }
 
-function counted(length: number, make: (i: number) => Term): Term[] {
+function termsOf(length: number, make: (i: number) => Term): Term[] {
   return Array.from({ length }, (_, i) => make(i));
 }
 
-/** The last side. */
+/** The size of the last dimension. */
 export function width(numbers: { shape: number[] }): number {
   return numbers.shape[numbers.shape.length - 1];
 }
 
-/** Three digits after the point, with a true minus. */
+/** Three decimals, with a typographic minus sign. */
 export function short(x: number): string {
   if (Number.isNaN(x)) return "−∞";
   const small = x !== 0 && Math.abs(x) < 0.0005;
   return (small ? x.toExponential(1) : x.toFixed(3)).replaceAll("-", "−");
 }
 
-/** The same inside a product or sum: what is below zero stands in brackets. */
+/** The same inside a product or sum: negative numbers are in parentheses. */
 export function signed(x: number): string {
   return x < 0 ? `(${short(x)})` : short(x);
 }
 
-/** The largest terms of a sum, in their order; how many others there are, and what those sum to. */
-export function largestTerms(terms: Term[], most: number): { shown: Term[]; more: number; rest: number } {
-  if (terms.length <= most) return { shown: terms, more: 0, rest: 0 };
+/** The largest terms of a sum in their original order, and the number and the sum of the other terms. */
+export function largestTerms(terms: Term[], most: number): { shown: Term[]; omitted: number; rest: number } {
+  if (terms.length <= most) return { shown: terms, omitted: 0, rest: 0 };
   const order = terms.map((_, i) => i).sort((a, b) => Math.abs(terms[b].value) - Math.abs(terms[a].value));
-  const kept = new Set(order.slice(0, most));
-  const rest = terms.reduce((all, one, i) => (kept.has(i) ? all : all + one.value), 0);
-  return { shown: terms.filter((_, i) => kept.has(i)), more: terms.length - most, rest };
+  const largest = new Set(order.slice(0, most));
+  const rest = terms.reduce((total, { value }, i) => (largest.has(i) ? total : total + value), 0);
+  return { shown: terms.filter((_, i) => largest.has(i)), omitted: terms.length - most, rest };
 }

@@ -1,4 +1,4 @@
-// A box of the Inside tab: its numbers as colours, and one of them written out.
+// A box of the Inside tab: its numbers as colours, and the calculation of a selected number.
 import { largest } from "../../chart/canvas";
 import { colourOf, css, inkOn, scheme } from "../../chart/colours";
 import { Strip } from "../../chart/strip";
@@ -10,21 +10,21 @@ import { field } from "../../state/url";
 import { runsFromRight } from "../../text/direction";
 import { shownPiece } from "../../text/pieces";
 import {
+  calculate,
   largestTerms,
   parametersOf,
   short,
   signed,
   width,
-  writeOut,
   type Numbers,
   type Rule,
   type Term,
 } from "./arithmetic";
 
-const WRAPPED = 64; // numbers of a vector in a line
-const TERMS = 6; // of a sum that are written out
+const NUMBERS_PER_LINE = 64;
+const MAX_TERMS = 6; // of a sum
 
-export const cell = field<string>("cell", ""); // the number that is written out, such as self.q:3
+export const cell = field<string>("cell", ""); // the number whose calculation is shown, such as self.q:3
 
 export interface Box {
   id: string;
@@ -38,12 +38,12 @@ export interface Box {
   rows?: string[];
 }
 
-/** A box as the server writes it. */
+/** A box as the server sends it. */
 export interface PackedBox extends Omit<Box, "numbers"> {
   values: { shape: number[]; values: (number | null)[] };
 }
 
-/** Boxes with their numbers unpacked; what a mask bars is NaN. */
+/** Unpacks the numbers of the boxes; masked ones become NaN. */
 export function readBoxes(boxes: PackedBox[]): Box[] {
   return boxes.map((box) => {
     const values = Float64Array.from(box.values.values, (number) => number ?? NaN);
@@ -56,15 +56,15 @@ export function BoxCard(props: { box: Box; boxes: Box[]; model: string }) {
   const { numbers } = box;
   const [id, at] = [cell.value.split(":")[0], Number(cell.value.split(":")[1])];
   const opened = id === box.id && at >= 0 && at < numbers.values.length ? at : null;
-  const open = (place: number | null) => (cell.value = place === null ? "" : `${box.id}:${place}`);
+  const open = (index: number | null) => (cell.value = index === null ? "" : `${box.id}:${index}`);
   const size = box.shape.join(" × ");
-  const from = box.from.map((one) => boxes.find((other) => other.id === one)!.title).join(" and ");
+  const from = box.from.map((input) => boxes.find((other) => other.id === input)!.title).join(" and ");
   return (
     <li class="box" data-testid="box" data-box={box.id}>
       <header>
         <h3>
           {box.title}{" "}
-          <span class="shape" title="its shape">
+          <span class="shape" title="shape">
             {size}
           </span>
         </h3>
@@ -76,7 +76,7 @@ export function BoxCard(props: { box: Box; boxes: Box[]; model: string }) {
       ) : (
         <Strip
           values={numbers.values}
-          cols={Math.min(width(box), box.shape.length > 1 ? Infinity : WRAPPED)}
+          cols={Math.min(width(box), box.shape.length > 1 ? Infinity : NUMBERS_PER_LINE)}
           names={box.rows ?? (box.rule.op === "heads" ? range(box.shape[0]).map((i) => `head ${i}`) : null)}
           scale="signed"
           label={`${box.title}, ${size}`}
@@ -91,22 +91,22 @@ export function BoxCard(props: { box: Box; boxes: Box[]; model: string }) {
   );
 }
 
-/** One number for each token, as buttons. */
+/** A number for each token, as buttons. */
 function TokenNumbers(props: { box: Box; opened: number | null; onOpen: (at: number | null) => void }) {
   const { box, opened } = props;
   const { values } = box.numbers;
   const scale = box.rule.op === "softmax" ? "weights" : "signed";
   const most = scale === "weights" ? 1 : largest(Float32Array.from(values, (value) => value || 0));
   return (
-    <ol class="row-words" dir={runsFromRight(box.rows!) ? "rtl" : "ltr"} data-testid={`box-${box.id}`}>
+    <ol class="word-weights" dir={runsFromRight(box.rows!) ? "rtl" : "ltr"} data-testid={`box-${box.id}`}>
       {box.rows!.map((name, i) => {
-        const barred = Number.isNaN(values[i]);
-        const colour = colourOf(barred ? 0 : values[i], scale, most, scheme.value);
+        const masked = Number.isNaN(values[i]);
+        const colour = colourOf(masked ? 0 : values[i], scale, most, scheme.value);
         return (
           <li
             key={i}
-            class={barred ? "barred" : ""}
-            style={barred ? {} : { background: css(colour), color: inkOn(colour) }}>
+            class={masked ? "masked" : ""}
+            style={masked ? {} : { background: css(colour), color: inkOn(colour) }}>
             <button
               type="button"
               aria-pressed={i === opened}
@@ -122,42 +122,42 @@ function TokenNumbers(props: { box: Box; opened: number | null; onOpen: (at: num
   );
 }
 
-/** A number by its place: 3 of a vector, a token's where tokens stand along it. */
+/** The name of a number: its index, or its token where the box has one row per token. */
 function nameNumber(box: Box, at: number): string {
   const [row, column] = [Math.floor(at / width(box)), at % width(box)];
   if (box.shape.length > 1) return `${box.title}[${box.rows ? box.rows[row] : row}, ${column}]`;
   return `${box.title}[${box.rows ? box.rows[at] : at}]`;
 }
 
-/** How one number is made, computed here from the boxes before it. */
+/** The calculation of a number from the boxes before it. */
 function Arithmetic(props: { box: Box; at: number; boxes: Box[]; model: string }) {
   const { box, at, boxes, model } = props;
   const names = parametersOf(box.rule);
-  const { found, error } = useAnswer(names.length === 0 ? "" : `parameters ${model} ${names.join(" ")}`, () =>
+  const { value: parameters, error } = useAnswer(names.length === 0 ? "" : `parameters ${model} ${names.join(" ")}`, () =>
     askParameters(model, names),
   );
   if (error) return <Alert>{error}</Alert>;
-  if (names.length > 0 && !found)
+  if (names.length > 0 && !parameters)
     return (
       <p class="notice" role="status">
-        Fetching {names.join(" and ")} …
+        Loading {names.join(" and ")} …
       </p>
     );
-  const written = writeOut(
+  const calculation = calculate(
     box.rule,
     box.numbers,
     at,
-    (id) => boxes.find((one) => one.id === id)!.numbers,
-    (name) => found![name],
+    (id) => boxes.find((other) => other.id === id)!.numbers,
+    (name) => parameters![name],
   );
-  const { shown, more, rest } = largestTerms(written.terms, TERMS);
+  const { shown, omitted, rest } = largestTerms(calculation.terms, MAX_TERMS);
   return (
-    <div class="arithmetic" data-testid="arithmetic" data-result={written.result} data-terms={written.terms.length}>
+    <div class="arithmetic" data-testid="arithmetic" data-result={calculation.result} data-terms={calculation.terms.length}>
       <p>
         <b>{nameNumber(box, at)}</b> ={" "}
-        {written.formula && (
+        {calculation.formula && (
           <span>
-            {written.formula}
+            {calculation.formula}
             {shown.length > 0 ? ": " : ""}
           </span>
         )}
@@ -167,14 +167,14 @@ function Arithmetic(props: { box: Box; at: number; boxes: Box[]; model: string }
             <span class="term">{product(term)}</span>
           </span>
         ))}
-        {more > 0 && (
+        {omitted > 0 && (
           <span>
             {" "}
-            + … {more} more ({short(rest)})
+            + … {omitted} more ({short(rest)})
           </span>
         )}
         {" = "}
-        <b data-testid="result">{short(written.result)}</b>
+        <b data-testid="result">{short(calculation.result)}</b>
       </p>
       {names.length > 0 && <p class="aside">with {names.join(" and ")}</p>}
     </div>
@@ -182,8 +182,8 @@ function Arithmetic(props: { box: Box; at: number; boxes: Box[]; model: string }
 }
 
 async function askParameters(model: string, names: string[]): Promise<Record<string, Numbers>> {
-  const found = await Promise.all(names.map((name) => askParameter(model, name)));
-  return Object.fromEntries(names.map((name, i) => [name, found[i]]));
+  const values = await Promise.all(names.map((name) => askParameter(model, name)));
+  return Object.fromEntries(names.map((name, i) => [name, values[i]]));
 }
 
 function product(term: Term): string {

@@ -1,4 +1,4 @@
-// Inside: one token on its way through one block, every number of it, and how each came about.
+// Inside: a token on its way through a block, with every number and its calculation.
 import { Alert, Choice, Intro, Select } from "../../controls/controls";
 import { Sentence } from "../../controls/sentence";
 import { range } from "../../maths/grid";
@@ -17,7 +17,8 @@ const layer = field("layer", 0);
 const token = field("token", 0);
 const head = field("head", 0);
 
-interface Sheet {
+/** The answer of the server: the boxes of a block for a token. */
+interface Worksheet {
   stack: string;
   layer: number;
   token: number;
@@ -29,15 +30,15 @@ interface Sheet {
 }
 
 const PARTS: Record<string, string> = {
-  input: "What comes in",
+  input: "Input",
   self: "Self-attention",
-  cross: "Attention to the source",
+  cross: "Cross-attention",
   feed: "Feed-forward",
-  output: "What goes out",
+  output: "Output",
 };
 
-/** Another text or stack has other tokens, layers and heads. */
-function begin(): void {
+/** Goes back to the first layer, token and head: another text or stack has others. */
+function reset(): void {
   layer.value = 0;
   token.value = 0;
   head.value = 0;
@@ -49,28 +50,28 @@ export function Inside() {
   return (
     <>
       <Intro title="Inside">
-        One token through one block, with the model's own numbers. Click a number to see how it is made.
+        One token on its way through one block, with the actual numbers of the model. Click a number to see its calculation.
       </Intro>
-      <Sentence busy={false} onNew={begin} />
+      <Sentence busy={false} onNew={reset} />
       {from.kind === "model" &&
         (from.entry.about?.heads === 0 ? (
           <p class="notice" data-testid="note">
-            This model has no attention, so there is no block to look into. The tab Decode shows its steps.
+            This model has no attention, so it has no attention block to show. The Decode tab shows its decoding steps.
           </p>
         ) : (
           <Block entry={from.entry} />
         ))}
       {from.kind === "trace" && (
         <p class="notice" data-testid="needs-model">
-          A trace holds where a model looked, not all of its numbers: pick a model to look inside, or start `regard
-          explore` with one.
+          A trace contains attention weights, but not all numbers of a block. Select a model, or start `regard explore`
+          with one.
         </p>
       )}
     </>
   );
 }
 
-/** The stacks whose blocks have boxes: of recurrent translators the decoder alone. */
+/** The stacks that can be shown; of a recurrent translator, only the decoder. */
 function stacksOf(entry: ModelEntry): string[] {
   const { kind, layers } = entry.about!;
   return Object.keys(layers).filter((name) => layers[name] > 0 && !(kind.startsWith("rnn") && name === "encoder"));
@@ -79,8 +80,8 @@ function stacksOf(entry: ModelEntry): string[] {
 function Block(props: { entry: ModelEntry }) {
   const { entry } = props;
   const stacks = entry.about ? stacksOf(entry) : [];
-  const which = stacks.find((one) => one === stack.value) ?? stacks[0];
-  // Which blocks there are is known when the model is loaded, and asking for a trace loads it.
+  const which = stacks.find((name) => name === stack.value) ?? stacks[0];
+  // The blocks of a model are known once it is loaded; requesting a trace loads it.
   const loading = useRun(which ? null : { model: entry.name, text: textFor(entry) });
   const request = {
     model: entry.name,
@@ -90,8 +91,8 @@ function Block(props: { entry: ModelEntry }) {
     token: token.value,
     head: head.value,
   };
-  const answer = useAnswer(which ? `inside ${JSON.stringify(request)}` : "", (stop) => askSheet(request, stop));
-  const [found, busy, error] = [answer.found, answer.busy || loading.busy, answer.error || loading.error];
+  const answer = useAnswer(which ? `inside ${JSON.stringify(request)}` : "", (stop) => askWorksheet(request, stop));
+  const [sheet, busy, error] = [answer.value, answer.busy || loading.busy, answer.error || loading.error];
   return (
     <>
       <div class="bar">
@@ -102,25 +103,25 @@ function Block(props: { entry: ModelEntry }) {
             options={stacks}
             onChange={(x) => {
               stack.value = x;
-              begin();
+              reset();
             }}
             testid="stack"
           />
         )}
-        {found && found.layers > 1 && (
+        {sheet && sheet.layers > 1 && (
           <Select
             label="Layer"
-            value={found.layer}
-            options={range(found.layers)}
+            value={sheet.layer}
+            options={range(sheet.layers)}
             onChange={(x) => (layer.value = x)}
             testid="layer"
           />
         )}
-        {found && found.heads > 1 && (
+        {sheet && sheet.heads > 1 && (
           <Select
             label="Head"
-            value={found.head}
-            options={range(found.heads)}
+            value={sheet.head}
+            options={range(sheet.heads)}
             onChange={(x) => (head.value = x)}
             testid="head"
           />
@@ -128,48 +129,48 @@ function Block(props: { entry: ModelEntry }) {
       </div>
       {error && (
         <Alert>
-          {error} {/* A token that the new text has not: */}
-          <button type="button" class="button" onClick={begin}>
-            Begin with the first token
+          {error} {/* for example a token that the new text does not have */}
+          <button type="button" class="button" onClick={reset}>
+            Go to the first token
           </button>
         </Alert>
       )}
-      {busy && !found && (
+      {busy && !sheet && (
         <p class="notice" role="status" data-testid="waiting">
           {waitingFor(entry)}
         </p>
       )}
-      {found && (
+      {sheet && (
         <div class="inside" aria-busy={busy} data-testid="inside">
-          <Tokens sheet={found} />
-          <Flow sheet={found} model={entry.name} />
+          <Tokens sheet={sheet} />
+          <Flow sheet={sheet} model={entry.name} />
         </div>
       )}
     </>
   );
 }
 
-async function askSheet(request: Json, stop: AbortSignal): Promise<Sheet> {
-  const found = await askInside(request, stop);
-  return { ...found, boxes: readBoxes(found.boxes) } as Sheet;
+async function askWorksheet(request: Json, stop: AbortSignal): Promise<Worksheet> {
+  const answer = await askInside(request, stop);
+  return { ...answer, boxes: readBoxes(answer.boxes) } as Worksheet;
 }
 
-/** The tokens to choose from. */
-function Tokens(props: { sheet: Sheet }) {
+/** The choice of the token. */
+function Tokens(props: { sheet: Worksheet }) {
   const { tokens, token: at, stack: which } = props.sheet;
   return (
     <fieldset class="choice" data-testid="tokens">
-      <legend>{which === "encoder" ? "Token of the source" : "Token that was read last"}</legend>
+      <legend>{which === "encoder" ? "Source token" : "Last token read by the decoder"}</legend>
       <div class="token-row" dir="auto">
-        {tokens.map((one, i) => (
+        {tokens.map((item, i) => (
           <button
             key={i}
             type="button"
-            class={one.special ? "piece special" : "piece"}
+            class={item.special ? "piece special" : "piece"}
             aria-pressed={i === at}
             data-testid="token"
             onClick={() => (token.value = i)}>
-            <bdi>{shownPiece(one.text)}</bdi>
+            <bdi>{shownPiece(item.text)}</bdi>
           </button>
         ))}
       </div>
@@ -177,7 +178,7 @@ function Tokens(props: { sheet: Sheet }) {
   );
 }
 
-function Flow(props: { sheet: Sheet; model: string }) {
+function Flow(props: { sheet: Worksheet; model: string }) {
   const { boxes } = props.sheet;
   const parts = Object.keys(PARTS).filter((part) => boxes.some((box) => box.part === part));
   return (
@@ -201,20 +202,20 @@ function Flow(props: { sheet: Sheet; model: string }) {
   );
 }
 
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function insideCode(): string {
   const from = origin();
-  if (from.kind !== "model") return "# A trace does not hold the numbers inside a block; pick a model.\n";
+  if (from.kind !== "model") return "# A trace does not contain the numbers inside a block: select a model.\n";
   const stacks = from.entry.about ? stacksOf(from.entry) : [];
-  const which = stacks.find((one) => one === stack.value) ?? stacks[0] ?? "decoder";
+  const which = stacks.find((name) => name === stack.value) ?? stacks[0] ?? "decoder";
   return [
     "import regard",
     "from regard.look import inside_block",
     "",
     `model = regard.load(${quoted(from.entry.name)})`,
-    `place = {"layer": ${layer.value}, "token": ${token.value}, "head": ${head.value}}`,
-    `found = inside_block(model, ${quoted(textFor(from.entry))}, stack=${quoted(which)}, **place)`,
-    'for box in found["boxes"]:',
+    `position = {"layer": ${layer.value}, "token": ${token.value}, "head": ${head.value}}`,
+    `sheet = inside_block(model, ${quoted(textFor(from.entry))}, stack=${quoted(which)}, **position)`,
+    'for box in sheet["boxes"]:',
     '    print(box["id"], box["shape"], box["how"])',
     "",
   ].join("\n");

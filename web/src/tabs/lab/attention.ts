@@ -1,4 +1,4 @@
-// Attention on small matrices in float64, every stage kept; D1, D5, D9, D10. The server's /api/lab computes the same.
+// Attention on small matrices in float64, with all intermediate results; D1, D5, D9, D10.
 
 export type Rows = number[][];
 export type Score = "dot" | "scaled" | "general" | "additive";
@@ -11,14 +11,14 @@ export interface LabInput {
   w: Rows; // general: W, d_q x d_k; additive: w, 1 x h
   wq: Rows; // additive: W_q, h x d_q
   wk: Rows; // additive: W_k, h x d_k
-  mask: boolean[][] | null; // m x n, true: may look
+  mask: boolean[][] | null; // m x n, true: not masked
   temperature: number;
 }
 
 export interface LabResult {
-  raw: Rows; // scores before the scale
+  raw: Rows; // scores before scaling
   scaled: Rows;
-  masked: (number | null)[][]; // null: barred
+  masked: (number | null)[][]; // null: masked
   weights: Rows;
   out: Rows;
 }
@@ -31,7 +31,7 @@ export function product(a: Rows, b: Rows): Rows {
   return a.map((row) => b[0].map((_, j) => row.reduce((sum, value, i) => sum + value * b[i][j], 0)));
 }
 
-/** What a score is multiplied by: 1/sqrt(d_k) for the scaled one, D9. */
+/** The factor of the scores: 1/sqrt(d_k) for the scaled dot product, D9. */
 export function scaleOf(input: LabInput): number {
   return input.score === "scaled" ? 1 / Math.sqrt(input.k[0].length) : 1;
 }
@@ -47,7 +47,7 @@ export function hidden(input: LabInput, q: number[], k: number[]): number[] {
   return input.wq.map((row, i) => Math.tanh(dot(row, q) + dot(input.wk[i], k)));
 }
 
-/** Of the scores that are left; all zeros where none is. */
+/** Softmax over the unmasked scores; all zeros if every score is masked. */
 export function softmax(scores: (number | null)[], temperature: number): number[] {
   const most = Math.max(...scores.map((score) => score ?? -Infinity));
   if (most === -Infinity) return scores.map(() => 0);
@@ -56,14 +56,14 @@ export function softmax(scores: (number | null)[], temperature: number): number[
   return powers.map((power) => power / sum);
 }
 
-/** Why the matrices do not fit together, or "". */
-export function misfit(input: LabInput): string {
+/** Why the shapes of the matrices do not match; empty if they do. */
+export function shapeProblem(input: LabInput): string {
   const { q, k, v } = input;
   const width = (rows: Rows) => rows[0].length;
-  if (k.length !== v.length) return `K has ${k.length} rows and V ${v.length}: each key has one value.`;
+  if (k.length !== v.length) return `K has ${k.length} rows and V has ${v.length}: every key needs a value.`;
   const products = input.score === "dot" || input.score === "scaled";
   if (products && width(q) !== width(k))
-    return `A row of Q has ${width(q)} numbers and a row of K ${width(k)}: a dot product needs as many.`;
+    return `The rows of Q have ${width(q)} numbers and the rows of K have ${width(k)}: a dot product needs equal widths.`;
   return "";
 }
 

@@ -1,4 +1,4 @@
-// The Lab as PyTorch that anyone can run.
+// The Lab as a PyTorch script.
 import type { LabInput } from "./attention";
 
 function tensor(rows: (number | boolean)[][]): string {
@@ -7,7 +7,7 @@ function tensor(rows: (number | boolean)[][]): string {
   return `torch.tensor([${rows.map((row) => `[${row.map(written).join(", ")}]`).join(", ")}])`;
 }
 
-/** A script of torch alone that prints the weights and the output. */
+/** A script that needs only torch and prints the weights and the output. */
 export function labCode(input: LabInput): string {
   const lines = [
     "import torch",
@@ -26,11 +26,11 @@ export function labCode(input: LabInput): string {
       input.score === "scaled" ? "scores = Q @ K.T / K.shape[-1] ** 0.5  # (m, n)" : "scores = Q @ K.T  # (m, n)",
     );
   if (input.mask) {
-    lines.push(`mask = ${tensor(input.mask)}  # True: may look`);
+    lines.push(`mask = ${tensor(input.mask)}  # False: masked`);
     lines.push('scores = scores.masked_fill(~mask, float("-inf"))');
   }
   const divided = input.temperature === 1 ? "scores" : `scores / ${input.temperature}`;
-  // A row with nothing to look at is zeros, not NaN.
+  // A fully masked row gives zeros, not NaN.
   const guard = input.mask?.some((row) => !row.includes(true)) ? ".nan_to_num(0.0)" : "";
   lines.push(
     `weights = torch.softmax(${divided}, dim=-1)${guard}  # rows sum to one`,

@@ -1,4 +1,4 @@
-// The arithmetic of a cell of the Lab, written out.
+// The calculation of a cell of the Lab in text form.
 import { equals, factor, fixed, short } from "../../text/numbers";
 import { dot, hidden, product, scaleOf, type LabInput, type LabResult } from "./attention";
 import type { StageName } from "./state";
@@ -12,7 +12,7 @@ function vector(values: number[]): string {
   return `(${values.map((value) => short(value)).join(", ")})`;
 }
 
-/** The lines that explain cell (i, j) of a stage; the last one ends in its number. */
+/** The lines that explain cell (i, j) of a stage; the last line ends with the result. */
 export function explain(stage: StageName, i: number, j: number, input: LabInput, result: LabResult): string[] {
   if (stage === "raw") return explainScore(i, j, input, result.raw[i][j]);
   if (stage === "scaled") return explainScale(input, result.raw[i][j], result.scaled[i][j]);
@@ -26,14 +26,14 @@ function explainScore(i: number, j: number, input: LabInput, score: number): str
   const [q, k] = [input.q[i], input.k[j]];
   const end = `${equals(score)} ${short(score)}`;
   if (input.score === "general") {
-    const turned = product([q], input.w)[0];
-    return [`q W = ${vector(turned)}`, `${sum(turned, k)} ${end}`];
+    const projected = product([q], input.w)[0];
+    return [`q W = ${vector(projected)}`, `${sum(projected, k)} ${end}`];
   }
   if (input.score === "additive") {
     const [fromQuery, fromKey] = [input.wq.map((row) => dot(row, q)), input.wk.map((row) => dot(row, k))];
     return [
       `W_q q + W_k k = ${vector(fromQuery)} + ${vector(fromKey)} = ${vector(fromQuery.map((value, r) => value + fromKey[r]))}`,
-      `tanh of it = ${vector(hidden(input, q, k))}`,
+      `tanh(…) = ${vector(hidden(input, q, k))}`,
       `${sum(input.w[0], hidden(input, q, k))} ${end}`,
     ];
   }
@@ -41,31 +41,31 @@ function explainScore(i: number, j: number, input: LabInput, score: number): str
 }
 
 function explainScale(input: LabInput, raw: number, scaled: number): string[] {
-  if (scaleOf(input) === 1) return [`This score is not scaled: ${short(scaled)}`];
+  if (scaleOf(input) === 1) return [`not scaled: ${short(scaled)}`];
   return [`${factor(raw)} / √${input.k[0].length} ${equals(scaled)} ${short(scaled)}`];
 }
 
 function explainMask(i: number, j: number, result: LabResult): string[] {
   const value = result.masked[i][j];
-  return [value === null ? `barred: ${short(result.scaled[i][j])} becomes −∞` : `open: ${short(value)} stays`];
+  return [value === null ? `masked: ${short(result.scaled[i][j])} becomes −∞` : `not masked: ${short(value)} is unchanged`];
 }
 
 function explainSoftmax(j: number, temperature: number, scores: (number | null)[], weights: number[]): string[] {
   const seen = scores.filter((score): score is number => score !== null);
-  if (!seen.length) return ["Nothing to look at in this row: all its weights are 0"];
+  if (!seen.length) return ["All scores of this row are masked, so all weights are 0"];
   if (scores[j] === null) return [`e^(−∞) = 0, so the weight is 0`];
   const power = (score: number) =>
     temperature === 1 ? `e^${factor(score)}` : `e^(${short(score)}/${short(temperature)})`;
   const value = (score: number) => Math.exp(score / temperature);
-  const own = scores[j];
+  const score = scores[j];
   return [
-    `${power(own)} / (${seen.map(power).join(" + ")})`,
-    `${short(value(own))} / (${seen.map((score) => short(value(score))).join(" + ")}) ${equals(weights[j])} ${fixed(weights[j])}`,
+    `${power(score)} / (${seen.map(power).join(" + ")})`,
+    `${short(value(score))} / (${seen.map((other) => short(value(other))).join(" + ")}) ${equals(weights[j])} ${fixed(weights[j])}`,
   ];
 }
 
-/** Which rows and columns of which matrices a cell is made of, to be lit up beside it. */
-export function madeOf(stage: StageName, i: number, j: number): { matrix: string; row?: number; col?: number }[] {
+/** The rows and columns that a cell is computed from; they are highlighted. */
+export function inputsOf(stage: StageName, i: number, j: number): { matrix: string; row?: number; col?: number }[] {
   switch (stage) {
     case "raw":
       return [

@@ -1,22 +1,22 @@
-// The Lab: attention on matrices that one can hold in one's head, every step and every cell opened.
+// Lab: attention on small matrices, step by step, with the calculation of every cell.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Figure } from "../../chart/figure";
 import { Alert, Button, Intro } from "../../controls/controls";
-import { calm } from "../../state/preferences";
+import { reducedMotion } from "../../state/preferences";
 import { AttentionFormula, Formula, ScoreFormula } from "../../text/formulas";
 import { fixed } from "../../text/numbers";
-import { misfit, scaleOf } from "./attention";
+import { scaleOf, shapeProblem } from "./attention";
 import { labCode } from "./code";
-import { explain, madeOf } from "./explanations";
+import { explain, inputsOf } from "./explanations";
 import { labSheet } from "./picture";
 import { Inputs, Settings } from "./settings";
 import {
   cell,
-  flaws,
+  customMask,
   input,
+  invalidInputs,
   maskNow,
   names,
-  ownMask,
   result,
   scoreNow,
   STAGES,
@@ -29,12 +29,12 @@ import { Computed, type Lit } from "./tables";
 import "./lab.css";
 
 const SENTENCES = [
-  "Queries, keys and values are given.",
-  "Every query is compared with every key: a score says how well they fit.",
-  "The scale keeps scores of wide vectors from growing, so that the softmax does not become too sharp.",
-  "Barred pairs become −∞, so the softmax will give them nothing.",
-  "The softmax makes each row a distribution: positive numbers that sum to one.",
-  "Each output is the values, weighed by the weights of its row.",
+  "The input: queries, keys and values.",
+  "Every query is compared with every key: the score measures how well they match.",
+  "Scaling keeps the scores of wide vectors small, so that the softmax does not saturate.",
+  "Masked scores become −∞, so the softmax gives them zero weight.",
+  "The softmax turns each row into a probability distribution: non-negative weights that sum to one.",
+  "Each output is the sum of the values, weighted by the weights of its row.",
 ];
 
 export function labTabCode(): string {
@@ -42,17 +42,17 @@ export function labTabCode(): string {
 }
 
 export function Lab() {
-  const problem = misfit(input.value);
+  const problem = shapeProblem(input.value);
   const opened = openCell();
-  const lit: Lit = opened ? madeOf(opened.stage, opened.i, opened.j) : [];
+  const lit: Lit = opened ? inputsOf(opened.stage, opened.i, opened.j) : [];
   return (
     <>
       <Intro title="Lab">
-        Attention on matrices small enough for the blackboard: <AttentionFormula />. Change any number, click any
-        result.
+        Attention on matrices small enough for a blackboard: <AttentionFormula />. Edit any input, and click any result
+        to see its calculation.
       </Intro>
       <Settings />
-      {flaws.value.size > 0 && <Alert testid="lab-flaw">{flawText()}</Alert>}
+      {invalidInputs.value.size > 0 && <Alert testid="lab-flaw">{invalidInputMessage()}</Alert>}
       {problem && <Alert testid="lab-misfit">{problem}</Alert>}
       <Inputs lit={lit} />
       {!problem && <Stages lit={lit} />}
@@ -60,16 +60,16 @@ export function Lab() {
   );
 }
 
-function flawText(): string {
-  const [where, text] = [...flaws.value][0];
+function invalidInputMessage(): string {
+  const [where, text] = [...invalidInputs.value][0];
   const [name, i, j] = where.split(".");
   const title = { q: "Q", k: "K", v: "V", w: "W", wq: "W_q", wk: "W_k" }[name];
-  return `${title}, row ${Number(i) + 1}, column ${Number(j) + 1}: “${text}” is not a number. The last result stays until it is one.`;
+  return `${title}, row ${Number(i) + 1}, column ${Number(j) + 1}: “${text}” is not a number. The last valid value is used until you correct it.`;
 }
 
 function openCell(): { stage: StageName; i: number; j: number } | null {
   const [stage, i, j] = cell.value.split(".");
-  const name = STAGES.find((one) => one === stage);
+  const name = STAGES.find((known) => known === stage);
   const inside = name && result.value[name][Number(i)]?.[Number(j)] !== undefined;
   return inside && STAGES.indexOf(name) < step.value ? { stage: name, i: Number(i), j: Number(j) } : null;
 }
@@ -78,27 +78,27 @@ function Stages({ lit }: { lit: Lit }) {
   const { queries, keys } = names.value;
   const { raw, scaled, masked, weights, out } = result.value;
   const scale = scaleOf(input.value);
-  const own = ownMask.value;
+  const custom = customMask.value;
   const shared = (stage: StageName) => ({
     stage,
     rows: queries,
     lit,
     open: cell.value,
     number: STAGES.indexOf(stage) + 1,
-    ahead: STAGES.indexOf(stage) >= step.value,
+    pending: STAGES.indexOf(stage) >= step.value,
     onOpen: (i: number, j: number) => {
-      if (stage === "masked" && own) toggleMask(i, j);
-      const place = `${stage}.${i}.${j}`;
-      cell.value = cell.value === place && !(stage === "masked" && own) ? "" : place;
+      if (stage === "masked" && custom) toggleMask(i, j);
+      const address = `${stage}.${i}.${j}`;
+      cell.value = cell.value === address && !(stage === "masked" && custom) ? "" : address;
     },
   });
   const Score = ScoreFormula[scoreNow.value];
-  const hot =
+  const softmaxNote =
     temperature.value === 1
-      ? "each row sums to one"
-      : `scores divided by the temperature ${temperature.value.toFixed(1)} first`;
+      ? "each row sums to 1"
+      : `scores are first divided by the temperature ${temperature.value.toFixed(1)}`;
   return (
-    <Figure title="From scores to output" name="lab" picture={labSheet}>
+    <Figure title="From scores to outputs" name="lab" picture={labSheet}>
       <Stepper />
       <div class="lab-row lab-stages" onKeyDown={(event) => event.key === "Escape" && (cell.value = "")}>
         <Computed {...shared("raw")} title={<Score />} note="scores" values={raw} cols={keys} />
@@ -113,12 +113,12 @@ function Stages({ lit }: { lit: Lit }) {
           {...shared("masked")}
           title="mask"
           note={
-            own ? "click cells to bar or open them" : maskNow.value === "causal" ? "no look ahead" : "all may be seen"
+            custom ? "click cells to mask or unmask them" : maskNow.value === "causal" ? "no attention to later keys" : "no mask"
           }
           values={masked}
           cols={keys}
         />
-        <Computed {...shared("weights")} title="softmax" note={hot} values={weights} cols={keys} sums />
+        <Computed {...shared("weights")} title="softmax" note={softmaxNote} values={weights} cols={keys} sums />
         <Computed
           {...shared("out")}
           title={
@@ -150,22 +150,22 @@ function Scale() {
 
 function Explanation() {
   const opened = openCell();
-  const place = useRef<HTMLDivElement>(null);
+  const panel = useRef<HTMLDivElement>(null);
   useEffect(
-    () => place.current?.scrollIntoView({ block: "nearest", behavior: calm() ? "auto" : "smooth" }),
+    () => panel.current?.scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" }),
     [cell.value],
   );
   if (!opened)
     return (
       <p class="lab-explain muted" data-testid="lab-explain" aria-live="polite">
-        Click a number above: its arithmetic is written out here.
+        Click a number above to see its calculation.
       </p>
     );
   const { stage, i, j } = opened;
   const { queries, keys } = names.value;
-  const what = stage === "out" ? `number ${j + 1} of the output for ${queries[i]}` : `${queries[i]} and ${keys[j]}`;
+  const what = stage === "out" ? `component ${j + 1} of the output for ${queries[i]}` : `${queries[i]} and ${keys[j]}`;
   return (
-    <div class="lab-explain" ref={place} data-testid="lab-explain" aria-live="polite">
+    <div class="lab-explain" ref={panel} data-testid="lab-explain" aria-live="polite">
       <p class="muted">
         {{ raw: "Score", scaled: "Scaled score", masked: "Masked score", weights: "Weight", out: "Output" }[stage]}:{" "}
         {what}
@@ -179,7 +179,7 @@ function Explanation() {
   );
 }
 
-/** Back, forward and play through the stages; the URL says where one is. */
+/** Steps back, forward or plays through the stages; the current step is in the URL. */
 function Stepper() {
   const [playing, setPlaying] = useState(false);
   const last = STAGES.length;
@@ -191,7 +191,7 @@ function Stepper() {
         if (step.value >= last) setPlaying(false);
         else step.value = step.value + 1;
       },
-      calm() ? 2500 : 1600,
+      reducedMotion() ? 2500 : 1600,
     );
     return () => clearInterval(timer);
   }, [playing]);
@@ -212,17 +212,17 @@ function Stepper() {
   return (
     <div class="lab-stepper">
       <div class="bar">
-        <Button testid="lab-back" title="One step back" disabled={at === 0} onClick={() => (step.value = at - 1)}>
+        <Button testid="lab-back" title="Previous step" disabled={at === 0} onClick={() => (step.value = at - 1)}>
           ◀ Back
         </Button>
         <Button testid="lab-play" pressed={playing} onClick={play}>
           {playing ? "Pause" : "Play"}
         </Button>
-        <Button testid="lab-next" main title="One step on" disabled={at === last} onClick={() => (step.value = at + 1)}>
+        <Button testid="lab-next" main title="Next step" disabled={at === last} onClick={() => (step.value = at + 1)}>
           Step ▶
         </Button>
         <span class="muted" data-testid="lab-step">
-          {at} of {last}
+          Step {at} of {last}
         </span>
       </div>
       <p aria-live="polite" data-testid="lab-sentence">

@@ -1,4 +1,4 @@
-// The Lab as a picture: all matrices on one sheet, with the names of their rows and columns.
+// The Lab as a picture: all matrices with the names of their rows and columns.
 import { largest } from "../../chart/canvas";
 import { colourOf, css, inkOn } from "../../chart/colours";
 import { textWidth } from "../../chart/text_size";
@@ -8,7 +8,7 @@ import { matrices, names, result, STAGES, step, type StageName } from "./state";
 
 interface Drawn {
   title: string;
-  values: (number | null)[][]; // null: barred
+  values: (number | null)[][]; // null: masked
   rows: readonly string[];
   cols: readonly string[];
   show: (value: number) => string;
@@ -23,10 +23,10 @@ const MUTED = "#667085";
 
 type Put = (name: string, attributes: Record<string, string | number>, text?: string) => SVGElement;
 
-/** What the Lab shows: what goes in above, the stages that were reached below. */
+/** Draws the inputs above and the stages reached so far below. */
 export function labSheet(): SVGSVGElement {
   const { queries, keys, values } = names.value;
-  const given = (title: string, numbers: Rows, rows: readonly string[]): Drawn => ({
+  const inputMatrix = (title: string, numbers: Rows, rows: readonly string[]): Drawn => ({
     title,
     values: numbers,
     rows,
@@ -34,7 +34,7 @@ export function labSheet(): SVGSVGElement {
     show: short,
     look: () => ({ fill: "#ffffff", ink: "#1f2430" }),
   });
-  const made = (title: string, stage: StageName): Drawn => {
+  const stageMatrix = (title: string, stage: StageName): Drawn => {
     const numbers: (number | null)[][] = result.value[stage];
     const weights = stage === "weights";
     const most = weights ? 1 : largest(numbers.flat().map((value) => value ?? 0));
@@ -53,9 +53,9 @@ export function labSheet(): SVGSVGElement {
     };
   };
   const inputs = [
-    given("Q", matrices.value.q, queries),
-    given("K", matrices.value.k, keys),
-    given("V", matrices.value.v, values),
+    inputMatrix("Q", matrices.value.q, queries),
+    inputMatrix("K", matrices.value.k, keys),
+    inputMatrix("V", matrices.value.v, values),
   ];
   const titles: Record<StageName, string> = {
     raw: "scores",
@@ -64,12 +64,12 @@ export function labSheet(): SVGSVGElement {
     weights: "weights",
     out: "output",
   };
-  const stages = STAGES.slice(0, step.value).map((stage) => made(titles[stage], stage));
+  const stages = STAGES.slice(0, step.value).map((stage) => stageMatrix(titles[stage], stage));
   const sheet = [inputs, stages].filter((row) => row.length);
   return drawSheet(sheet, getComputedStyle(document.body).fontFamily, (text) => textWidth(text, 14));
 }
 
-/** The matrices of each row side by side. */
+/** Draws the matrices of each row side by side. */
 function drawSheet(rows: Drawn[][], font: string, widthOf: (text: string) => number): SVGSVGElement {
   const sheet = document.createElementNS(SVG, "svg");
   const put: Put = (name, attributes, text = "") => {
@@ -84,15 +84,15 @@ function drawSheet(rows: Drawn[][], font: string, widthOf: (text: string) => num
   drawHatch(put);
   let [y, width] = [0, 0];
   for (const row of rows) {
-    const head = row.some((one) => one.cols.length) ? 52 : 30; // room for titles and names of columns
+    const head = row.some(({ cols }) => cols.length) ? 52 : 30; // height of titles and column names
     let x = 1;
-    for (const one of row) {
-      const aside = Math.max(...one.rows.map(widthOf)) + 8;
-      drawMatrix(put, one, x + aside, y, head);
-      x += Math.max(aside + one.values[0].length * CELL.width, widthOf(one.title) + 8) + GAP;
+    for (const matrix of row) {
+      const nameWidth = Math.max(...matrix.rows.map(widthOf)) + 8;
+      drawMatrix(put, matrix, x + nameWidth, y, head);
+      x += Math.max(nameWidth + matrix.values[0].length * CELL.width, widthOf(matrix.title) + 8) + GAP;
     }
     width = Math.max(width, x - GAP + 1);
-    y += head + Math.max(...row.map((one) => one.values.length)) * CELL.height + GAP;
+    y += head + Math.max(...row.map(({ values }) => values.length)) * CELL.height + GAP;
   }
   sheet.setAttribute("width", String(width));
   sheet.setAttribute("height", String(y - GAP + 1));
@@ -101,7 +101,7 @@ function drawSheet(rows: Drawn[][], font: string, widthOf: (text: string) => num
 
 function drawHatch(put: Put): void {
   const pattern = put("pattern", {
-    id: "barred",
+    id: "masked",
     width: 6,
     height: 6,
     patternUnits: "userSpaceOnUse",
@@ -132,7 +132,7 @@ function drawMatrix(put: Put, drawn: Drawn, x: number, y: number, head: number):
     );
     row.forEach((value, j) => {
       const left = x + j * CELL.width;
-      const { fill, ink } = value === null ? { fill: "url(#barred)", ink: INK } : drawn.look(value);
+      const { fill, ink } = value === null ? { fill: "url(#masked)", ink: INK } : drawn.look(value);
       put("rect", { x: left, y: top, width: CELL.width, height: CELL.height, fill, stroke: "#d0d5dd" });
       put(
         "text",

@@ -9,7 +9,7 @@ interface Preset {
   k: Rows;
   v: Rows;
   score: Score;
-  mask: string; // none, causal, or rows of 0 and 1: 110-111
+  mask: string; // none, causal, or rows of 0 (masked) and 1: 110-111
   queries?: string[];
   keys?: string[];
 }
@@ -26,10 +26,10 @@ const MEANINGS = [
 export const PRESETS: readonly Preset[] = [
   {
     id: "d6",
-    title: "Key and value",
+    title: "Key-value lookup",
     score: "dot",
     mask: "none",
-    about: "Two queries look something up among three keys. The lecture does not scale the scores (D6).",
+    about: "Two queries look up values by comparing themselves with three keys. The lecture does not scale the scores (D6).",
     q: [
       [2, -1, 0],
       [-2, 1, 4],
@@ -47,10 +47,10 @@ export const PRESETS: readonly Preset[] = [
   },
   {
     id: "masked",
-    title: "Masked",
+    title: "Masking",
     score: "dot",
     mask: "110",
-    about: "The third key is barred: its score becomes −∞ before the softmax, so its weight is 0 (D10).",
+    about: "The third key is masked: its score becomes −∞ before the softmax, so its weight is 0 (D10).",
     q: [[1, 1]],
     k: [
       [1, 1],
@@ -65,26 +65,26 @@ export const PRESETS: readonly Preset[] = [
   },
   {
     id: "self",
-    title: "Self-attention without weights",
+    title: "Self-attention without parameters",
     score: "dot",
     mask: "none",
     queries: WORDS,
     keys: WORDS,
     about:
-      "Queries, keys and values are the same vectors: each word mixes in the words that resemble it (D7). Their numbers: person, action, place, time.",
+      "Queries, keys and values are the word vectors themselves, so each word attends to similar words (D7). The four dimensions are person, action, place and time.",
     q: MEANINGS,
     k: MEANINGS,
     v: MEANINGS,
   },
   {
     id: "jane",
-    title: "A sentence",
+    title: "Self-attention on a sentence",
     score: "scaled",
     mask: "none",
     queries: WORDS,
     keys: WORDS,
     about:
-      "Self-attention on five words with trained matrices already applied: l'Afrique asks what is happening there (D8, D9, E9).",
+      "Self-attention on five words, after the projections W_Q, W_K and W_V: the query of l'Afrique asks what is happening there (D8, D9, E9).",
     q: [
       [0.1, 2, 0.1],
       [1.1, 0.4, 1],

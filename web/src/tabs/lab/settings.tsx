@@ -1,13 +1,13 @@
-// What the Lab can be set to: the example, the score, the mask, the temperature, the sizes, and the matrices themselves.
+// The settings of the Lab: example, score, mask, temperature, sizes, and the input matrices.
 import { Choice, NumberInput, Select, Slider } from "../../controls/controls";
 import { PRESETS } from "./presets";
 import {
   choosePreset,
+  customMask,
   mask,
   maskNow,
   matrices,
   names,
-  ownMask,
   preset,
   resize,
   score,
@@ -17,7 +17,7 @@ import {
 import { Editable, type Lit } from "./tables";
 
 export function Settings() {
-  const all = () => matrices.value.q.map(() => matrices.value.k.map(() => "1").join("")).join("-");
+  const unmasked = () => matrices.value.q.map(() => matrices.value.k.map(() => "1").join("")).join("-");
   const { q, k, v } = matrices.value;
   const sizes = (change: Partial<Record<"m" | "n" | "d" | "e", number>>) => {
     const now = { m: q.length, n: k.length, d: q[0].length, e: v[0].length, ...change };
@@ -42,14 +42,14 @@ export function Settings() {
         />
         <Choice
           label="Mask"
-          value={ownMask.value ? "own" : maskNow.value}
+          value={customMask.value ? "custom" : maskNow.value}
           testid="lab-mask"
           options={[
             { value: "none", label: "none" },
             { value: "causal", label: "causal" },
-            { value: "own", label: "click cells" },
+            { value: "custom", label: "click cells" },
           ]}
-          onChange={(value) => (mask.value = value === "own" ? all() : value)}
+          onChange={(value) => (mask.value = value === "custom" ? unmasked() : value)}
         />
         <Slider
           label="Temperature"
@@ -110,7 +110,7 @@ export function Inputs({ lit }: { lit: Lit }) {
   const { q, k, v, w, wq, wk } = matrices.value;
   const { queries, keys, values } = names.value;
   return (
-    <section class="panel lab-row" aria-label="Matrices to edit">
+    <section class="panel lab-row" aria-label="Input matrices">
       <Editable name="q" title="Q" values={q} rows={queries} lit={lit} />
       <Editable name="k" title="K" values={k} rows={keys} lit={lit} />
       <Editable name="v" title="V" values={v} rows={values} lit={lit} />

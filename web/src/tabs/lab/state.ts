@@ -1,6 +1,6 @@
-// What the Lab works on: a preset from the lectures, and what was changed in it. All of it is in the URL.
+// The state of the Lab: a preset from the lectures and the changes made to it. All of it is in the URL.
 import { computed, signal } from "@preact/signals";
-import { field, forget, type Field } from "../../state/url";
+import { field, reset, type Field } from "../../state/url";
 import { compute, type LabInput, type Rows, type Score } from "./attention";
 import { PRESETS } from "./presets";
 
@@ -23,30 +23,30 @@ const edited: Record<MatrixName, Field<string>> = {
   wk: field("wk", ""),
 };
 
-export const preset = computed(() => PRESETS.find((one) => one.id === presetId.value) ?? PRESETS[0]);
+export const preset = computed(() => PRESETS.find(({ id }) => id === presetId.value) ?? PRESETS[0]);
 export const scoreNow = computed<Score>(() => score.value || preset.value.score);
 export const maskNow = computed(() => mask.value || preset.value.mask);
-/** Whether the cells of the mask are chosen one by one. */
-export const ownMask = computed(() => maskNow.value !== "none" && maskNow.value !== "causal");
+/** Whether the mask is set cell by cell. */
+export const customMask = computed(() => maskNow.value !== "none" && maskNow.value !== "causal");
 
-/** Texts in cells that are no numbers, by their place ("k.0.1"); the last good number counts until they are mended. */
-export const flaws = signal<ReadonlyMap<string, string>>(new Map());
+/** Invalid inputs by cell ("k.0.1"); the last valid number is used until they are corrected. */
+export const invalidInputs = signal<ReadonlyMap<string, string>>(new Map());
 
-/** Rows of numbers as the URL has them: 2_-1_0*-2_1_4. */
+/** Reads a matrix from the URL, written as 2_-1_0*-2_1_4. */
 function unpack(text: string): Rows | null {
   const rows = text.split("*").map((row) => row.split("_").map(Number));
-  const sound =
+  const valid =
     rows.length <= 12 &&
     rows.every((row) => row.length === rows[0].length && row.length <= 12 && row.every(Number.isFinite));
-  return text && sound ? rows : null;
+  return text && valid ? rows : null;
 }
 
 function pack(rows: Rows): string {
   return rows.map((row) => row.join("_")).join("*");
 }
 
-/** Parameters of a score that nobody chose yet: the identity, or ones. */
-function plain(name: "w" | "wq" | "wk", queryWidth: number, keyWidth: number): Rows {
+/** The default parameters of a score: the identity, or ones. */
+function defaultParameter(name: "w" | "wq" | "wk", queryWidth: number, keyWidth: number): Rows {
   const eye = (rows: number, cols: number) =>
     Array.from({ length: rows }, (_, i) => Array.from({ length: cols }, (_, j) => (i === j ? 1 : 0)));
   if (name === "wq") return eye(keyWidth, queryWidth);
@@ -55,32 +55,32 @@ function plain(name: "w" | "wq" | "wk", queryWidth: number, keyWidth: number): R
 }
 
 export const matrices = computed<Record<MatrixName, Rows>>(() => {
-  const own = (name: "q" | "k" | "v") => unpack(edited[name].value) ?? preset.value[name];
-  const [q, k, v] = [own("q"), own("k"), own("v")];
+  const current = (name: "q" | "k" | "v") => unpack(edited[name].value) ?? preset.value[name];
+  const [q, k, v] = [current("q"), current("k"), current("v")];
   const parameter = (name: "w" | "wq" | "wk") => {
-    const wanted = plain(name, q[0].length, k[0].length);
-    const given = unpack(edited[name].value);
-    return given && given.length === wanted.length && given[0].length === wanted[0].length ? given : wanted;
+    const initial = defaultParameter(name, q[0].length, k[0].length);
+    const typed = unpack(edited[name].value);
+    return typed && typed.length === initial.length && typed[0].length === initial[0].length ? typed : initial;
   };
   return { q, k, v, w: parameter("w"), wq: parameter("wq"), wk: parameter("wk") };
 });
 
 export function setMatrix(name: MatrixName, rows: Rows): void {
-  const usual =
+  const initial =
     name === "q" || name === "k" || name === "v"
       ? preset.peek()[name]
-      : plain(name, matrices.peek().q[0].length, matrices.peek().k[0].length);
-  edited[name].value = pack(rows) === pack(usual) ? "" : pack(rows);
+      : defaultParameter(name, matrices.peek().q[0].length, matrices.peek().k[0].length);
+  edited[name].value = pack(rows) === pack(initial) ? "" : pack(rows);
 }
 
-/** Takes a preset as the lecture has it. */
+/** Loads a preset and discards all changes. */
 export function choosePreset(id: string): void {
-  flaws.value = new Map();
-  forget(["q", "k", "v", "w", "wq", "wk", "score", "mask", "temperature", "cell", "step"]);
+  invalidInputs.value = new Map();
+  reset(["q", "k", "v", "w", "wq", "wk", "score", "mask", "temperature", "cell", "step"]);
   presetId.value = id;
 }
 
-/** The mask (m, n) by its text. A causal one is aligned to the lower right: the last query sees every key. */
+/** The mask (m, n) for its text form. A causal mask is aligned to the lower right: the last query sees every key. */
 export function maskOf(text: string, m: number, n: number): boolean[][] | null {
   if (text === "none") return null;
   const rows = text.split("-");
@@ -105,7 +105,7 @@ export const input = computed<LabInput>(() => {
 
 export const result = computed(() => compute(input.value));
 
-/** Bars an open cell or opens a barred one. */
+/** Masks or unmasks a cell. */
 export function toggleMask(i: number, j: number): void {
   const { q, k } = input.peek();
   const rows = input.peek().mask ?? q.map(() => k.map(() => true));
@@ -114,7 +114,7 @@ export function toggleMask(i: number, j: number): void {
     .join("-");
 }
 
-/** The matrices with m queries and n keys, of d_k and d_v numbers; what is new is 0. */
+/** Resizes the matrices to m queries and n keys of width d_k and values of width d_v; new entries are 0. */
 export function resize(m: number, n: number, queryWidth: number, valueWidth: number): void {
   const fit = (rows: Rows, height: number, width: number) =>
     Array.from({ length: height }, (_, i) => Array.from({ length: width }, (_, j) => rows[i]?.[j] ?? 0));
@@ -128,12 +128,12 @@ export function resize(m: number, n: number, queryWidth: number, valueWidth: num
 /** Names of the rows of Q, K and V. */
 export const names = computed(() => {
   const { q, k } = matrices.value;
-  const given = preset.value;
+  const { queries, keys } = preset.value;
   const label = (letter: string, words: string[] | undefined, length: number) =>
     Array.from({ length }, (_, i) => words?.[i] ?? `${letter}${i + 1}`);
   return {
-    queries: label("q", given.queries, q.length),
-    keys: label("k", given.keys, k.length),
-    values: label("v", given.keys, k.length),
+    queries: label("q", queries, q.length),
+    keys: label("k", keys, k.length),
+    values: label("v", keys, k.length),
   };
 });

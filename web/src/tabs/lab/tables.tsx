@@ -1,19 +1,19 @@
-// The matrices of the Lab as tables: those one edits, and those that come out.
+// The matrices of the Lab as tables: editable inputs and computed results.
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { largest } from "../../chart/canvas";
 import { colourOf, css, inkOn, scheme } from "../../chart/colours";
 import { fixed, short } from "../../text/numbers";
 import type { Rows } from "./attention";
-import { flaws, setMatrix, type MatrixName, type StageName } from "./state";
+import { invalidInputs, setMatrix, type MatrixName, type StageName } from "./state";
 
 export type Lit = { matrix: string; row?: number; col?: number }[];
 
 function isLit(lit: Lit, matrix: string, i: number, j: number): boolean {
-  return lit.some((one) => one.matrix === matrix && (one.row ?? i) === i && (one.col ?? j) === j);
+  return lit.some((part) => part.matrix === matrix && (part.row ?? i) === i && (part.col ?? j) === j);
 }
 
-/** A matrix to write numbers into. */
+/** An editable matrix. */
 export function Editable(props: { name: MatrixName; title: string; values: Rows; rows?: readonly string[]; lit: Lit }) {
   const { name, values } = props;
   const write = (i: number, j: number, value: number) =>
@@ -54,19 +54,19 @@ export function Editable(props: { name: MatrixName; title: string; values: Rows;
   );
 }
 
-/** A cell that takes numbers; anything else is flagged, and the last number stays. */
+/** A cell for a number; other input is marked as invalid, and the last valid number is used. */
 function NumberCell(props: { where: string; title: string; value: number; onWrite: (value: number) => void }) {
   const [draft, setDraft] = useState<string | null>(null);
-  const flawed = flaws.value.has(props.where);
+  const invalid = invalidInputs.value.has(props.where);
   const read = (text: string) => {
     setDraft(text);
     const value = Number(text.trim().replace("−", "-"));
-    const sound = text.trim() !== "" && Number.isFinite(value);
-    const others = new Map([...flaws.peek()].filter(([where]) => where !== props.where));
-    flaws.value = sound ? others : others.set(props.where, text);
-    if (sound) props.onWrite(value);
+    const valid = text.trim() !== "" && Number.isFinite(value);
+    const others = new Map([...invalidInputs.peek()].filter(([where]) => where !== props.where));
+    invalidInputs.value = valid ? others : others.set(props.where, text);
+    if (valid) props.onWrite(value);
   };
-  const text = draft !== null && (flawed || document.activeElement?.id === props.where) ? draft : short(props.value, 6);
+  const text = draft !== null && (invalid || document.activeElement?.id === props.where) ? draft : short(props.value, 6);
   return (
     <input
       id={props.where}
@@ -74,17 +74,17 @@ function NumberCell(props: { where: string; title: string; value: number; onWrit
       inputMode="decimal"
       autocomplete="off"
       aria-label={props.title}
-      aria-invalid={flawed}
+      aria-invalid={invalid}
       data-testid={`lab-${props.where.replaceAll(".", "-")}`}
       value={text}
       onFocus={(event) => event.currentTarget.select()}
       onInput={(event) => read(event.currentTarget.value)}
-      onBlur={() => !flawed && setDraft(null)}
+      onBlur={() => !invalid && setDraft(null)}
     />
   );
 }
 
-/** A matrix that was computed; a click on a cell opens its arithmetic. */
+/** A computed matrix; a click on a cell shows its calculation. */
 export function Computed(props: {
   stage: StageName;
   number: number;
@@ -93,8 +93,8 @@ export function Computed(props: {
   values: (number | null)[][];
   rows: readonly string[];
   cols: readonly string[];
-  sums?: boolean; // a column with the sums of the rows
-  ahead: boolean; // not reached yet
+  sums?: boolean; // show a column with the row sums
+  pending: boolean; // a later step
   lit: Lit;
   open: string;
   onOpen: (i: number, j: number) => void;
@@ -104,7 +104,7 @@ export function Computed(props: {
   const most = weights ? 1 : largest(values.flat().map((value) => value ?? 0));
   return (
     <section
-      class={props.ahead ? "lab-box ahead" : "lab-box"}
+      class={props.pending ? "lab-box pending" : "lab-box"}
       data-testid={`lab-box-${stage}`}
       aria-label={`Step ${props.number}`}
     >
@@ -131,9 +131,9 @@ export function Computed(props: {
                 {row.map((value, j) => {
                   const colour = colourOf(value ?? 0, weights ? "weights" : "signed", most, scheme.value);
                   const shown = value === null ? "−∞" : weights || stage === "out" ? fixed(value) : short(value, 2);
-                  const look = value === null || props.ahead ? {} : { background: css(colour), color: inkOn(colour) };
+                  const look = value === null || props.pending ? {} : { background: css(colour), color: inkOn(colour) };
                   const classes = [
-                    value === null && !props.ahead ? "barred" : "",
+                    value === null && !props.pending ? "masked" : "",
                     isLit(props.lit, stage, i, j) ? "lit" : "",
                     props.open === `${stage}.${i}.${j}` ? "open" : "",
                   ];
@@ -141,21 +141,21 @@ export function Computed(props: {
                     <td key={j} class={classes.join(" ")}>
                       <button
                         type="button"
-                        disabled={props.ahead}
+                        disabled={props.pending}
                         style={look}
                         data-testid={`lab-${stage}-${i}-${j}`}
                         data-value={value}
                         aria-pressed={props.open === `${stage}.${i}.${j}`}
                         onClick={() => props.onOpen(i, j)}
                       >
-                        {props.ahead ? "·" : shown}
+                        {props.pending ? "·" : shown}
                       </button>
                     </td>
                   );
                 })}
                 {props.sums && (
                   <td class="sum" data-testid={`lab-sum-${i}`}>
-                    {props.ahead ? "·" : fixed(row.reduce((a: number, b) => a + (b ?? 0), 0))}
+                    {props.pending ? "·" : fixed(row.reduce((a: number, b) => a + (b ?? 0), 0))}
                   </td>
                 )}
               </tr>

@@ -1,12 +1,12 @@
-// The lecture: scenes, each a question, a guess, an answer, and the tab that shows it.
+// Lecture: scenes with a question, a guess, an answer, and the tab that illustrates it.
 //
-// The state of a scene lies under the URL, so what one changes on stage is in the URL, and the next scene starts clean.
+// The state of a scene provides defaults for the URL. Changes made during the scene go to the URL; the next scene resets it.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Alert, Button, Intro } from "../../controls/controls";
 import { bundle, sceneFile, sceneIndex, sceneTrace, type Scene } from "../../state/api";
 import { readTrace } from "../../state/trace";
-import { asStep, field, keepOnly, parse, presetState } from "../../state/url";
+import { asHistoryEntry, field, keepOnly, parse, presetState } from "../../state/url";
 import { tabById } from "../tabs";
 import "./lecture.css";
 
@@ -15,7 +15,7 @@ const problem = signal("");
 const sceneId = field("scene", "");
 const guess = field("guess", -1);
 const shown = field("shown", false);
-const staged = signal(""); // the scene whose state and trace are in place
+const staged = signal(""); // the scene whose state and trace are loaded
 
 function current(): number {
   return Math.max(0, scenes.value?.findIndex((scene) => scene.id === sceneId.value) ?? 0);
@@ -32,7 +32,7 @@ export function lectureCode(): string {
 function go(to: number): void {
   const scene = scenes.value?.[to];
   if (!scene) return;
-  asStep(() => {
+  asHistoryEntry(() => {
     keepOnly(["tab", "presenter"]);
     sceneId.value = to === 0 ? "" : scene.id;
   });
@@ -51,15 +51,15 @@ async function stage(scene: Scene): Promise<void> {
 }
 
 function modelMissing(scene: Scene): boolean {
-  const alone = ["lab", "positions", "features"].includes(innerTab()) && !scene.state.includes("of=model");
-  return bundle !== null && !scene.trace && !alone;
+  const needsNoModel = ["lab", "positions", "features"].includes(innerTab()) && !scene.state.includes("of=model");
+  return bundle !== null && !scene.trace && !needsNoModel;
 }
 
 export function Lecture() {
   useEffect(() => {
     if (!scenes.value)
       sceneIndex().then(
-        (found) => (scenes.value = found),
+        (index) => (scenes.value = index),
         (error: Error) => (problem.value = error.message),
       );
     return () => {
@@ -79,7 +79,7 @@ export function Lecture() {
       const move = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
       if (!move || (busy && !event.key.startsWith("Page")) || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
-      event.stopImmediatePropagation(); // the tab inside has keys of its own for them
+      event.stopImmediatePropagation(); // the tab inside uses the same keys
       const open = scenes.value?.[current()];
       if (move > 0 && open && !shown.value) shown.value = true;
       else go(current() + move);
@@ -90,18 +90,18 @@ export function Lecture() {
   if (problem.value && !scene)
     return (
       <>
-        <Intro title="Lecture">Scenes with a question each.</Intro>
+        <Intro title="Lecture">A series of scenes, each with a question.</Intro>
         <Alert>{problem.value}</Alert>
       </>
     );
-  if (!scenes.value) return <p class="muted">Fetching the scenes…</p>;
+  if (!scenes.value) return <p class="muted">Loading the scenes …</p>;
   if (!scene)
     return (
       <>
-        <Intro title="Lecture">Scenes with a question each.</Intro>
+        <Intro title="Lecture">A series of scenes, each with a question.</Intro>
         <p>
-          This file brings no scenes along. Save the page from the Lecture tab of `regard explore` to have them in a
-          file.
+          This file contains no scenes. To get a file with scenes, save the page from the Lecture tab of `regard
+          explore`.
         </p>
       </>
     );
@@ -113,7 +113,7 @@ export function Lecture() {
       {problem.value && <Alert>{problem.value}</Alert>}
       <div class="stage" data-testid="lecture-stage">
         {modelMissing(scene) ? (
-          <p>This scene asks a model, which a file does not have. In the Lecture tab of `regard explore` it works.</p>
+          <p>This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.</p>
         ) : (
           View && staged.value === scene.id && <View />
         )}
@@ -125,7 +125,7 @@ export function Lecture() {
 function Chooser({ scenes, at }: { scenes: Scene[]; at: number }) {
   return (
     <div class="bar lecture-bar">
-      <Button testid="lecture-back" title="The scene before (←)" disabled={at === 0} onClick={() => go(at - 1)}>
+      <Button testid="lecture-back" title="Previous scene (←)" disabled={at === 0} onClick={() => go(at - 1)}>
         ◀ Back
       </Button>
       <label class="control">
@@ -145,7 +145,7 @@ function Chooser({ scenes, at }: { scenes: Scene[]; at: number }) {
       <Button
         testid="lecture-next"
         main
-        title="The next scene (→)"
+        title="Next scene (→)"
         disabled={at === scenes.length - 1}
         onClick={() => go(at + 1)}
       >
@@ -159,7 +159,7 @@ function Chooser({ scenes, at }: { scenes: Scene[]; at: number }) {
 }
 
 function Question({ scene, last }: { scene: Scene; last: boolean }) {
-  const right = shown.value;
+  const revealed = shown.value;
   return (
     <section class="panel scene" aria-label="Scene">
       <h1>
@@ -182,17 +182,17 @@ function Question({ scene, last }: { scene: Scene; last: boolean }) {
           ))}
         </div>
       )}
-      {right ? (
+      {revealed ? (
         <p class="answer" data-testid="lecture-answer" role="status">
           {scene.answer}
         </p>
       ) : null}
-      {right && scene.notes && <p class="note">{scene.notes}</p>}
+      {revealed && scene.notes && <p class="note">{scene.notes}</p>}
       <div class="bar">
-        <Button testid="lecture-reveal" main={!right} onClick={() => (shown.value = !right)}>
-          {right ? "Hide the answer" : "Reveal the answer"}
+        <Button testid="lecture-reveal" main={!revealed} onClick={() => (shown.value = !revealed)}>
+          {revealed ? "Hide answer" : "Show answer"}
         </Button>
-        {!right && <span class="muted">Guess first. {last ? "" : "The arrow key reveals, then goes on."}</span>}
+        {!revealed && <span class="muted">Guess first. {last ? "" : "The right arrow key shows the answer, then the next scene."}</span>}
       </div>
     </section>
   );

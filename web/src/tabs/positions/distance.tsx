@@ -1,4 +1,4 @@
-// What the inner products of positions know: all of them, over the distance, and by the numbers that they are made of.
+// Inner products of positions: for all pairs, by distance, and the variance by dimensions.
 import { Figure } from "../../chart/figure";
 import { Matrix } from "../../chart/matrix/matrix";
 import { Plot } from "../../chart/plot";
@@ -11,7 +11,7 @@ import { DISTANCES } from "./tables";
 
 export function Products() {
   const n = table.value.length;
-  const places = Array.from({ length: n }, (_, t) => String(t));
+  const positions = Array.from({ length: n }, (_, t) => String(t));
   const { mean, spread } = byDistance.value;
   const same = spread < 1e-6;
   return (
@@ -21,10 +21,10 @@ export function Products() {
       note={
         same ? (
           <>
-            The same along each diagonal: <ProductFormula />
+            Constant along each diagonal: <ProductFormula />
           </>
         ) : (
-          "They differ along a diagonal: the product depends on more than the distance."
+          "They vary along the diagonals: the inner product depends on more than the distance."
         )
       }
     >
@@ -32,18 +32,18 @@ export function Products() {
         testid="positions-products"
         label={`Inner products of ${n} positions`}
         values={products.value}
-        rows={places}
-        cols={places}
-        rowTitle="place t"
-        colTitle="place t′"
+        rows={positions}
+        cols={positions}
+        rowTitle="position t"
+        colTitle="position t′"
         scale="signed"
         read={(s, t) => productRead(s, t)}
         pin={readPin(pair.value, { rows: n, cols: n })}
         onPin={(cell) => (pair.value = writePin(cell))}
       />
       <p class="readout">
-        Diagonal{same ? "" : ", on average"}: <output data-testid="positions-diagonal">{fixed(mean[0])}</output> ·
-        largest difference along a diagonal: <output data-testid="positions-spread">{spreadText(spread)}</output>
+        Main diagonal{same ? "" : " (mean)"}: <output data-testid="positions-diagonal">{fixed(mean[0])}</output> ·
+        largest variation along a diagonal: <output data-testid="positions-spread">{spreadText(spread)}</output>
       </p>
     </Figure>
   );
@@ -99,13 +99,13 @@ export function ByDistance() {
   const distances = Array.from(mean, (_, i) => i);
   return (
     <Figure
-      title="The inner product over the distance"
+      title="Inner product by distance"
       name="positions-distance"
-      note="The line is the mean of a diagonal, the band behind it reaches from its least to its largest product."
+      note="The line is the mean of each diagonal; the band shows its minimum and maximum."
     >
       <Plot
         testid="positions-distance"
-        label="Inner product over the distance"
+        label="Inner product by distance"
         curves={[{ name: "mean", x: distances, y: mean, low, high }]}
         xTitle="distance |t − t′|"
         yTitle="inner product"
@@ -121,46 +121,46 @@ export function ByDistance() {
 export function Variance() {
   const waves = kind.value !== "learned";
   const reach = waves ? DISTANCES : Math.min(DISTANCES, table.value.length);
-  const turning = waves ? "The first pairs turn fastest, so they tell near places apart." : "";
+  const frequencyNote = waves ? "The first pairs have the highest frequencies, so they distinguish nearby positions." : "";
   const all = variances.value;
   const total = all[all.length - 1];
-  const usual = Math.min(50, 2 * all.length);
-  const k = first.value >= 2 && first.value <= 2 * all.length ? first.value - (first.value % 2) : usual;
+  const defaultK = Math.min(50, 2 * all.length);
+  const k = first.value >= 2 && first.value <= 2 * all.length ? first.value - (first.value % 2) : defaultK;
   const share = (index: number) => all[index] / total;
   const read = (index: number) =>
     `k = ${2 * index + 2}: ${fixed(all[index], 2)} of ${fixed(total, 2)}, ${(100 * share(index)).toFixed(1)}%`;
   return (
     <Figure
-      title="Where the distance is kept"
+      title="Which dimensions encode the distance"
       name="positions-variance"
-      note={`Variance of the inner product of the first k numbers, over |t − t′| = 0 … ${reach - 1} (B4). ${turning}`}
+      note={`Variance of the inner product of the first k dimensions, over the distances |t − t′| = 0 … ${reach - 1} (B4). ${frequencyNote}`}
     >
       <div class="bar">
         <Slider
-          label="first k numbers, k ="
+          label="First k dimensions, k ="
           value={k}
           min={2}
           max={2 * all.length}
           step={2}
           testid="positions-k"
-          onChange={(value) => (first.value = value === usual ? 0 : value)}
+          onChange={(value) => (first.value = value === defaultK ? 0 : value)}
         />
         <Button
           testid="positions-k-95"
           onClick={() => (first.value = 2 * all.findIndex((value) => value / total >= 0.95) + 2)}
         >
-          where 95% is reached
+          Find k for 95%
         </Button>
         <p>
-          hold <output data-testid="positions-share">{(100 * share(k / 2 - 1)).toFixed(1)}%</output> of the variance,
-          which is <output data-testid="positions-total">{fixed(total, 2)}</output>
+          contain <output data-testid="positions-share">{(100 * share(k / 2 - 1)).toFixed(1)}%</output> of the total
+          variance of <output data-testid="positions-total">{fixed(total, 2)}</output>
         </p>
       </div>
       <Plot
         testid="positions-variance"
-        label="Share of the variance in the first k numbers"
+        label="Share of the variance in the first k dimensions"
         curves={[{ name: "share", x: Array.from(all, (_, i) => 2 * i + 2), y: all.map((value) => value / total) }]}
-        xTitle="first k numbers"
+        xTitle="first k dimensions"
         yTitle="share of the variance"
         yTick={(value) => `${Math.round(100 * value)}%`}
         from={0}

@@ -1,4 +1,4 @@
-// Positions: the table as a heat map, its rows and columns as curves, and what the inner product knows of the distance.
+// Positions: a position table as a heat map, its rows and columns as curves, and inner products by distance.
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
 import { Matrix } from "../../chart/matrix/matrix";
@@ -6,7 +6,7 @@ import { Plot, type Curve } from "../../chart/plot";
 import { Alert, Choice, Intro, NumberInput, Select } from "../../controls/controls";
 import { askParameter, served } from "../../state/api";
 import { readPin, writePin } from "../../state/selection";
-import { forget } from "../../state/url";
+import { reset } from "../../state/url";
 import { equals, fixed, short } from "../../text/numbers";
 import { ByDistance, Products, Variance } from "./distance";
 import {
@@ -17,7 +17,7 @@ import {
   layoutName,
   length,
   lengthField,
-  MOST,
+  MAX_SIZE,
   pin,
   preset,
   presetId,
@@ -33,8 +33,8 @@ export function Positions() {
   return (
     <>
       <Intro title="Positions">
-        Attention alone does not know the order of words. A vector for each place tells it, and the inner product of two
-        of them tells how far apart they are.
+        Attention by itself ignores the order of words. A position encoding adds it: a vector for each position. The inner
+        product of two sinusoidal vectors depends only on their distance.
       </Intro>
       <Settings />
       <HeatMap />
@@ -50,7 +50,7 @@ export function Positions() {
 function Settings() {
   useLearned();
   const choose = (id: string) => {
-    forget(["n", "d", "pin", "pair", "k"]);
+    reset(["n", "d", "pin", "pair", "k"]);
     presetId.value = id;
   };
   const waves = kind.value !== "learned";
@@ -81,24 +81,24 @@ function Settings() {
           />
         )}
         <NumberInput
-          label="places n"
+          label="Positions n"
           value={length.value}
           min={2}
-          max={MOST}
+          max={MAX_SIZE}
           testid="positions-n"
           onChange={(value) => (lengthField.value = value === preset.value.length ? 0 : value)}
         />
         <NumberInput
-          label="width d"
+          label="Width d"
           value={dim.value}
           min={2}
-          max={MOST}
+          max={MAX_SIZE}
           testid="positions-d"
           onChange={(value) => (dimField.value = value === preset.value.dim ? 0 : value)}
         />
         {waves && (
           <Select
-            label="base"
+            label="Base"
             value={base.value}
             testid="positions-base"
             options={[100, 1000, 10000, 100000, 500000]}
@@ -111,14 +111,14 @@ function Settings() {
       </p>
       {waves && dim.value % 2 === 1 && (
         <Alert testid="positions-odd">
-          The width is odd: the last sine has no cosine, so the inner product depends on more than the distance.
+          The width is odd: the last sine has no matching cosine, so the inner product depends on more than the distance.
         </Alert>
       )}
     </section>
   );
 }
 
-/** Fetches the learned positions of the first loaded model that has some. */
+/** Loads the learned positions of the first loaded model that has some. */
 function useLearned(): void {
   const owner = served.value?.models.find((model) => model.state === "ready" && model.about?.position_parameter);
   useEffect(() => {
@@ -129,25 +129,25 @@ function useLearned(): void {
           model: owner.name,
           table: { length: shape[0], dim: shape[1], table: Float64Array.from(values) },
         }),
-      () => undefined, // the random table stays, and the page says that it is random
+      () => undefined, // the random table stays; the note on the page says that it is random
     );
   }, [kind.value, owner?.name]);
 }
 
 function about(): string {
   if (kind.value === "sinusoidal")
-    return "Sinusoidal: each pair of columns is a sine and a cosine, from fast ones to ever slower ones. It is added to the embeddings (B2).";
+    return "Sinusoidal: pairs of sine and cosine dimensions with decreasing frequencies. The vectors are added to the embeddings (B2).";
   if (kind.value === "rotary")
-    return "Rotary: queries and keys are turned, each pair of their numbers by its own angle. Shown is what becomes of the vector (1, 0) of each pair (B7).";
+    return "Rotary: each pair of dimensions of queries and keys is rotated by its own angle. The table shows the rotation of the vector (1, 0) in each pair (B7).";
   if (trained.value)
-    return `Learned: the table of ${trained.value.model}, ${trained.value.table.length} places of width ${trained.value.table.dim}. It says nothing of places beyond (B6).`;
-  return "Learned: parameters like any others (B6). No loaded model has them, so these are random numbers from a fixed seed, as before training: their products know nothing of the distance.";
+    return `Learned: the table of ${trained.value.model}, ${trained.value.table.length} positions of width ${trained.value.table.dim}. There are no vectors for later positions (B6).`;
+  return "Learned: the vectors are trainable parameters (B6). No loaded model has them, so the table contains random numbers from a fixed seed, as before training. Their inner products do not depend on the distance.";
 }
 
 function HeatMap() {
   const { length: n, dim: d, table: values } = table.value;
   const at = readPin(pin.value, { rows: n, cols: d }) ?? [Math.min(10, n - 1), Math.min(8, d - 1)];
-  const places = Array.from({ length: n }, (_, t) => String(t));
+  const positions = Array.from({ length: n }, (_, t) => String(t));
   const columns = Array.from({ length: d }, (_, c) => String(c));
   const column = Float64Array.from({ length: n }, (_, t) => values[t * d + at[1]]);
   const counts = (size: number) => Array.from({ length: size }, (_, i) => i);
@@ -156,16 +156,16 @@ function HeatMap() {
       <Figure
         title={`Positions 0 to ${n - 1}, width ${d}`}
         name="positions"
-        note="Click a cell: its row and its column are the curves below."
+        note="Click a cell to plot its row and its column below."
       >
         <Matrix
           testid="positions-map"
-          label={`Table of positions, ${n} places by ${d} numbers`}
+          label={`Position table, ${n} positions by ${d} dimensions`}
           values={values}
-          rows={places}
+          rows={positions}
           cols={columns}
-          rowTitle="place t"
-          colTitle="number c of the vector"
+          rowTitle="position t"
+          colTitle="dimension c"
           scale="signed"
           stretch
           most={kind.value === "learned" ? largest(values) : 1}
@@ -175,23 +175,23 @@ function HeatMap() {
         />
       </Figure>
       <div class="columns">
-        <Figure title={`Row ${at[0]}: the vector of place ${at[0]}`} name="positions-row">
+        <Figure title={`Row ${at[0]}: the vector of position ${at[0]}`} name="positions-row">
           <Plot
             testid="positions-row"
-            label={`The vector of place ${at[0]}`}
+            label={`The vector of position ${at[0]}`}
             curves={rowCurves(at[0])}
-            xTitle="number c of the vector"
+            xTitle="dimension c"
             yTitle="value"
             read={(i) => rowRead(at[0], i)}
             height={200}
           />
         </Figure>
-        <Figure title={`Column ${at[1]}: one number over all places`} name="positions-column">
+        <Figure title={`Column ${at[1]}: dimension ${at[1]} over all positions`} name="positions-column">
           <Plot
             testid="positions-column"
-            label={`Number ${at[1]} over all places`}
+            label={`Dimension ${at[1]} over all positions`}
             curves={[{ name: "column", x: counts(n), y: column }]}
-            xTitle="place t"
+            xTitle="position t"
             yTitle="value"
             read={(t) => entry(t, at[1])}
             height={200}
@@ -202,7 +202,7 @@ function HeatMap() {
   );
 }
 
-/** A row as two smooth curves, of its sines and of its cosines; a learned one is one curve. */
+/** A row as two smooth curves, sines and cosines; a learned vector is a single curve. */
 function rowCurves(t: number): Curve[] {
   const { dim: d, table: values } = table.value;
   const columns = Array.from({ length: d }, (_, c) => c);
@@ -211,9 +211,9 @@ function rowCurves(t: number): Curve[] {
     return { name, x, y: x.map((c) => values[t * d + c]) };
   };
   if (kind.value === "learned") return [curve("row", () => true)];
-  const [one, other] = kind.value === "sinusoidal" ? ["sines", "cosines"] : ["cosines", "sines"];
+  const [firstName, secondName] = kind.value === "sinusoidal" ? ["sines", "cosines"] : ["cosines", "sines"];
   const second = (c: number) => pairOf(c, d, layoutName.value).second;
-  return [curve(one, (c) => !second(c)), curve(other, second)];
+  return [curve(firstName, (c) => !second(c)), curve(secondName, second)];
 }
 
 function rowRead(t: number, index: number): string {
@@ -223,7 +223,7 @@ function rowRead(t: number, index: number): string {
     .join("; ");
 }
 
-/** An entry of the table with its arithmetic. */
+/** An entry of the table with its calculation. */
 function entry(t: number, c: number): string {
   const { dim: d, table: values } = table.value;
   const value = values[t * d + c];

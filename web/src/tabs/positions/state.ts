@@ -1,4 +1,4 @@
-// What the Positions tab works on: a preset, what was changed in it, and the tables that follow from it.
+// The state of the Positions tab: a preset, the changes made to it, and the resulting tables.
 import { computed, signal } from "@preact/signals";
 import { field } from "../../state/url";
 import {
@@ -14,29 +14,29 @@ import {
 } from "./tables";
 
 export const PRESETS = [
-  { id: "sentence", title: "100 words, width 500", length: 100, dim: 500 },
-  { id: "distance", title: "500 places, width 128", length: 500, dim: 128 },
-  { id: "small", title: "Small enough to read: 10 × 8", length: 10, dim: 8 },
+  { id: "sentence", title: "100 positions, width 500", length: 100, dim: 500 },
+  { id: "distance", title: "500 positions, width 128", length: 500, dim: 128 },
+  { id: "small", title: "10 positions, width 8", length: 10, dim: 8 },
 ];
-export const MOST = 512;
+export const MAX_SIZE = 512;
 
 export const presetId = field("preset", "sentence");
 export const kind = field<Kind>("kind", "sinusoidal");
 export const layoutName = field<PositionLayout>("layout", "interleaved");
-export const lengthField = field("n", 0); // 0: the preset's
+export const lengthField = field("n", 0); // 0: as in the preset
 export const dimField = field("d", 0);
 export const base = field("base", 10000);
 export const pin = field("pin", "");
 export const pair = field("pair", "");
 export const first = field("k", 0);
 
-export const preset = computed(() => PRESETS.find((one) => one.id === presetId.value) ?? PRESETS[0]);
-const inside = (value: number, usual: number) =>
-  Number.isInteger(value) && value >= 2 && value <= MOST ? value : usual;
-export const length = computed(() => inside(lengthField.value, preset.value.length));
-export const dim = computed(() => inside(dimField.value, preset.value.dim));
+export const preset = computed(() => PRESETS.find(({ id }) => id === presetId.value) ?? PRESETS[0]);
+const validSize = (value: number, fallback: number) =>
+  Number.isInteger(value) && value >= 2 && value <= MAX_SIZE ? value : fallback;
+export const length = computed(() => validSize(lengthField.value, preset.value.length));
+export const dim = computed(() => validSize(dimField.value, preset.value.dim));
 
-/** The learned table of a loaded model, once it was fetched. */
+/** The learned table of a loaded model, once it is available. */
 export const trained = signal<{ model: string; table: Table } | null>(null);
 
 export const table = computed<Table>(() => {
@@ -44,8 +44,8 @@ export const table = computed<Table>(() => {
   if (kind.value !== "learned") return positionTable(n, d, kind.value, layoutName.value, base.value);
   if (!trained.value) return randomTable(n, d, 1);
   const { length: rows, dim: cols, table } = trained.value.table;
-  const kept = Math.min(rows, n);
-  return { length: kept, dim: cols, table: table.slice(0, kept * cols) };
+  const used = Math.min(rows, n);
+  return { length: used, dim: cols, table: table.slice(0, used * cols) };
 });
 export const products = computed(() => innerProducts(table.value));
 export const byDistance = computed(() => diagonals(products.value, table.value.length));

@@ -1,4 +1,4 @@
-// Tables of positions and what their inner products know, in float64; B2, B3, B4, B7. The server's /api/positions agrees.
+// Position tables and their inner products in float64; B2, B3, B4, B7.
 import { normalNumbers } from "../../maths/random";
 
 export type Kind = "sinusoidal" | "rotary" | "learned";
@@ -10,21 +10,21 @@ export interface Positions {
   table: Float64Array; // n x d
 }
 
-export const DISTANCES = 50; // that the variance is taken over, B4
+export const DISTANCES = 50; // distances 0 … 49 of the variance, B4
 
-/** The angle of one step for pair i: 1 / base^(2i/d). */
+/** The angle per position of pair i: 1 / base^(2i/d). */
 export function frequency(i: number, dim: number, base: number): number {
   return 1 / base ** ((2 * i) / dim);
 }
 
-/** Which pair a column belongs to, and whether it is the second of it. */
+/** The pair that a column belongs to, and whether it is the second column of the pair. */
 export function pairOf(column: number, dim: number, layout: PositionLayout): { pair: number; second: boolean } {
   if (layout === "interleaved") return { pair: Math.floor(column / 2), second: column % 2 === 1 };
-  const firsts = Math.ceil(dim / 2); // an odd width ends with a sine that has no cosine
+  const firsts = Math.ceil(dim / 2); // with an odd width, the last sine has no cosine
   return column < firsts ? { pair: column, second: false } : { pair: column - firsts, second: true };
 }
 
-/** Sinusoidal: (sin, cos) of each pair. Rotary: (cos, sin), which is what a turn makes of the vector (1, 0). */
+/** Sinusoidal: (sin, cos) for each pair. Rotary: (cos, sin), the rotation of the vector (1, 0). */
 export function positionTable(
   length: number,
   dim: number,
@@ -42,32 +42,32 @@ export function positionTable(
   return { length, dim, table };
 }
 
-/** Normal random numbers from a seed: what learned positions are before training. */
+/** Normally distributed numbers: learned positions before training. */
 export function randomTable(length: number, dim: number, seed: number): Positions {
   return { length, dim, table: Float64Array.from({ length: length * dim }, normalNumbers(seed)) };
 }
 
 /** The inner product of each pair of rows, n x n. */
 export function innerProducts({ length, dim, table }: Positions): Float64Array {
-  const found = new Float64Array(length * length);
+  const products = new Float64Array(length * length);
   for (let s = 0; s < length; s++) {
     for (let t = s; t < length; t++) {
       let sum = 0;
       for (let c = 0; c < dim; c++) sum += table[s * dim + c] * table[t * dim + c];
-      found[s * length + t] = found[t * length + s] = sum;
+      products[s * length + t] = products[t * length + s] = sum;
     }
   }
-  return found;
+  return products;
 }
 
 export interface Diagonals {
   mean: Float64Array; // by the distance |t - t'|
   low: Float64Array;
   high: Float64Array;
-  spread: number; // the most that two products of one distance differ by
+  spread: number; // largest difference between two products of the same distance
 }
 
-/** The inner products by their distance. */
+/** Summarizes the inner products by distance. */
 export function diagonals(products: Float64Array, length: number): Diagonals {
   const [mean, low, high] = [
     new Float64Array(length),
@@ -87,7 +87,7 @@ export function diagonals(products: Float64Array, length: number): Diagonals {
   return { mean, low, high, spread };
 }
 
-/** The variance of the inner product of the first k numbers over the distances 0 … 49, for k = 2, 4, …, d; B4. */
+/** The variance of the inner product of the first k dimensions over the distances 0 … 49, for k = 2, 4, …, d; B4. */
 export function waveVariance(dim: number, base: number): number[] {
   const sums = new Float64Array(DISTANCES);
   return Array.from({ length: Math.floor(dim / 2) }, (_, i) => {
@@ -96,19 +96,19 @@ export function waveVariance(dim: number, base: number): number[] {
   });
 }
 
-/** The same of any table, where a product may depend on more than the distance: of the mean of each distance. */
+/** The same for any table: the variance of the mean product of each distance. */
 export function tableVariance({ length, dim, table }: Positions): number[] {
   const sums = new Float64Array(Math.min(DISTANCES, length));
-  const found: number[] = [];
+  const variances: number[] = [];
   for (let c = 0; c < dim; c++) {
     for (let distance = 0; distance < sums.length; distance++) {
       let sum = 0;
       for (let t = 0; t + distance < length; t++) sum += table[t * dim + c] * table[(t + distance) * dim + c];
       sums[distance] += sum / (length - distance);
     }
-    if (c % 2 === 1) found.push(variance(sums));
+    if (c % 2 === 1) variances.push(variance(sums));
   }
-  return found;
+  return variances;
 }
 
 function variance(values: Float64Array): number {

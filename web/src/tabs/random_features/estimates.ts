@@ -1,6 +1,6 @@
-// Attention by random features in float64, beside what it estimates; F1, F2, F3. The server's /api/features agrees.
+// Attention with random features and exact attention in float64; F1, F2, F3.
 //
-// x = q √scale and y = k √scale, so that x·y is the score; normalised, both have length 1. u = W x for M random rows w.
+// x = q √scale and y = k √scale, so that x·y is the score; with normalization both have length 1. u = W x for M random rows w.
 import { normalNumbers } from "../../maths/random";
 
 export const MAPS = ["trig", "positive", "hyperbolic", "optimal", "elu"] as const;
@@ -27,18 +27,18 @@ function dot(a: Float64Array, b: Float64Array): number {
   return sum;
 }
 
-/** Rows of N(0, 1): those that a smaller count gives are the first of them. Orthogonal ones in blocks of `dim`. */
+/** Rows from N(0, 1), orthogonal in blocks of `dim` or independent. A smaller count gives the first of the same rows. */
 export function drawRows(count: number, dim: number, draw: Draw, seed: number): Vectors {
   const normal = normalNumbers(seed);
   const row = () => Float64Array.from({ length: dim }, normal);
   if (draw === "independent") return Array.from({ length: count }, row);
   const rows: Float64Array[] = [];
   while (rows.length < count) {
-    // Gram-Schmidt of normal rows gives a rotation that prefers no direction; each row then gets a length of its own.
+    // Gram-Schmidt on normal rows gives a uniformly distributed rotation; each row then gets a random length.
     const block: Float64Array[] = [];
     for (let i = 0; i < dim; i++) {
       const next = row();
-      for (let twice = 0; twice < 2; twice++)
+      for (let pass = 0; pass < 2; pass++)
         for (const before of block) {
           const share = dot(next, before);
           for (let c = 0; c < dim; c++) next[c] -= share * before[c];
@@ -46,19 +46,19 @@ export function drawRows(count: number, dim: number, draw: Draw, seed: number): 
       const length = Math.sqrt(dot(next, next));
       block.push(next.map((value) => value / length));
     }
-    const lengths = block.map(row).map((one) => Math.sqrt(dot(one, one)));
-    rows.push(...block.map((one, i) => one.map((value) => value * lengths[i])));
+    const lengths = block.map(row).map((vector) => Math.sqrt(dot(vector, vector)));
+    rows.push(...block.map((unit, i) => unit.map((value) => value * lengths[i])));
   }
   return rows.slice(0, count);
 }
 
-/** Rows of W that a map needs for so many features. */
+/** The number of rows of W that a map needs for this number of features. */
 export function rowsFor(map: FeatureMap, features: number): number {
   if (map === "elu") return 0;
   return map === "positive" || map === "optimal" ? features : features / 2;
 }
 
-/** Queries or keys such that x·y is the score. */
+/** Scales queries or keys such that x·y is the score. */
 function prepare(vectors: Vectors, scale: number, normalize: boolean): Vectors {
   return vectors.map((vector) => {
     const factor = normalize ? 1 / Math.max(Math.sqrt(dot(vector, vector)), 1e-6) : Math.sqrt(scale);
@@ -66,7 +66,7 @@ function prepare(vectors: Vectors, scale: number, normalize: boolean): Vectors {
   });
 }
 
-/** Weights m x n by a score, with a softmax over the keys that a query may see; the last query sees every key. */
+/** Softmax weights m x n of a score; with a causal mask the last query sees every key. */
 function softmaxRows(x: Vectors, y: Vectors, causal: boolean, score: (a: Float64Array, b: Float64Array) => number) {
   const [m, n] = [x.length, y.length];
   const weights = new Float64Array(m * n);
@@ -83,24 +83,24 @@ function softmaxRows(x: Vectors, y: Vectors, causal: boolean, score: (a: Float64
 
 /** Softmax attention, F1. */
 export function exactWeights(head: Head, normalize: boolean): Float64Array {
-  const [x, y] = [head.q, head.k].map((one) => prepare(one, head.scale, normalize));
+  const [x, y] = [head.q, head.k].map((vectors) => prepare(vectors, head.scale, normalize));
   return softmaxRows(x, y, head.causal, dot);
 }
 
-/** What the lecture's formula tends to with ever more features: softmax(−|x−y|²/2), F3. */
+/** The limit of the lecture's formula for infinitely many features: softmax(−|x−y|²/2), F3. */
 export function limitWeights(head: Head, normalize: boolean): Float64Array {
-  const [x, y] = [head.q, head.k].map((one) => prepare(one, head.scale, normalize));
+  const [x, y] = [head.q, head.k].map((vectors) => prepare(vectors, head.scale, normalize));
   return softmaxRows(x, y, head.causal, (a, b) => -(dot(a, a) + dot(b, b) - 2 * dot(a, b)) / 2);
 }
 
-/** D⁻¹ φ(Q) φ(K)ᵀ, F3; weights of sines and cosines may be negative. */
+/** D⁻¹ φ(Q) φ(K)ᵀ, F3; the weights of trigonometric features may be negative. */
 export function estimateWeights(head: Head, map: FeatureMap, W: Vectors, normalize: boolean): Float64Array {
-  const given = [head.q, head.k] as const;
-  const [x, y] = map === "elu" ? given : given.map((one) => prepare(one, head.scale, normalize));
+  const unscaled = [head.q, head.k] as const;
+  const [x, y] = map === "elu" ? unscaled : unscaled.map((vectors) => prepare(vectors, head.scale, normalize));
   const a = map === "optimal" ? bestA(x, y) : 0;
   const [q, k] = [featuresOf(x, map, W, a), featuresOf(y, map, W, a)];
   const [m, n] = [x.length, y.length];
-  // A query's level cancels in its row. Of the keys' levels a common part does, and the rest is a weight.
+  // The level of a query cancels in its row, and so does the common part of the keys' levels.
   const top = k.level.reduce((most, level) => Math.max(most, level), -Infinity);
   const weight = k.level.map((level) => Math.exp(level - top));
   const weights = new Float64Array(m * n);
@@ -150,32 +150,32 @@ function featuresOf(x: Vectors, map: FeatureMap, W: Vectors, a: number): Feature
   return { numbers, level };
 }
 
-function joined(u: Float64Array, one: (x: number) => number, other: (x: number) => number, factor: number) {
-  const found = new Float64Array(2 * u.length);
+function joined(u: Float64Array, first: (x: number) => number, second: (x: number) => number, factor: number) {
+  const features = new Float64Array(2 * u.length);
   u.forEach((value, r) => {
-    found[r] = factor * one(value);
-    found[u.length + r] = factor * other(value);
+    features[r] = factor * first(value);
+    features[u.length + r] = factor * second(value);
   });
-  return found;
+  return features;
 }
 
-/** |found − exact| / |exact|, of the whole matrix. */
-export function relativeError(found: Float64Array, exact: Float64Array): number {
+/** |estimate − exact| / |exact|, over the whole matrix. */
+export function relativeError(estimate: Float64Array, exact: Float64Array): number {
   let [off, size] = [0, 0];
   for (let i = 0; i < exact.length; i++) {
-    off += (found[i] - exact[i]) ** 2;
+    off += (estimate[i] - exact[i]) ** 2;
     size += exact[i] ** 2;
   }
   return Math.sqrt(off / size);
 }
 
 export interface ErrorCurve {
-  middle: number[]; // the median of some draws, for each count of features
+  middle: number[]; // the median over the draws, for each number of features
   low: number[];
   high: number[];
 }
 
-/** Errors against the number of features, over some draws; `rows` gives the first so many rows of each. */
+/** The error by number of features over several draws; `rows` returns the first rows of a draw. */
 export function errorCurve(
   head: Head,
   map: FeatureMap,
@@ -188,7 +188,7 @@ export function errorCurve(
   const all = Array.from({ length: draws }, (_, i) =>
     counts.map((F) => relativeError(estimateWeights(head, map, rows(i, rowsFor(map, F)), normalize), exact)),
   );
-  const sorted = counts.map((_, c) => all.map((one) => one[c]).sort((a, b) => a - b));
+  const sorted = counts.map((_, c) => all.map((errors) => errors[c]).sort((a, b) => a - b));
   return {
     middle: sorted.map((errors) => errors[Math.floor((errors.length - 1) / 2)]),
     low: sorted.map((errors) => errors[0]),
@@ -196,12 +196,12 @@ export function errorCurve(
   };
 }
 
-/** Multiplications of exact attention among L tokens of one head, for values as wide as keys. */
+/** Multiplications of exact attention of one head over L tokens, with values as wide as keys. */
 export function exactOperations(L: number, d: number): number {
   return L * L * 2 * d;
 }
 
-/** Those by features: W x of queries and keys, the keys summed up, the sums asked. */
+/** Multiplications with features: W x of queries and keys, the sums over the keys, and their use by the queries. */
 export function featureOperations(L: number, d: number, M: number, F: number): number {
   return 2 * L * M * d + 2 * L * F * (d + 1);
 }

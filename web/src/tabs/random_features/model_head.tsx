@@ -1,4 +1,4 @@
-// The queries and keys of a head of a model, for the tab Random features.
+// The queries and keys of a head of a model, for the Random features tab.
 import { useEffect } from "preact/hooks";
 import { Alert, Select } from "../../controls/controls";
 import { Sentence, Status } from "../../controls/sentence";
@@ -10,48 +10,48 @@ import type { MapName, Numbers, Trace } from "../../state/trace";
 import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import { exactWeights, type Vectors } from "./estimates";
-import { modelHead, pin, type Place, type Shown } from "./state";
+import { modelHead, pin, type HeadAddress, type Shown } from "./state";
 
 const which = field<string>("map", "");
-const layer = field("layer", -1); // -1: the one that aligns best, or the first
+const layer = field("layer", -1); // -1: the head with the best alignment, or the first
 const head = field("head", -1);
-const OFF = 0.02; // more than rounding between the softmax of q·k and the weights of the trace
+const TOLERANCE = 0.02; // rounding error between the softmax of q·k and the weights of the trace
 
-/** The sentence, and which head; what is found is put where the maps are made. */
+/** The form for the sentence and the head; stores the vectors of the head in `modelHead`. */
 export function ModelHead() {
   const run = useOrigin({ vectors: true });
   useShown([run.trace]);
   const names = run.trace ? mapsOf(run.trace) : [];
-  const name = names.find((one) => one === which.value) ?? names.find((one) => one === "cross") ?? names[0];
-  const place = run.trace && name ? placeIn(run.trace, name) : null;
-  const problem = run.trace ? misfit(run.trace, place) : "";
+  const name = names.find((known) => known === which.value) ?? names.find((known) => known === "cross") ?? names[0];
+  const address = run.trace && name ? addressIn(run.trace, name) : null;
+  const problem = run.trace ? problemWith(run.trace, address) : "";
   useEffect(() => {
-    modelHead.value = run.trace && place && !problem ? { shown: headOf(run.trace, place), place } : null;
-  }, [run.trace, place?.map, place?.layer, place?.head, problem]);
+    modelHead.value = run.trace && address && !problem ? { shown: headOf(run.trace, address), address } : null;
+  }, [run.trace, address?.map, address?.layer, address?.head, problem]);
   return (
     <>
       <Sentence busy={run.busy} onNew={() => (pin.value = "")} />
       <Status run={run} />
-      {run.trace && place && (
+      {run.trace && address && (
         <div class="bar">
-          <MapChoice value={place.map} names={names} onChange={(value) => (which.value = value)} />
+          <MapChoice value={address.map} names={names} onChange={(value) => (which.value = value)} />
           <Select
             label="Layer"
-            value={place.layer}
-            options={range(run.trace.maps[place.map]!.layers)}
+            value={address.layer}
+            options={range(run.trace.maps[address.map]!.layers)}
             testid="layer"
             onChange={(value) => {
-              head.value = place.head; // the other half of the best one
+              head.value = address.head; // keep the head when only the layer changes
               layer.value = value;
             }}
           />
           <Select
             label="Head"
-            value={place.head}
-            options={range(run.trace.maps[place.map]!.heads)}
+            value={address.head}
+            options={range(run.trace.maps[address.map]!.heads)}
             testid="head"
             onChange={(value) => {
-              layer.value = place.layer;
+              layer.value = address.layer;
               head.value = value;
             }}
           />
@@ -62,7 +62,7 @@ export function ModelHead() {
   );
 }
 
-function placeIn(trace: Trace, name: MapName): Place {
+function addressIn(trace: Trace, name: MapName): HeadAddress {
   const { layers, heads } = trace.maps[name]!;
   const best = name === "cross" || name === "rnn" ? trace.best_head : null;
   return {
@@ -72,36 +72,36 @@ function placeIn(trace: Trace, name: MapName): Place {
   };
 }
 
-/** Why a head cannot be shown, or "". */
-function misfit(trace: Trace, place: Place | null): string {
-  if (!place) return "This model has no attention, so there is no head to show.";
-  const one = trace.maps[place.map]!;
-  if (!one.q || !one.k)
-    return "This trace holds no queries and keys: make it with trace_text(…, vectors=True), or pick a model.";
-  if (one.randomFeatures) return "";
-  const found = exactWeights(headOf(trace, place), false);
-  const start = (place.layer * one.heads + place.head) * found.length;
-  const off = found.some((weight, i) => Math.abs(weight - one.weights[start + i]) > OFF);
+/** Why a head cannot be shown; empty if it can. */
+function problemWith(trace: Trace, address: HeadAddress | null): string {
+  if (!address) return "This model has no attention, so there is no head to show.";
+  const attention = trace.maps[address.map]!;
+  if (!attention.q || !attention.k)
+    return "This trace contains no queries and keys: record it with trace_text(…, vectors=True), or select a model.";
+  if (attention.randomFeatures) return "";
+  const weights = exactWeights(headOf(trace, address), false);
+  const start = (address.layer * attention.heads + address.head) * weights.length;
+  const off = weights.some((weight, i) => Math.abs(weight - attention.weights[start + i]) > TOLERANCE);
   return off || trace.model.scale === null
-    ? "The weights of this head are no softmax of q·k: its score is another, or adds something for the distance, and features stand for products of q and k alone."
+    ? "The weights of this head are not the softmax of q·k: it uses another score or adds a position bias. Random features approximate only products of q and k."
     : "";
 }
 
-function headOf(trace: Trace, place: Place): Shown {
-  const one = trace.maps[place.map]!;
-  const group = Math.floor((place.head * one.k!.shape[1]) / one.heads); // several heads may share their keys
+function headOf(trace: Trace, address: HeadAddress): Shown {
+  const attention = trace.maps[address.map]!;
+  const group = Math.floor((address.head * attention.k!.shape[1]) / attention.heads); // grouped queries: several heads share their keys
   const texts = (axis: string) => trace.axes[axis].tokens.map((token) => shownPiece(token.text));
   return {
-    q: vectorsOf(one.q!, place.layer, place.head),
-    k: vectorsOf(one.k!, place.layer, group),
+    q: vectorsOf(attention.q!, address.layer, address.head),
+    k: vectorsOf(attention.k!, address.layer, group),
     scale: trace.model.scale ?? 1,
-    causal: place.map === "dec_self",
-    rows: texts(one.query),
-    cols: texts(one.key),
+    causal: address.map === "dec_self",
+    rows: texts(attention.query),
+    cols: texts(attention.key),
   };
 }
 
-/** The vectors of one head out of [layers, heads, tokens, width]. */
+/** The vectors of a head from [layers, heads, tokens, width]. */
 function vectorsOf({ shape, values }: Numbers, layer: number, head: number): Vectors {
   const [, heads, tokens, width] = shape;
   const start = (layer * heads + head) * tokens * width;

@@ -1,4 +1,4 @@
-// Random features: exact attention, the lecture's formula and a corrected one on the same queries and keys.
+// Random features: exact attention, the lecture's formula and a corrected formula for the same queries and keys.
 import type { ComponentChildren } from "preact";
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
@@ -14,11 +14,11 @@ import {
   compared,
   COUNTS,
   draw,
-  ENDLESS,
   example,
   exampleId,
   EXAMPLES,
   features,
+  INFINITE,
   map,
   normalize,
   pin,
@@ -31,41 +31,42 @@ const ABOUT: Record<FeatureMap, ComponentChildren> = {
   plain: "",
   trig: (
     <>
-      φ(x) = M<sup>−½</sup> e<sup>|x|²/2</sup> [sin Wx, cos Wx]: the lecture's features with the factor that they lack
-      (F3). An estimate may be negative.
+      φ(x) = M<sup>−½</sup> e<sup>|x|²/2</sup> [sin Wx, cos Wx]: the lecture's features with the missing
+      factor (F3). Estimated weights may be negative.
     </>
   ),
   positive: (
     <>
-      φ(x) = M<sup>−½</sup> exp(Wx − |x|²/2): every estimate is positive (Choromanski et al. 2021).
+      φ(x) = M<sup>−½</sup> exp(Wx − |x|²/2): all estimated weights are positive (Choromanski et al. 2021).
     </>
   ),
   hyperbolic: (
     <>
-      φ(x) = (2M)<sup>−½</sup> e<sup>−|x|²/2</sup> [exp Wx, exp −Wx]: positive, and each row of W serves twice.
+      φ(x) = (2M)<sup>−½</sup> e<sup>−|x|²/2</sup> [exp Wx, exp −Wx]: positive, and each row of W is used
+      twice.
     </>
   ),
   optimal: (
     <>
-      φ(x) = M<sup>−½</sup> (1−4A)<sup>d/4</sup> exp(A|w|² + √(1−4A) Wx − |x|²/2), with the best A for these queries and
-      keys (Likhosherstov et al. 2022).
+      φ(x) = M<sup>−½</sup> (1−4A)<sup>d/4</sup> exp(A|w|² + √(1−4A) Wx − |x|²/2), with the optimal A for these queries
+      and keys (Likhosherstov et al. 2022).
     </>
   ),
-  elu: "φ(x) = elu(x) + 1: no randomness, and no estimate of the softmax; linear attention to compare with.",
+  elu: "φ(x) = elu(x) + 1: deterministic linear attention, for comparison. It does not approximate the softmax.",
 };
 
 export function RandomFeatures() {
   return (
     <>
       <Intro title="Random features">
-        If exp(q·k) were a product of two vectors φ(q)·φ(k), the keys could be summed up before any query comes, in time
-        linear in the length. Random features make it so on average.
+        If exp(q·k) were an inner product φ(q)·φ(k), attention could sum over the keys once for all queries, in time linear
+        in the length. Random features achieve this in expectation.
       </Intro>
       <Settings />
       {example.value.id === "model" && <ModelHead />}
       {shown.value && compared.value && (
         <>
-          <Maps found={compared.value} />
+          <Maps comparison={compared.value} />
           <div class="columns">
             <Errors bias={compared.value.errors.limit} />
             <Costs />
@@ -77,7 +78,7 @@ export function RandomFeatures() {
 }
 
 function Settings() {
-  const stops = [...COUNTS, ENDLESS];
+  const stops = [...COUNTS, INFINITE];
   return (
     <section class="panel settings" aria-label="Settings">
       <div class="bar">
@@ -92,7 +93,7 @@ function Settings() {
           }}
         />
         <Choice
-          label="Map φ"
+          label="Feature map φ"
           value={map.value}
           testid="features-map"
           options={[...MAPS] as FeatureMap[]}
@@ -108,7 +109,7 @@ function Settings() {
       </div>
       <div class="bar">
         <Slider
-          label="features F ="
+          label="Features F ="
           value={stops.indexOf(features.value)}
           min={0}
           max={stops.length - 1}
@@ -118,7 +119,7 @@ function Settings() {
           onChange={(stop) => choose.features(stops[stop])}
         />
         <NumberInput
-          label="seed"
+          label="Seed"
           value={seed.value}
           min={0}
           max={9999}
@@ -127,7 +128,7 @@ function Settings() {
         />
         {map.value !== "elu" && (
           <Toggle
-            label="queries and keys of length 1"
+            label="Normalize queries and keys to length 1"
             value={normalize.value}
             testid="features-normalize"
             onChange={choose.normalize}
@@ -142,56 +143,61 @@ function Settings() {
 }
 
 export function countText(count: number): string {
-  return count === ENDLESS ? "∞" : String(count);
+  return count === INFINITE ? "∞" : String(count);
 }
 
-function Maps(props: { found: Compared }) {
-  const { found } = props;
-  const many = `F = ${countText(features.value)}`;
+function Maps(props: { comparison: Compared }) {
+  const { comparison } = props;
+  const count = `F = ${countText(features.value)}`;
   return (
     <>
       <div class="columns three">
-        <One
+        <WeightMap
           name="exact"
           title="Exact softmax"
-          found={found}
-          note="D⁻¹ exp(QKᵀ/√d) (F1). Rows are queries, columns keys."
+          comparison={comparison}
+          note="D⁻¹ exp(QKᵀ/√d) (F1). Rows are queries, columns are keys."
         />
-        <One
+        <WeightMap
           name="plain"
-          title={`Lecture's formula, ${many}`}
-          found={found}
+          title={`Lecture's formula, ${count}`}
+          comparison={comparison}
           note={
             normalize.value
-              ? "All keys have one length, so the factor that it lacks is the same for all and cancels."
-              : "Without exp(|k|²/2√d) it gives long keys too little weight (F3)."
+              ? "All keys have the same length, so the missing factor is the same for all keys and cancels."
+              : "Without the factor exp(|k|²/2√d), long keys get too little weight (F3)."
           }
         />
-        <One
+        <WeightMap
           name="corrected"
-          title={map.value === "elu" ? "Linear attention, elu(x) + 1" : `Corrected (${map.value}), ${many}`}
-          found={found}
-          note={map.value === "elu" ? "Another attention, to compare with." : "With the factor: right on average."}
+          title={map.value === "elu" ? "Linear attention, elu(x) + 1" : `Corrected (${map.value}), ${count}`}
+          comparison={comparison}
+          note={map.value === "elu" ? "A different kind of attention, for comparison." : "With the missing factor: correct in expectation."}
         />
       </div>
-      {found.errors.corrected > 1 && (
+      {comparison.errors.corrected > 1 && (
         <Alert testid="features-noise">
-          The error is larger than what is estimated: these queries and keys are too long for so few features. Bring
-          them to length 1, or keep this head exact.
+          The error is larger than the weights themselves: these queries and keys are too long for this number of
+          features. Normalize them to length 1, or use exact attention for this head.
         </Alert>
       )}
     </>
   );
 }
 
-/** One of the maps, all in the colours of the exact one. */
-function One(props: { name: "exact" | "plain" | "corrected"; title: string; note: string; found: Compared }) {
-  const { name, found } = props;
+/** A map of weights, on the colour scale of the exact weights. */
+function WeightMap(props: {
+  name: "exact" | "plain" | "corrected";
+  title: string;
+  note: string;
+  comparison: Compared;
+}) {
+  const { name, comparison } = props;
   const { rows, cols, causal } = shown.value!;
   const [m, n] = [rows.length, cols.length];
   const read = (i: number, j: number) => {
     const value = (of: Float64Array) => fixed(of[i * n + j], 4);
-    return `“${rows[i]}” looks at “${cols[j]}”: exact ${value(found.exact)}, lecture's ${value(found.plain)}, ${map.value} ${value(found.corrected)}`;
+    return `“${rows[i]}” attends to “${cols[j]}”: exact ${value(comparison.exact)}, lecture ${value(comparison.plain)}, ${map.value} ${value(comparison.corrected)}`;
   };
   const mask = causal ? Uint8Array.from({ length: m * n }, (_, at) => +(at % n <= Math.floor(at / n) + n - m)) : null;
   return (
@@ -199,11 +205,11 @@ function One(props: { name: "exact" | "plain" | "corrected"; title: string; note
       <Matrix
         testid={`features-${name}`}
         label={`${props.title}, ${m} queries by ${n} keys`}
-        values={found[name]}
+        values={comparison[name]}
         rows={rows}
         cols={cols}
         scale="signed"
-        most={largest(found.exact)}
+        most={largest(comparison.exact)}
         mask={mask}
         maxCell={64}
         read={read}
@@ -212,7 +218,7 @@ function One(props: { name: "exact" | "plain" | "corrected"; title: string; note
       />
       {name !== "exact" && (
         <p class="readout">
-          Error against exact: <output data-testid={`features-${name}-error`}>{fixed(found.errors[name], 4)}</output>
+          Relative error: <output data-testid={`features-${name}-error`}>{fixed(comparison.errors[name], 4)}</output>
         </p>
       )}
     </Figure>

@@ -1,4 +1,4 @@
-// What the tab Random features works on: queries and keys of an example or of a model's head, a map, a draw.
+// The state of the Random features tab: the queries and keys, the feature map and the random draw.
 import { computed, signal } from "@preact/signals";
 import { normalNumbers } from "../../maths/random";
 import { origin, textFor } from "../../state/runs";
@@ -22,18 +22,18 @@ import {
 } from "./estimates";
 
 export const COUNTS = [16, 32, 64, 128, 256, 512, 1024] as const;
-export const ENDLESS = 0; // as a number of features: infinitely many
-const MANY = 4096; // pairs of a query and a key from which on one draw must do for the curve
-const KEPT = 32; // draws
+export const INFINITE = 0; // stands for infinitely many features
+const MAX_CELLS = 4096; // of a map; larger maps use a single draw for the error curve
+const CACHED_DRAWS = 32;
 
-/** Queries and keys with the words that they belong to. */
+/** Queries and keys with their tokens. */
 export interface Shown extends Head {
   rows: string[];
   cols: string[];
 }
 
-/** Where the head of a model stands. */
-export interface Place {
+/** The address of a head in a model. */
+export interface HeadAddress {
   map: MapName;
   layer: number;
   head: number;
@@ -42,22 +42,22 @@ export interface Place {
 export const EXAMPLES = [
   {
     id: "jane",
-    title: "Jane's sentence, by hand",
+    title: "Hand-made example (Jane's sentence)",
     about:
-      "Five words with small matrices (E9). Their keys are from 1 to 2.1 long, so the lecture's formula is off however many features it has.",
+      "Five words with small matrices (E9). The keys have lengths from 1 to 2.1, so the lecture's formula is biased for any number of features.",
   },
   {
     id: "unit",
     title: "Random vectors of length 1",
-    about: "16 queries and keys of width 64 with length 1, as normalising makes them. Here 128 features do well.",
+    about: "16 queries and keys of width 64, normalized to length 1. 128 features work well here.",
   },
   {
     id: "normal",
-    title: "Random vectors, numbers from N(0, 1)",
+    title: "Random vectors from N(0, 1)",
     about:
-      "16 queries and keys of width 64, each about 8 long. The variance grows as the exponential of the squared length: what is estimated drowns in noise.",
+      "16 queries and keys of width 64, each of length about 8. The variance of the estimate grows exponentially with the squared length, so noise dominates.",
   },
-  { id: "model", title: "A head of a model", about: "The queries and keys of a head that has read the sentence." },
+  { id: "model", title: "A head of a model", about: "The queries and keys of a head for the sentence below." },
 ] as const;
 
 export const exampleId = field<string>("of", "jane");
@@ -69,12 +69,12 @@ const normalizeField = field("normalize", false);
 export const pin = field("pin", "");
 
 export const example = computed(() => EXAMPLES.find(({ id }) => id === exampleId.value) ?? EXAMPLES[0]);
-export const map = computed<FeatureMap>(() => MAPS.find((one) => one === mapName.value) ?? "trig");
+export const map = computed<FeatureMap>(() => MAPS.find((name) => name === mapName.value) ?? "trig");
 export const draw = computed<Draw>(() => (drawName.value === "independent" ? "independent" : "orthogonal"));
 export const features = computed(() =>
-  [...COUNTS, ENDLESS].includes(featuresField.value) ? featuresField.value : 128,
+  [...COUNTS, INFINITE].includes(featuresField.value) ? featuresField.value : 128,
 );
-/** elu takes vectors as they are. */
+/** elu does not normalize its vectors. */
 export const normalize = computed(() => normalizeField.value && map.value !== "elu");
 
 export const choose = {
@@ -84,8 +84,8 @@ export const choose = {
   normalize: (value: boolean) => (normalizeField.value = value),
 };
 
-/** The head that a model's trace gave, and where it stands. */
-export const modelHead = signal<{ shown: Shown; place: Place } | null>(null);
+/** The selected head of a model, and its address. */
+export const modelHead = signal<{ shown: Shown; address: HeadAddress } | null>(null);
 
 function vectors(rows: readonly (readonly number[])[]): Vectors {
   return rows.map((row) => Float64Array.from(row));
@@ -130,17 +130,17 @@ const limit = computed(() => shown.value && limitWeights(shown.value, normalize.
 
 const draws = new Map<string, Vectors>();
 
-/** The first rows of a draw, which are the same whatever their number; so each is drawn once. */
+/** The first rows of a draw; they do not depend on how many are drawn, so each draw is made once. */
 function rowsOf(count: number, dim: number, seed: number): Vectors {
   const key = `${dim} ${draw.value} ${seed}`;
   if (!draws.has(key)) draws.set(key, drawRows(COUNTS[COUNTS.length - 1], dim, draw.value, seed));
-  for (const oldest of [...draws.keys()].slice(0, -KEPT)) draws.delete(oldest);
+  for (const oldest of [...draws.keys()].slice(0, -CACHED_DRAWS)) draws.delete(oldest);
   return draws.get(key)!.slice(0, count);
 }
 
 function estimate(which: FeatureMap): Float64Array | null {
   if (!shown.value) return null;
-  if (features.value === ENDLESS && which !== "elu") return which === "plain" ? limit.value : exact.value;
+  if (features.value === INFINITE && which !== "elu") return which === "plain" ? limit.value : exact.value;
   const W = rowsOf(rowsFor(which, features.value), shown.value.q[0].length, seed.value);
   return estimateWeights(shown.value, which, W, normalize.value);
 }
@@ -155,10 +155,10 @@ export interface Compared {
   errors: { plain: number; corrected: number; limit: number };
 }
 
-/** The weights of the same queries and keys, made in each way. */
+/** The weights of the same queries and keys by each method. */
 export const compared = computed<Compared | null>(() => {
   if (!exact.value || !limit.value || !plain.value || !corrected.value) return null;
-  const error = (found: Float64Array) => relativeError(found, exact.value!);
+  const error = (weights: Float64Array) => relativeError(weights, exact.value!);
   return {
     exact: exact.value,
     plain: plain.value,
@@ -168,7 +168,7 @@ export const compared = computed<Compared | null>(() => {
   };
 });
 
-export const seeds = computed(() => (shown.value && shown.value.q.length * shown.value.k.length > MANY ? 1 : 9));
+export const seeds = computed(() => (shown.value && shown.value.q.length * shown.value.k.length > MAX_CELLS ? 1 : 9));
 export const curves = computed(() => {
   const head = shown.value;
   if (!head) return null;
@@ -179,16 +179,16 @@ export const curves = computed(() => {
   return { plain: curve("plain"), corrected: curve(map.value) };
 });
 
-/** How many numbers φ has now, and rows W: elu makes as many as a vector has. */
+/** The number of features F and of rows M of W; elu has as many features as a vector has dimensions. */
 export const sizes = computed(() => {
   const F = map.value === "elu" ? (shown.value?.q[0].length ?? 0) : features.value;
   return { F, M: rowsFor(map.value, F) };
 });
 
-/** Python for this view. */
+/** The Python code that reproduces this view. */
 export function featuresCode(): string {
   const python = (value: boolean) => (value ? "True" : "False");
-  const count = features.value === ENDLESS ? 1024 : features.value;
+  const count = features.value === INFINITE ? 1024 : features.value;
   const options = `map="${map.value}", normalize=${python(normalize.value)}, draw="${draw.value}", seed=${seed.value}`;
   const from = origin();
   const unit = example.value.id === "unit";
@@ -205,7 +205,7 @@ export function featuresCode(): string {
       ],
     ];
   else if (example.value.id === "model") {
-    const { map: which, layer, head } = modelHead.value?.place ?? { map: "cross", layer: 0, head: 0 };
+    const { map: which, layer, head } = modelHead.value?.address ?? { map: "cross", layer: 0, head: 0 };
     const trace =
       from.kind === "model"
         ? `trace_text(regard.load(${quoted(from.entry.name)}), ${quoted(textFor(from.entry))}, vectors=True)`
@@ -221,7 +221,7 @@ export function featuresCode(): string {
     ...(random ? ["from regard.look.inside.random_features import HeadVectors"] : []),
     "",
     ...make,
-    `options = dict(features=${count}, ${options})  # the same seed draws other rows than the page's`,
+    `options = dict(features=${count}, ${options})  # the page draws other random rows for the same seed`,
     "exact, limit, plain, corrected = compare_features(head, **options)",
     'print(exact, corrected, sep="\\n")',
     'save(random_features_plot(head, **options), "random-features.svg")',

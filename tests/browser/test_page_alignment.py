@@ -93,7 +93,9 @@ def test_hover_reads_what_the_server_says_and_click_pins(page: Any, explorer: An
     readout = shown.get_by_test_id("weights-readout")
     for row, column in ((2, 2), (3, 4), (0, 5)):
         hover(shown, row, column, wanted.shape)
-        expect(readout).to_have_text(f"“{rows[row]}” attends to “{columns[column]}” with weight {wanted[row, column]:.4f}")
+        expect(readout).to_have_text(
+            f"“{rows[row]}” attends to “{columns[column]}” with weight {wanted[row, column]:.4f}"
+        )
     hover(shown, 2, 2, wanted.shape)
     shown.mouse.down()
     shown.mouse.up()

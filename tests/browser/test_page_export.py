@@ -188,9 +188,7 @@ def test_other_files_are_refused_with_a_word(wide: Any, explorer: Any) -> None:
     page.goto(f"{explorer.address}/#tab=lab")
     for name, content in STRANGE.items():
         page.get_by_test_id("open-file").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
-        expect(page.get_by_test_id("toast")).to_have_text(
-            re.compile(f"^{re.escape(name)}.*not a trace")
-        )
+        expect(page.get_by_test_id("toast")).to_have_text(re.compile(f"^{re.escape(name)}.*not a trace"))
         expect(page.get_by_test_id("lab-raw-0-0")).to_have_text("3")
     assert wide.errors == []
 

@@ -228,7 +228,9 @@ def test_a_head_of_a_model_on_a_sentence(features: Any, explorer: Any) -> None:
     expect(page.get_by_test_id("features-exact-masked")).to_be_attached()
 
 
-@pytest.mark.parametrize(("model", "message"), [("small-rnn", "not the softmax of q·k"), ("no-attention", "no attention")])
+@pytest.mark.parametrize(
+    ("model", "message"), [("small-rnn", "not the softmax of q·k"), ("no-attention", "no attention")]
+)
 def test_what_has_no_such_head_says_so(wide: Any, explorer: Any, model: str, message: str) -> None:
     explorer.wait_for(model)
     wide.page.goto(f"{explorer.address}/#tab=features&of=model&model={model}&text=le+chat+noir")

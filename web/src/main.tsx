@@ -162,7 +162,9 @@ function KeyForm() {
     >
       <label class="control">
         <span>
-          {keyWanted.value === "wrong" ? "Wrong API key. Enter the API key of this server:" : "This server requires an API key:"}
+          {keyWanted.value === "wrong"
+            ? "Wrong API key. Enter the API key of this server:"
+            : "This server requires an API key:"}
         </span>
         <input ref={input} type="password" data-testid="key" autocomplete="off" required />
       </label>

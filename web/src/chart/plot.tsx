@@ -75,7 +75,7 @@ export function Plot(props: PlotProps) {
         {width > 0 && <Drawing {...props} width={width} cursor={shown} onHover={setHover} />}
       </div>
       <p class="readout" aria-live="polite" data-testid={`${props.testid}-readout`}>
-        {shown === null ? "Move the pointer over the curve, or use the arrow keys." : props.read(shown)}
+        {shown === null ? "Point at the curve, or use the arrow keys." : props.read(shown)}
       </p>
       {points <= MAX_TABLE_POINTS && <HiddenTable {...props} />}
     </div>

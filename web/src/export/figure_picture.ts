@@ -1,4 +1,4 @@
-// A figure of the page as a picture, SVG or PNG. It contains the state and the traces that it shows, so it can be reopened.
+// A figure as SVG or PNG. The picture embeds the state and the traces that it shows, so it can be reopened.
 import { inLight } from "../chart/colours";
 import { shown } from "../state/api";
 import { stateText } from "../state/url";

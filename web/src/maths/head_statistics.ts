@@ -6,7 +6,8 @@ export type Badge = "previous" | "diagonal" | "first" | "broad";
 
 export const BADGES: Record<Badge, string> = {
   previous: "on average, at least half of the weight is on the previous token",
-  diagonal: "on average, at least half of the weight is on the token itself, or on the same relative position in the other text",
+  diagonal:
+    "on average, at least half of the weight is on the token itself, or on the same relative position in the other text",
   first: "on average, at least half of the weight is on the first token",
   broad: "nearly uniform: at least 90% of the maximum entropy",
 };
@@ -89,7 +90,9 @@ export function headStatistics(grid: Grid, between: boolean): HeadStatistics {
 /** The badges of a head. */
 export function badgesOf(statistics: HeadStatistics): Badge[] {
   const all = Object.keys(BADGES) as Badge[];
-  return all.filter((name) => (name === "broad" ? statistics.broadness >= MIN_BROADNESS : statistics[name] >= MIN_SHARE));
+  return all.filter((name) =>
+    name === "broad" ? statistics.broadness >= MIN_BROADNESS : statistics[name] >= MIN_SHARE,
+  );
 }
 
 /**

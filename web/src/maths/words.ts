@@ -1,4 +1,4 @@
-// Merges subwords into words as regard/look/trace/words.py does: the mean over the rows of a word, the sum over its columns.
+// Merges subwords into words, as regard/look/trace/words.py does: mean over the rows of a word, sum over its columns.
 import type { Axis, Token } from "../state/trace";
 import type { Grid } from "./grid";
 

@@ -52,7 +52,7 @@ export function Arcs(props: {
         </svg>
       </div>
       <p class="readout" aria-live="polite" data-testid={`${props.testid}-readout`}>
-        {cell ? props.read(cell[0], cell[1]) : "Move the pointer over a word or an arc."}
+        {cell ? props.read(cell[0], cell[1]) : "Point at a word or an arc."}
       </p>
     </div>
   );

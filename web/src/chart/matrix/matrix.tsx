@@ -74,7 +74,7 @@ export function Matrix(props: MatrixProps) {
         <Marks props={props} plan={plan} most={most} at={fits(at) ? at : null} pin={fits(pin) ? pin : null} />
       </div>
       <p class="readout" aria-live="polite" data-testid={`${props.testid}-readout`}>
-        {shown ? props.read(shown[0], shown[1]) : "Move the pointer over a cell, or use the arrow keys."}
+        {shown ? props.read(shown[0], shown[1]) : "Point at a cell, or use the arrow keys."}
       </p>
       {props.values.length <= MAX_TABLE_CELLS && <HiddenTable {...props} />}
     </div>

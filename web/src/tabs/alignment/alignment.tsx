@@ -50,8 +50,7 @@ export function Alignment() {
   return (
     <>
       <Intro title="Alignment">
-        Which source words does the model attend to when it writes a word? Each row is a word of the output, each column a word
-        of the source.
+        Each row shows which source words (columns) the model attends to when it writes a word of the output.
       </Intro>
       <Sentence busy={run.busy} onNew={unpin} />
       <Controls trace={run.trace} name={run.origin.kind === "model" ? run.origin.entry.name : null} />

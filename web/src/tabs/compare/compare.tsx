@@ -43,7 +43,7 @@ export function Compare() {
   return (
     <>
       <Intro title="Compare">
-        Compare two heads, two texts or two models on the same colour scale. The difference map shows second minus first.
+        Two heads, two texts or two models on the same colour scale, and their difference (second minus first).
       </Intro>
       <Sentence busy={first.busy || second.busy} />
       <Settings

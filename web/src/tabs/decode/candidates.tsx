@@ -57,7 +57,9 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
                   <span style={{ width: `${(100 * p) / widest}%` }} />
                 </td>
                 <td class="number">{percent(p)}</td>
-                <td class="number">{candidate.low !== null && candidate.high !== null ? percent(candidate.high - candidate.low) : ""}</td>
+                <td class="number">
+                  {candidate.low !== null && candidate.high !== null ? percent(candidate.high - candidate.low) : ""}
+                </td>
               </tr>
             );
           })}

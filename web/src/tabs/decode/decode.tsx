@@ -41,7 +41,7 @@ export function Decode() {
   return (
     <>
       <Intro title="Decode">
-        One token at a time: the probabilities that the model assigns to the next token, and how the search chooses one.
+        One token at a time: the probabilities of the next token, and how the search chooses one.
       </Intro>
       <Sentence busy={run.busy} onNew={() => forceTokens([], 0)} />
       {hasModel && <Settings />}

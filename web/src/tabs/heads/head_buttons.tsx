@@ -31,7 +31,10 @@ export function HeadButtons(props: {
 }) {
   const { attention, name } = props;
   const badges = useMemo(() => allBadges(attention), [attention]);
-  const thumbnails = useMemo(() => range(attention.layers * attention.heads).map((i) => thumbnailOf(attention, i)), [attention]);
+  const thumbnails = useMemo(
+    () => range(attention.layers * attention.heads).map((i) => thumbnailOf(attention, i)),
+    [attention],
+  );
   return (
     <div class="scroll">
       <table class="thumbnails" style={{ "--heads": attention.heads }} aria-label={`${TITLES[name]} heads`}>
@@ -113,7 +116,8 @@ export function oneHead(attention: AttentionMap, i: number): Grid {
 }
 
 function allBadges(attention: AttentionMap): Badge[][] {
-  return range(attention.layers * attention.heads).map((i) => badgesOf(headStatistics(oneHead(attention, i), isBetween(attention))));
+  const between = isBetween(attention);
+  return range(attention.layers * attention.heads).map((i) => badgesOf(headStatistics(oneHead(attention, i), between)));
 }
 
 /** Whether a map relates two different texts. */
@@ -124,6 +128,6 @@ export function isBetween(attention: AttentionMap): boolean {
 /** The thumbnail of a head; traces with large maps contain them. */
 function thumbnailOf(attention: AttentionMap, i: number): Picture {
   if (!attention.thumbnails) return { values: oneHead(attention, i).values, cols: attention.cols };
-  const size = attention.thumbnails.rows * attention.thumbnails.cols;
-  return { values: attention.thumbnails.values.subarray(i * size, (i + 1) * size), cols: attention.thumbnails.cols, most: 255 };
+  const { rows, cols, values } = attention.thumbnails;
+  return { values: values.subarray(i * rows * cols, (i + 1) * rows * cols), cols, most: 255 };
 }

@@ -51,7 +51,7 @@ export function Heads() {
   return (
     <>
       <Intro title="Heads">
-        Every head has its own attention pattern. Select a head to enlarge it; switch it off to see how the output changes.
+        Every head has its own pattern. Select a head to enlarge it; switch it off to see its effect on the output.
       </Intro>
       <Sentence
         busy={run.busy || changed.busy}
@@ -88,7 +88,9 @@ function writeOff(heads: HeadAddress[]): void {
 /** The output of the model, with and without the heads that are switched off. */
 function Outputs(props: { before: Trace; after: Trace | null; off: HeadAddress[] }) {
   if (props.off.length === 0) return <Output trace={props.before} />;
-  const names = props.off.map(({ map, layer, head }) => `${TITLES[map].toLowerCase()} layer ${layer} head ${head}`).join(", ");
+  const names = props.off
+    .map(({ map, layer, head }) => `${TITLES[map].toLowerCase()} layer ${layer} head ${head}`)
+    .join(", ");
   return (
     <div class="columns" data-testid="before-after">
       <div class="panel">
@@ -147,7 +149,12 @@ function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: HeadA
           }}
           testid="hide"
         />
-        <Toggle label="Stretch colour scale" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
+        <Toggle
+          label="Stretch colour scale"
+          value={stretch.value}
+          onChange={(x) => (stretch.value = x)}
+          testid="stretch"
+        />
         {square && (
           <Toggle label="Rollout" value={rolled.value} onChange={(x) => (rolled.value = x)} testid="rollout" />
         )}

@@ -50,7 +50,7 @@ export function Inside() {
   return (
     <>
       <Intro title="Inside">
-        One token on its way through one block, with the actual numbers of the model. Click a number to see its calculation.
+        Follow one token through a block, with the model's actual numbers. Click a number to see its calculation.
       </Intro>
       <Sentence busy={false} onNew={reset} />
       {from.kind === "model" &&

@@ -48,8 +48,7 @@ export function Lab() {
   return (
     <>
       <Intro title="Lab">
-        Attention on matrices small enough for a blackboard: <AttentionFormula />. Edit any input, and click any result
-        to see its calculation.
+        Attention on small matrices: <AttentionFormula />. Edit any input; click any result to see its calculation.
       </Intro>
       <Settings />
       {invalidInputs.value.size > 0 && <Alert testid="lab-flaw">{invalidInputMessage()}</Alert>}
@@ -113,7 +112,11 @@ function Stages({ lit }: { lit: Lit }) {
           {...shared("masked")}
           title="mask"
           note={
-            custom ? "click cells to mask or unmask them" : maskNow.value === "causal" ? "no attention to later keys" : "no mask"
+            custom
+              ? "click cells to mask or unmask them"
+              : maskNow.value === "causal"
+                ? "no attention to later keys"
+                : "no mask"
           }
           values={masked}
           cols={keys}

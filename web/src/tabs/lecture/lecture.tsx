@@ -1,6 +1,6 @@
 // Lecture: scenes with a question, a guess, an answer, and the tab that illustrates it.
 //
-// The state of a scene provides defaults for the URL. Changes made during the scene go to the URL; the next scene resets it.
+// A scene sets the defaults of the state. Changes during the scene go to the URL; the next scene resets it.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Alert, Button, Intro } from "../../controls/controls";
@@ -192,7 +192,11 @@ function Question({ scene, last }: { scene: Scene; last: boolean }) {
         <Button testid="lecture-reveal" main={!revealed} onClick={() => (shown.value = !revealed)}>
           {revealed ? "Hide answer" : "Show answer"}
         </Button>
-        {!revealed && <span class="muted">Guess first. {last ? "" : "The right arrow key shows the answer, then the next scene."}</span>}
+        {!revealed && (
+          <span class="muted">
+            Guess first. {last ? "" : "The right arrow key shows the answer, then the next scene."}
+          </span>
+        )}
       </div>
     </section>
   );

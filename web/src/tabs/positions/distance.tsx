@@ -121,7 +121,9 @@ export function ByDistance() {
 export function Variance() {
   const waves = kind.value !== "learned";
   const reach = waves ? DISTANCES : Math.min(DISTANCES, table.value.length);
-  const frequencyNote = waves ? "The first pairs have the highest frequencies, so they distinguish nearby positions." : "";
+  const frequencyNote = waves
+    ? "The first pairs have the highest frequencies, so they distinguish nearby positions."
+    : "";
   const all = variances.value;
   const total = all[all.length - 1];
   const defaultK = Math.min(50, 2 * all.length);

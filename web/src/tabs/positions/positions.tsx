@@ -141,7 +141,7 @@ function about(): string {
     return "Rotary: each pair of dimensions of queries and keys is rotated by its own angle. The table shows the rotation of the vector (1, 0) in each pair (B7).";
   if (trained.value)
     return `Learned: the table of ${trained.value.model}, ${trained.value.table.length} positions of width ${trained.value.table.dim}. There are no vectors for later positions (B6).`;
-  return "Learned: the vectors are trainable parameters (B6). No loaded model has them, so the table contains random numbers from a fixed seed, as before training. Their inner products do not depend on the distance.";
+  return "Learned: the vectors are trainable parameters (B6). No loaded model has them, so the table contains random numbers from a fixed seed, as before training. Their inner products carry no information about the distance.";
 }
 
 function HeatMap() {

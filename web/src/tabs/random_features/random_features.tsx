@@ -172,7 +172,7 @@ function Maps(props: { comparison: Compared }) {
           name="corrected"
           title={map.value === "elu" ? "Linear attention, elu(x) + 1" : `Corrected (${map.value}), ${count}`}
           comparison={comparison}
-          note={map.value === "elu" ? "A different kind of attention, for comparison." : "With the missing factor: correct in expectation."}
+          note={map.value === "elu" ? "A different kind of attention, for comparison." : "With the missing factor: converges to the exact weights."}
         />
       </div>
       {comparison.errors.corrected > 1 && (

@@ -2,7 +2,7 @@
 
     python scripts/make_scenes.py
 
-web/scenes.toml says what is asked and shown; the shipped models are asked anew. Run it when either changes.
+web/scenes.toml contains the scenes; the traces are recorded with the shipped models. Run it when either changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIELDS = ("tag", "title", "question", "choices", "answer", "state", "trace", "no
 
 
 def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The scenes as the page reads them, and the traces that they ask for."""
+    """Read the scenes in the format of the page, and the traces that they need."""
     content = tomllib.loads(path.read_text("utf-8"))
     traces = content["traces"]
     scenes = [make_scene(scene, traces) for scene in content["scenes"]]
@@ -41,9 +41,9 @@ def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, di
 
 
 def make_scene(scene: dict[str, Any], traces: dict[str, Any]) -> dict[str, Any]:
-    """One scene as the page reads it."""
-    if wrong := scene.keys() - set(FIELDS):
-        raise SystemExit(f"scene {scene.get('tag')}: unknown {', '.join(wrong)}")
+    """Return a scene in the format of the page."""
+    if unknown := scene.keys() - set(FIELDS):
+        raise SystemExit(f"scene {scene.get('tag')}: unknown {', '.join(unknown)}")
     tab = dict(parse_qsl(scene["state"], strict_parsing=True))["tab"]
     if tab not in TABS:
         raise SystemExit(f"scene {scene['tag']}: there is no tab {tab!r}")
@@ -56,8 +56,8 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any]) -> dict[str, Any]:
 
 
 def record_trace(wanted: dict[str, Any]) -> Trace | None:
-    """What the first of the models that ships, or is there as a folder, does with the text; None: none of them is."""
-    name = next((one for one in wanted["models"] if one in shipped_models() or Path(one).is_dir()), None)
+    """Record a trace with the first available model, shipped or a folder; None if there is none."""
+    name = next((model for model in wanted["models"] if model in shipped_models() or Path(model).is_dir()), None)
     if name is None:
         return None
     if "target" in wanted:
@@ -79,7 +79,7 @@ def main(folder: Path = TARGET) -> None:
     for name, how in wanted.items():
         trace = record_trace(how)
         if trace is None:
-            sys.stdout.write(f"{name}: stays as it is, since none of {', '.join(how['models'])} is here\n")
+            sys.stdout.write(f"{name}: unchanged, because none of {', '.join(how['models'])} is available\n")
             continue
         trace.save(folder / f"{name}.json")
         sys.stdout.write(f"{name}: {trace.output!r}\n")

@@ -1,7 +1,7 @@
-// Builds the page: src/ -> ../regard/look/page/static/{index.html,app.js,app.css,build.json}. `npm run build`.
+// Builds the page with `npm run build`: src/ -> ../regard/look/page/static/{index.html,app.js,app.css,build.json}.
 //
-// The built files are committed, so that nobody needs Node to use the page. build.json names the hash of what they were
-// built from, and of the files, so that a test can tell without Node whether someone changed a source and forgot to build.
+// The built files are committed, so users do not need Node. build.json contains the hashes of the sources and of the built
+// files, so a test without Node can detect sources that changed after the last build.
 import { createHash } from "node:crypto";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -31,7 +31,7 @@ function sources(folder) {
     .flatMap((path) => (statSync(path).isDirectory() ? sources(path) : [path]));
 }
 
-// A line for each file, "sha256 of it, two spaces, its path", sorted by path: what `sha256sum` prints.
+// The hash of a list in the format of `sha256sum`: a line per file with its hash, two spaces and its path, sorted by path.
 function hashOfSources() {
   const fixed = ["build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json"].map((name) => join(here, name));
   const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/pictures/colours.json")];

@@ -46,7 +46,7 @@ def explore_models(
 
     from regard.serving.app import create_app
     from regard.serving.limits import Limits
-    from regard.serving.listener import listen, serve_until_told
+    from regard.serving.listener import listen, serve_until_interrupted
     from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
@@ -71,7 +71,7 @@ def explore_models(
             model.open()
 
     with plain_warnings():
-        serve_until_told(app, place, begin=open_models)
+        serve_until_interrupted(app, place, begin=open_models)
 
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:

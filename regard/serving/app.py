@@ -1,4 +1,4 @@
-"""The server: the page, what it asks for, and the rules for all of it. More routes join here."""
+"""The web application: the explorer page, its API, error handling and access rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.serving.request_guard import LOOPBACK, Guard, refusal
 from regard.version import __version__
 
 PAGE = Path(__file__).parents[1] / "look" / "page" / "static"
-RETRY = "2"  # seconds, said to whom the queue had no place for
+RETRY_AFTER = "2"  # seconds, for clients that are turned away because the queue is full
 
 
 def create_app(
@@ -32,9 +32,9 @@ def create_app(
     key: str | None = None,
     page: Path = PAGE,
 ) -> FastAPI:
-    """The whole server. `hosts` are its names, `traces` those opened as files, in JSON.
+    """Create the application. `hosts` are its valid host names, `traces` the JSON of traces opened from files.
 
-    With a `key` all but the page and /health is for those who bring it.
+    With a `key`, every request except for the page itself and /health must send it.
     """
     app = FastAPI(title="regard", version=__version__, openapi_url=None)
 
@@ -44,32 +44,33 @@ def create_app(
 
     app.include_router(explorer_routes(shelf, traces or {}, limits))
     app.mount("/", StaticFiles(directory=page, html=True), name="page")
-    for kind, answer in ((RegardError, tell_error), (HTTPException, tell_http), (RequestValidationError, tell_body)):
-        app.add_exception_handler(kind, answer)
-    app.add_middleware(Guard, hosts=hosts, key=key, open_paths={"/health", *page_paths(page)}, most_bytes=limits.bytes)
+    app.add_exception_handler(RegardError, answer_error)
+    app.add_exception_handler(HTTPException, answer_http_error)
+    app.add_exception_handler(RequestValidationError, answer_invalid_body)
+    app.add_middleware(Guard, hosts=hosts, key=key, open_paths={"/health", *page_paths(page)}, max_bytes=limits.bytes)
     return app
 
 
 def page_paths(page: Path) -> set[str]:
-    """The addresses of the page and its files."""
+    """Return the URL paths of the page and its files."""
     files = {f"/{path.relative_to(page).as_posix()}" for path in page.rglob("*") if path.is_file()}
     return files | {"/"}
 
 
-async def tell_error(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BusyError):
-        return refusal(503, str(error), **{"Retry-After": RETRY})
+        return refusal(503, str(error), **{"Retry-After": RETRY_AFTER})
     return refusal(
         404 if isinstance(error, UnknownError) else 503 if isinstance(error, ModelError) else 400, str(error)
     )
 
 
-async def tell_http(request: Request, error: Exception) -> Response:
+async def answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"there is no {request.url.path!r} here" if error.status_code == 404 else str(error.detail)
+    message = f"unknown path {request.url.path!r}" if error.status_code == 404 else str(error.detail)
     return refusal(error.status_code, message, **(error.headers or {}))
 
 
-async def tell_body(request: Request, error: Exception) -> Response:
+async def answer_invalid_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     return refusal(400, explain(list(error.errors())))

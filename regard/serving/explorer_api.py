@@ -1,4 +1,4 @@
-"""What the explorer's page asks for: which models there are, traces, the numbers inside a block."""
+"""The API of the explorer page: the list of models, traces, the numbers inside a block, parameters."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from regard.serving.limits import Limits
 from regard.serving.model_threads import Face, ModelShelf, UnknownError
 from regard.serving.request_bodies import InsideBody, TraceBody
 
-GONE = 499  # nobody will read it
+CLIENT_CLOSED = 499  # the client has disconnected
 
 
 def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limits) -> APIRouter:
-    """The routes under /api; `traces` are those that were opened as files, in JSON."""
+    """Return the routes under /api; `traces` is the JSON of traces opened from files."""
     routes = APIRouter(prefix="/api")
 
     @routes.get("/models")
     async def models() -> Response:
-        told = [
+        entries = [
             {
                 "name": model.name,
                 "kind": model.kind,
@@ -38,7 +38,7 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
             for model in shelf
         ]
         bounds = {"characters": limits.characters, "tokens": limits.tokens}
-        return as_json({"models": told, "traces": [{"name": name} for name in traces], "limits": bounds})
+        return as_json({"models": entries, "traces": [{"name": name} for name in traces], "limits": bounds})
 
     @routes.get("/traces/{name}")
     async def opened(name: str) -> Response:
@@ -47,22 +47,22 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
         return Response(traces[name], media_type="application/json")
 
     @routes.post("/trace")
-    async def trace(body: TraceBody, request: Request) -> Response:
+    async def run_trace(body: TraceBody, request: Request) -> Response:
         check_texts(limits, body.text, body.target)
         if len(body.prefix) > limits.tokens or (body.max_tokens or 0) > limits.tokens:
-            raise DataError(f"prefix and max_tokens go up to {limits.tokens} tokens")
-        work = shelf[body.model].submit(lambda face: traced(face, body, limits))
-        return await answered(request, work, body.headers())
+            raise DataError(f"prefix and max_tokens may have at most {limits.tokens} tokens")
+        work = shelf[body.model].submit(lambda face: compute_trace(face, body, limits))
+        return await await_result(request, work, body.headers())
 
     @routes.post("/inside")
     async def inside(body: InsideBody, request: Request) -> Response:
         check_texts(limits, body.text, body.target)
-        work = shelf[body.model].submit(lambda face: looked_inside(face, body, limits))
-        return await answered(request, work, body.headers())
+        work = shelf[body.model].submit(lambda face: compute_block(face, body, limits))
+        return await await_result(request, work, body.headers())
 
     @routes.get("/parameters")
     async def parameters(model: str, name: str, request: Request) -> Response:
-        return await answered(request, shelf[model].submit(lambda face: parameter(face, name)), {})
+        return await await_result(request, shelf[model].submit(lambda face: parameter(face, name)), {})
 
     return routes
 
@@ -72,66 +72,67 @@ def as_json(content: Any, headers: Mapping[str, str] | None = None) -> Response:
 
 
 def to_bytes(content: Any) -> bytes:
-    """JSON as browsers read it, where NaN is none, and in ASCII, which has room for half a character of a stranger.
+    """Encode as strict JSON (without NaN) in ASCII, which can also represent unpaired surrogates from clients.
 
-    Piece by piece: `json.dumps` would let no other thread run, and a large trace takes it a while.
+    The encoding is incremental because `json.dumps` of a large trace would block all other threads.
     """
     return "".join(json.JSONEncoder(allow_nan=False, separators=(",", ":")).iterencode(content)).encode()
 
 
-async def answered(request: Request, done: Future[bytes], headers: Mapping[str, str]) -> Response:
-    """The answer of a model. A client that goes away meanwhile leaves the queue."""
+async def await_result(request: Request, done: Future[bytes], headers: Mapping[str, str]) -> Response:
+    """Wait for the result of a model; if the client disconnects, cancel its place in the queue."""
     work = asyncio.wrap_future(done)
-    gone = asyncio.ensure_future(until_gone(request))
+    disconnected = asyncio.ensure_future(until_disconnected(request))
     try:
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((work, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             work.cancel()
-            return Response(status_code=GONE)
+            return Response(status_code=CLIENT_CLOSED)
         return Response(work.result(), headers=dict(headers), media_type="application/json")
     finally:
-        gone.cancel()
+        disconnected.cancel()
 
 
-async def until_gone(request: Request) -> None:
+async def until_disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
-        pass  # what is left of the request
+        pass  # the rest of the request body
 
 
 def check_texts(limits: Limits, *texts: str | None) -> None:
     for text in texts:
         if text is not None and len(text) > limits.characters:
-            raise DataError(f"a text of {len(text):,} characters, and {limits.characters:,} are the limit: shorten it")
+            raise DataError(f"the text has {len(text):,} characters; the limit is {limits.characters:,}: shorten it")
 
 
 def check_tokens(face: Face, limits: Limits, text: str, target: str | None) -> None:
-    for tokenizer, one in ((face.tokenizer, text), (getattr(face, "target_tokenizer", face.tokenizer), target or "")):
-        if (length := len(tokenizer.encode(one))) > limits.tokens:
-            raise DataError(f"a text of {length:,} tokens, and {limits.tokens:,} are the limit: shorten it")
+    target_tokenizer = getattr(face, "target_tokenizer", face.tokenizer)
+    for tokenizer, content in ((face.tokenizer, text), (target_tokenizer, target or "")):
+        if (length := len(tokenizer.encode(content))) > limits.tokens:
+            raise DataError(f"the text has {length:,} tokens; the limit is {limits.tokens:,}: shorten it")
 
 
-def traced(face: Face, body: TraceBody, limits: Limits) -> bytes:
-    """What the model does with the text."""
+def compute_trace(face: Face, body: TraceBody, limits: Limits) -> bytes:
+    """Run the model on the text and return its trace."""
     from regard.look.trace.tracing import trace_text
 
     check_tokens(face, limits, body.text, body.target)
-    found = trace_text(
+    trace = trace_text(
         face,
         body.text,
         search=None if body.search is None else body.search.make(),
         target=body.target,
         prefix=body.prefix,
-        max_tokens=longest_output(face, body, limits),
+        max_tokens=max_output_tokens(face, body, limits),
         top=body.top,
         name=body.model,
         off=[(head.map, head.layer, head.head) for head in body.off],
         vectors=body.vectors,
     )
-    return to_bytes(found.to_dict())
+    return to_bytes(trace.to_dict())
 
 
-def longest_output(face: Face, body: TraceBody, limits: Limits) -> int | None:
-    """As asked; else what `trace_text` allows a translation, within the limit: some texts make a model say no end."""
+def max_output_tokens(face: Face, body: TraceBody, limits: Limits) -> int | None:
+    """Return `max_tokens` of the request, or the default of `trace_text`, capped in case the model never stops."""
     from regard.look.trace.model_run import MORE, TIMES
 
     if body.max_tokens is not None or body.target is not None or not hasattr(face, "translate"):
@@ -139,12 +140,12 @@ def longest_output(face: Face, body: TraceBody, limits: Limits) -> int | None:
     return min(limits.tokens, TIMES * (len(face.tokenizer.encode(body.text)) + 1) + MORE)
 
 
-def looked_inside(face: Face, body: InsideBody, limits: Limits) -> bytes:
-    """Every number of one block."""
+def compute_block(face: Face, body: InsideBody, limits: Limits) -> bytes:
+    """Return every number of a block for one token."""
     from regard.look.inside.inside import inside_block
 
     check_tokens(face, limits, body.text, body.target)
-    found = inside_block(
+    sheet = inside_block(
         face,
         body.text,
         stack=body.stack,
@@ -154,11 +155,11 @@ def looked_inside(face: Face, body: InsideBody, limits: Limits) -> bytes:
         target=body.target,
         search=None if body.search is None else body.search.make(),
     )
-    return to_bytes(found)
+    return to_bytes(sheet)
 
 
 def parameter(face: Face, name: str) -> bytes:
-    """A weight of the model, whole."""
+    """Return a parameter of the model."""
     from regard.look.inside.inside import read_parameter
 
     numbers = read_parameter(face, name)

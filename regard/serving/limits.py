@@ -1,4 +1,4 @@
-"""How much one request may ask for, so that none of them takes the machine for itself."""
+"""Limits of requests, so that no single request can occupy the machine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """All are on by default, and told at the start."""
+    """The limits of a server. All are active by default and printed at startup."""
 
     bytes: int = 2**20  # of a request's body
     characters: int = 5_000  # of a text
-    tokens: int = 512  # of a text, and of what is written: a map has as many rows as columns
-    queue: int = 16  # requests that wait for one model
+    tokens: int = 512  # of a text and of the output; an attention map grows with their product
+    queue: int = 16  # requests waiting for a model
 
     def __str__(self) -> str:
         return (
-            f"{self.bytes:,} bytes a request, {self.characters:,} characters and {self.tokens:,} tokens a text, "
-            f"{self.queue} requests waiting for a model"
+            f"{self.bytes:,} bytes per request, {self.characters:,} characters and {self.tokens:,} tokens per text, "
+            f"{self.queue} waiting requests per model"
         )
 
 

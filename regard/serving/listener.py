@@ -1,4 +1,4 @@
-"""A place to listen, and a server that listens there until it is told to end."""
+"""A listening socket, and a server that runs until it is interrupted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 
 from regard.errors import UsageError
 
-TRIES = 20  # ports, one after the other
-DRAIN = 10  # seconds for what is under way when the server ends
+PORTS_TRIED = 20  # consecutive ports
+DRAIN_SECONDS = 10  # for running requests when the server stops
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, which no other can reach."""
+    """Return whether a name or an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -28,54 +28,64 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at this port, or where it is in use at one of the next. Port 0 is any that is free."""
+    """Open a socket at this port, or at one of the next ports if it is in use. Port 0 means any free port."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise UsageError(f"--host {host}: {error.strerror or error}") from error
-    except UnicodeError as error:  # Python's way to say so
-        raise UsageError(f"--host {host} cannot be a name: a part between its dots is empty or too long") from error
-    family, kind, protocol, _, address = found[0]
-    for number in range(port, min(port + TRIES, 2**16)) if port else (0,):
-        place = socket.socket(family, kind, protocol)
+    except UnicodeError as error:  # raised by the IDNA codec
+        raise UsageError(
+            f"--host {host} is not a valid host name: a part between its dots is empty or too long"
+        ) from error
+    family, kind, protocol, _, address = addresses[0]
+    for number in range(port, min(port + PORTS_TRIED, 2**16)) if port else (0,):
+        listening = socket.socket(family, kind, protocol)
         try:
-            # Connections of a server that has just ended may linger; elsewhere than on Windows this lets them.
+            # Reuse a port with lingering connections of a previous server. Windows gives the option another meaning.
             if hasattr(signal, "SIGHUP"):
-                place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            place.bind((address[0], number, *address[2:]))
-            place.listen(128)
-            return place
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((address[0], number, *address[2:]))
+            listening.listen(128)
+            return listening
         except OSError as error:
-            place.close()
+            listening.close()
             if error.errno != errno.EADDRINUSE:
-                raise UsageError(f"cannot listen at {host}, port {number}: {error.strerror or error}") from error
-    raise UsageError(f"the ports {port} to {number} are all in use: choose another with --port, or any free one with 0")
+                raise UsageError(f"cannot listen on {host}, port {number}: {error.strerror or error}") from error
+    raise UsageError(
+        f"ports {port} to {number} are all in use: choose another with --port, or use --port 0 for any free port"
+    )
 
 
-def serve_until_told(app: Any, place: socket.socket, *, begin: Callable[[], None]) -> NoReturn:
-    """Answer requests until Ctrl-C or SIGTERM comes; then let those under way end, and end the process with 130 or 143.
+def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callable[[], None]) -> NoReturn:
+    """Serve until Ctrl-C or SIGTERM, finish running requests, and exit the process with code 130 or 143.
 
-    `begin` starts the models' threads. One of them may be inside PyTorch at the end, whose C++ does not survive the end
-    of Python around it. So Python does not end: the process does; and no thread begins before signals are obeyed.
+    `begin` starts the threads of the models; it runs after the signal handlers are installed. A thread may still be
+    inside PyTorch at the end, and its C++ code does not survive the shutdown of the interpreter. So the process exits
+    without shutting the interpreter down.
     """
     import uvicorn
 
     server = uvicorn.Server(
         uvicorn.Config(
-            app, log_level="warning", access_log=False, ws="none", server_header=False, timeout_graceful_shutdown=DRAIN
+            app,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
         )
     )
     code = 0
 
-    def told(number: int, frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
         nonlocal code
         code = 128 + number
-        server.should_exit = True  # also when it comes before uvicorn listens for signals itself
+        server.should_exit = True  # also if the signal arrives before uvicorn handles signals itself
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, told)  # uvicorn obeys them while it runs, and hands them on at its end
+        signal.signal(number, stop)  # uvicorn handles them while it runs and raises them again at its end
     begin()
-    server.run(sockets=[place])
+    server.run(sockets=[listening])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

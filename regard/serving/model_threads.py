@@ -1,6 +1,7 @@
-"""The models behind the routes: each lives in a thread of its own, which loads it and then does one thing at a time.
+"""The models of the server. Each model has its own thread, which loads it and then runs one request at a time.
 
-So the server answers from its first moment on, and while a model works. PyTorch is first imported by such a thread.
+So the server answers immediately after startup and while models are working. PyTorch is imported in these threads, not
+at startup.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from regard.api.model_names import face_of
 from regard.errors import ModelError, RegardError, unknown_name
 
 State = Literal["waiting", "loading", "ready", "failed"]
-Face = Any  # a Translator, Writer or Embedder; naming them would import PyTorch
+Face = Any  # a Translator, Writer or Embedder; importing their types would import PyTorch
 Job = tuple[Callable[[Face], Any], "Future[Any]"]
 
 
 class BusyError(RegardError):
-    """More requests wait for a model than it has places for."""
+    """Too many requests are waiting for a model."""
 
 
 class ServedModel:
-    """A model folder that is loaded when it is first asked for, or when `open` is called."""
+    """A model folder that is loaded at the first request, or when `open` is called."""
 
-    one_loads = threading.Lock()  # the next one waits: the first shall be there soon
+    loading_lock = threading.Lock()  # models load one after the other, so that the first is ready soon
 
     def __init__(self, name: str, folder: Path, *, device: str = "auto", places: int = 16) -> None:
         self.name, self.folder, self.device = name, folder, device
@@ -37,30 +38,32 @@ class ServedModel:
         self.error: str | None = None
         self.about: dict[str, Any] | None = None
         self._jobs: queue.Queue[Job] = queue.Queue(places)
-        self._thread = threading.Thread(target=self._live, name=f"model {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
 
     def open(self) -> None:
-        """Begin to load, unless that has begun."""
+        """Start loading, unless it has started."""
         if self.state == "waiting":
             self.state = "loading"
             self._thread.start()
 
     def submit(self, work: Callable[[Face], Any]) -> Future[Any]:
-        """Have the model's thread do this with the model, after what was asked before."""
+        """Queue a function that the thread of the model will call with the model."""
         self.open()
         done: Future[Any] = Future()
         try:
             self._jobs.put_nowait((work, done))
         except queue.Full:
-            raise BusyError(f"{self._jobs.maxsize} requests wait for {self.name!r} already: try again soon") from None
+            raise BusyError(
+                f"{self._jobs.maxsize} requests are already waiting for {self.name!r}: try again later"
+            ) from None
         return done
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         face = self._load()
         while True:
             work, done = self._jobs.get()
             if not done.set_running_or_notify_cancel():
-                continue  # who asked has gone
+                continue  # cancelled: the client has disconnected
             try:
                 if face is None:
                     raise ModelError(f"{self.name!r} could not be loaded: {self.error}")
@@ -69,7 +72,7 @@ class ServedModel:
                 done.set_exception(error)
 
     def _load(self) -> Face | None:
-        with self.one_loads:
+        with self.loading_lock:
             try:
                 from regard.api.loading import load
 
@@ -85,7 +88,7 @@ class ServedModel:
 
 
 class ModelShelf:
-    """All models that can be asked for, by name; `default` is the one that is shown first."""
+    """All available models by name; `default` is the one that the page shows first."""
 
     def __init__(self, models: Iterable[ServedModel], *, default: str | None = None) -> None:
         self._models = {model.name: model for model in models}
@@ -101,11 +104,11 @@ class ModelShelf:
 
 
 class UnknownError(RegardError):
-    """A name in a request that nothing here has."""
+    """A request with an unknown name of a model or a trace."""
 
 
 def describe(face: Face, name: str) -> dict[str, Any]:
-    """What the page tells of a model."""
+    """Return the description of a model for the page."""
     from regard.look.trace.tracing import describe_model
     from regard.positions.absolute import Learned
 

@@ -1,4 +1,4 @@
-"""What requests may hold, as pydantic models: types and ranges are checked, fields that nobody knows are told."""
+"""Request bodies as pydantic models: types and ranges are checked, unknown fields are reported in a header."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 if TYPE_CHECKING:
     from regard.decoding.searches.search import Search
 
-LONGEST_HEADER = 500  # characters
+MAX_HEADER_CHARACTERS = 500
 
 
 class Body(BaseModel):
-    """The body of a request, or an object inside of one."""
+    """The body of a request, or an object inside a body."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     def ignored(self) -> Iterator[str]:
-        """The fields that are not ours, by their places."""
+        """Yield the paths of unknown fields."""
         yield from self.model_extra or {}
         for name in type(self).model_fields:
             value = getattr(self, name)
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, Body):
-                    yield from (f"{name}.{field}" for field in one.ignored())
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Body):
+                    yield from (f"{name}.{field}" for field in item.ignored())
 
     def headers(self) -> dict[str, str]:
-        """What the answer says of ignored fields. Names come from a stranger, so they are made plain."""
+        """Return the response header that lists ignored fields, with their untrusted names escaped to ASCII."""
         names = ", ".join(dict.fromkeys(ascii(name)[1:-1] for name in self.ignored()))
-        return {"X-Ignored-Fields": names[:LONGEST_HEADER]} if names else {}
+        return {"X-Ignored-Fields": names[:MAX_HEADER_CHARACTERS]} if names else {}
 
 
 class GreedyBody(Body):
@@ -58,7 +58,7 @@ class BeamBody(Body):
 
 
 class SampleBody(Body):
-    """Sampling; a filter that leaves everything is none."""
+    """Sampling; a filter at its neutral value is switched off."""
 
     name: Literal["sample"]
     temperature: FiniteFloat = Field(1.0, gt=0)
@@ -78,7 +78,7 @@ SearchBody = Annotated[GreedyBody | BeamBody | SampleBody, Field(discriminator="
 
 
 class HeadBody(Body):
-    """One head."""
+    """An attention head."""
 
     map: Literal["enc_self", "dec_self", "cross", "rnn"]
     layer: int = Field(ge=0)
@@ -113,12 +113,12 @@ class InsideBody(Body):
 
 
 def explain(errors: list[Any]) -> str:
-    """What is wrong with a body, and where, as one sentence."""
+    """Return a sentence that says what is wrong with a body, and where."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
-    place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
-    given = repr(first.get("input"))
-    got = "" if first["type"] == "missing" else f", got {given if len(given) <= 60 else given[:59] + '…'}"
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}{got}{more}"
+    path = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+    value = repr(first.get("input"))
+    got = "" if first["type"] == "missing" else f", got {value if len(value) <= 60 else value[:59] + '…'}"
+    others = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{path}: {first['msg'][0].lower()}{first['msg'][1:]}{got}{others}"

@@ -1,7 +1,8 @@
-"""Who may ask, and how much: rules that hold for every route, whichever joins later.
+"""Access rules for all routes: host names, origins, the API key and the size of requests.
 
-A page on the internet may try to talk to a server on this machine through its visitor's browser. Its address then
-stands in `Origin`; and where it had its own name lead to 127.0.0.1, that name stands in `Host`. Both are refused.
+A web page may try to reach a server on its visitor's machine through the visitor's browser. Then `Origin` contains the
+address of that page. If the page uses DNS rebinding (its own name resolves to 127.0.0.1), `Host` contains that name.
+Both are refused.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # a page of an older version must not meet a newer server
+    "Cache-Control": "no-cache",  # an old cached page must not talk to a newer server
 }
 
 
 def refusal(status: int, message: str, **headers: str) -> Response:
-    """What every error of ours looks like."""
+    """Return an error response as JSON."""
     return Response(json.dumps({"error": message}), status, headers, media_type="application/json")
 
 
 class Guard:
-    """Middleware around all routes. `hosts` are names of this server, `open_paths` need no key."""
+    """Middleware for all routes. `hosts` are the names of this server; `open_paths` need no key."""
 
     def __init__(
         self,
@@ -44,14 +45,14 @@ class Guard:
         hosts: Collection[str],
         key: str | None,
         open_paths: Collection[str],
-        most_bytes: int,
+        max_bytes: int,
     ) -> None:
-        self.app, self.most_bytes = app, most_bytes
+        self.app, self.max_bytes = app, max_bytes
         self.hosts, self.open_paths = frozenset(hosts), frozenset(open_paths)
         self.key = None if key is None else key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the server's own start and end; there are no web sockets
+        if scope["type"] != "http":  # startup and shutdown; there are no web sockets
             await self.app(scope, receive, send)
             return
         started = False
@@ -72,7 +73,7 @@ class Guard:
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if not started:
-                answer = refusal(500, "this is a bug of regard; where it happened stands on the server's terminal")
+                answer = refusal(500, "this is a bug of regard: the terminal of the server shows the traceback")
                 await answer(scope, receive, send_marked)
 
     def _refused(self, scope: Scope) -> Response | None:
@@ -83,35 +84,35 @@ class Guard:
             return refusal(403, f"the Host {host[:100]!r} is not one of this server's names ({names})")
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            return refusal(403, f"the page {origin[:100]!r} may not ask this server: only its own page may")
+            return refusal(403, f"pages from {origin[:100]!r} may not use this server, only its own page")
         if not self._may_pass(scope, headers.get("authorization", "")):
-            message = "this server wants its API key: send the header `Authorization: Bearer KEY`"
+            message = "this server requires an API key: send the header `Authorization: Bearer KEY`"
             return refusal(401, message, **{"WWW-Authenticate": "Bearer"})
         return None
 
     def _may_pass(self, scope: Scope, authorization: str) -> bool:
         if self.key is None or (scope["path"] in self.open_paths and scope["method"] in ("GET", "HEAD")):
             return True
-        scheme, _, given = authorization.partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.key)
+        scheme, _, key = authorization.partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self.key)
 
     def _limited(self, receive: Receive) -> Receive:
-        """The body as it comes, until there is too much of it; what its header says of its length need not be true."""
+        """Wrap `receive` and count the bytes of the body; the Content-Length header cannot be trusted."""
         count = 0
 
         async def receive_counted() -> Any:
             nonlocal count
             message = await receive()
             count += len(message.get("body", b""))
-            if count > self.most_bytes:
-                raise HTTPException(413, f"the request is larger than {self.most_bytes:,} bytes: send less at a time")
+            if count > self.max_bytes:
+                raise HTTPException(413, f"the request is larger than {self.max_bytes:,} bytes: send a smaller one")
             return message
 
         return receive_counted
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without the port and in small letters."""
+    """Return the host name of a Host header in lower case, without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

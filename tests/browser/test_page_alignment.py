@@ -93,7 +93,9 @@ def test_hover_reads_what_the_server_says_and_click_pins(page: Any, explorer: An
     readout = shown.get_by_test_id("weights-readout")
     for row, column in ((2, 2), (3, 4), (0, 5)):
         hover(shown, row, column, wanted.shape)
-        expect(readout).to_have_text(f"“{rows[row]}” looks at “{columns[column]}” with {wanted[row, column]:.4f}")
+        expect(readout).to_have_text(
+            f"“{rows[row]}” attends to “{columns[column]}” with weight {wanted[row, column]:.4f}"
+        )
     hover(shown, 2, 2, wanted.shape)
     shown.mouse.down()
     shown.mouse.up()
@@ -152,7 +154,7 @@ def test_pieces_words_heads_and_means(page: Any, explorer: Any) -> None:
     expect(shown.get_by_test_id("weights-canvas")).to_be_visible()
     trace = Trace.from_dict(explorer.post("/api/trace", {"model": "fr-en", "text": JANE}))
     weights = trace.maps["cross"].weights
-    shown.get_by_test_id("level").get_by_label("pieces").check()
+    shown.get_by_test_id("level").get_by_label("subwords").check()
     pieces = [[token.text.replace("▁", "·") for token in trace.axes[side].tokens] for side in ("target", "source")]
     assert list(headers(shown)) == pieces
     np.testing.assert_allclose(cells(shown), best_weights(trace), atol=6e-4)
@@ -204,7 +206,7 @@ def test_model_without_attention_says_so_and_shows_its_steps(page: Any) -> None:
 def test_model_that_writes_on_its_own_looks_at_itself(page: Any) -> None:
     shown = page("&model=shakespeare")
     expect(shown.get_by_test_id("weights")).to_be_visible(timeout=WATCHDOG)
-    expect(shown.get_by_test_id("weights-barred")).to_be_attached()
+    expect(shown.get_by_test_id("weights-masked")).to_be_attached()
 
 
 def write_trace(path: Path, rows: list[str], columns: list[str]) -> Path:

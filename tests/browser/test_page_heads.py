@@ -1,7 +1,7 @@
 """Heads in a browser: thumbnails and the large map, badges, rollout, heads switched off.
 
 Elements: map, level, cut, hide, stretch, rollout, head-on, all-on (controls) · head-button (data-layer, data-head),
-badge · head-map, head-map-canvas, head-map-table, head-map-barred · before-after, before-text, after-text, output-text.
+badge · head-map, head-map-canvas, head-map-table, head-map-masked · before-after, before-text, after-text, output-text.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_every_head_has_a_button_and_a_map(page: Any, explorer: Any) -> None:
         assert size(shown, "head-map-canvas") == [rows, columns]
         assert (rows == columns) == (name != "cross")  # a translation has another length
         assert buttons.first.locator("canvas").evaluate("one => [one.height, one.width]") == [rows, columns]
-        expect(shown.get_by_test_id("head-map-barred")).to_have_count(int(name == "dec_self"))
+        expect(shown.get_by_test_id("head-map-masked")).to_have_count(int(name == "dec_self"))
         for layer, head in ((0, 0), (layers - 1, heads - 1)):
             buttons.nth(layer * heads + head).click()
             seen = cells(shown)

@@ -136,7 +136,7 @@ def test_pointer_reads_and_a_click_opens(page: Any) -> None:
     canvas.hover(position=place)
     expect(card.locator(".readout")).to_contain_text("this token[5] = ")
     canvas.click(position=place)
-    expect(card.get_by_test_id("arithmetic")).to_contain_text("this token[5] = number 5 of row 0")
+    expect(card.get_by_test_id("arithmetic")).to_contain_text("this token[5] = entry 5 of row 0")
     weights = shown.get_by_test_id("box-self.weights").locator("button")
     weights.first.click()
     expect(shown.locator("[data-box='self.weights']").get_by_test_id("arithmetic")).to_contain_text("exp(")

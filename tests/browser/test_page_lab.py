@@ -62,7 +62,7 @@ def test_masked_preset_hatches_the_barred_cell(lab: Any) -> None:
         ("&score=scaled", "scaled-0-0", ["3 / √3 ≈ 1.732"]),
         ("", "weights-0-0", ["e^3 / (e^3 + e^(−3) + e^1)", "20.086 / (20.086 + 0.05 + 2.718) ≈ 0.879"]),
         ("", "out-0-0", ["0.879·2 + 0.002·2 + 0.119·0 ≈ 1.762"]),
-        ("&mask=causal", "masked-0-2", ["barred: 1 becomes −∞"]),
+        ("&mask=causal", "masked-0-2", ["masked: 1 becomes −∞"]),
         ("&preset=masked&score=general&w=0_1*1_0", "raw-0-2", ["q W = (1, 1)", "1·3 + 1·1 = 4"]),
         ("&preset=masked&score=additive", "raw-0-1", ["(1, 1) + (2, 0) = (3, 1)", "1·0.995 + 1·0.762 ≈ 1.757"]),
     ],
@@ -113,7 +113,7 @@ def test_steps_lead_forward_and_back_and_the_url_follows(lab: Any) -> None:
     assert cells(page, "raw")[0] == ["·", "·", "·"]
     for done in range(1, 6):
         page.get_by_test_id("lab-next").click()
-        expect(page.get_by_test_id("lab-step")).to_have_text(f"{done} of 5")
+        expect(page.get_by_test_id("lab-step")).to_have_text(f"Step {done} of 5")
         shown = [set(cells(page, stage)[0]) != {"·"} for stage in STAGES]
         assert shown == [place < done for place in range(5)]
     assert page.get_by_test_id("lab-next").is_disabled()
@@ -124,7 +124,7 @@ def test_steps_lead_forward_and_back_and_the_url_follows(lab: Any) -> None:
     assert "step=4" in page.url
     page.keyboard.press("ArrowLeft")
     page.reload()
-    expect(page.get_by_test_id("lab-step")).to_have_text("3 of 5")
+    expect(page.get_by_test_id("lab-step")).to_have_text("Step 3 of 5")
     assert cells(page, "weights")[0] == ["·", "·", "·"]
 
 
@@ -132,9 +132,9 @@ def test_play_walks_by_itself_to_the_end(lab: Any) -> None:
     page = lab()
     page.clock.install()
     page.get_by_test_id("lab-play").click()
-    expect(page.get_by_test_id("lab-step")).to_have_text("0 of 5")
+    expect(page.get_by_test_id("lab-step")).to_have_text("Step 0 of 5")
     page.clock.run_for(30_000)
-    expect(page.get_by_test_id("lab-step")).to_have_text("5 of 5")
+    expect(page.get_by_test_id("lab-step")).to_have_text("Step 5 of 5")
     expect(page.get_by_test_id("lab-play")).to_have_text("Play")
 
 

@@ -101,10 +101,10 @@ def test_an_odd_width_loses_the_property_and_says_so(positions: Any) -> None:
 
 
 def test_learned_positions_are_the_models(positions: Any, explorer: Any) -> None:
-    """A loaded model has a table of 64 places of width 16; the page shows that one."""
+    """A loaded model has a table of 64 positions of width 16; the page shows that one."""
     explorer.wait_for("learned")
     page = positions("&kind=learned&n=20")
-    expect(page.get_by_test_id("positions-about")).to_contain_text("the table of learned, 64 places of width 16")
+    expect(page.get_by_test_id("positions-about")).to_contain_text("the table of learned, 64 positions of width 16")
     assert page.get_by_test_id("positions-map-canvas").evaluate("c => [c.width, c.height]") == [16, 20]
 
 

@@ -85,7 +85,7 @@ def test_a_cell_reads_out_all_three_and_the_url_keeps_the_view(features: Any) ->
     canvas.click(position={"x": box["width"] * 1.5 / 5, "y": box["height"] * 2.5 / 5})
     at = 2 * 5 + 1
     exact, plain, corrected = (table(page, name)[at] for name in ("exact", "plain", "corrected"))
-    line = f"“l'Afrique” looks at “visite”: exact {exact:.4f}, lecture's {plain:.4f}, trig {corrected:.4f}"
+    line = f"“l'Afrique” attends to “visite”: exact {exact:.4f}, lecture {plain:.4f}, trig {corrected:.4f}"
     for name in ("exact", "plain", "corrected"):
         expect(page.get_by_test_id(f"features-{name}-readout")).to_have_text(line)
     page.get_by_test_id("features-seed").fill("7")
@@ -112,13 +112,13 @@ def test_curves_by_keyboard(features: Any) -> None:
     d, M, F, L = 3, 512, 1024, 65536
     times = 2 * d * L * L / (2 * L * M * d + 2 * L * F * (d + 1))
     readout = page.get_by_test_id("features-costs-readout")
-    expect(readout).to_contain_text(f"1024 features 7.4·10⁸, {times:.1f} times less")
+    expect(readout).to_contain_text(f"1024 features 7.4·10⁸, {times:.1f} times fewer")
     assert number(page, "features-meeting") == math.ceil((2 * M * d + 2 * F * (d + 1)) / (2 * d))
 
 
 def test_too_long_vectors_are_noise_and_it_says_so(features: Any) -> None:
     page = features("&of=normal&phi=positive")
-    expect(page.get_by_test_id("features-noise")).to_contain_text("larger than what is estimated")
+    expect(page.get_by_test_id("features-noise")).to_contain_text("larger than the weights")
     page.get_by_test_id("features-normalize").check()
     expect(page.get_by_test_id("features-noise")).to_have_count(0)
     assert number(page, "features-corrected-error") < 0.5
@@ -226,10 +226,12 @@ def test_a_head_of_a_model_on_a_sentence(features: Any, explorer: Any) -> None:
         expect(page.get_by_test_id("features-exact-canvas")).to_have_js_property("width", weights.shape[1])
         assert np.abs(np.reshape(table(page, "exact"), weights.shape) - weights).max() < 2e-3  # float16 vectors
     assert not np.triu(np.reshape(table(page, "corrected"), weights.shape), 1).any()
-    expect(page.get_by_test_id("features-exact-barred")).to_be_attached()
+    expect(page.get_by_test_id("features-exact-masked")).to_be_attached()
 
 
-@pytest.mark.parametrize(("model", "message"), [("small-rnn", "no softmax of q·k"), ("no-attention", "no attention")])
+@pytest.mark.parametrize(
+    ("model", "message"), [("small-rnn", "not the softmax of q·k"), ("no-attention", "no attention")]
+)
 def test_what_has_no_such_head_says_so(wide: Any, explorer: Any, model: str, message: str) -> None:
     explorer.wait_for(model)
     wide.page.goto(f"{explorer.address}/#tab=features&of=model&model={model}&text=le+chat+noir")

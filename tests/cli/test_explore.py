@@ -125,7 +125,7 @@ def test_ctrl_c_ends_it_quietly() -> None:
         one.ask("health")
         code, told = one.end()
     assert code == 130
-    assert "limits: 1,048,576 bytes a request, 5,000 characters and 512 tokens a text" in told
+    assert "limits: 1,048,576 bytes per request, 5,000 characters and 512 tokens per text" in told
     assert "Traceback" not in told and "Error" not in told
 
 
@@ -196,7 +196,7 @@ def test_another_host_needs_names_and_a_key(no_torch: dict[str, str], tmp_path: 
         (["--key-file", "{folder}/short.txt"], 2, "a key is one line of at least 16 characters without spaces"),
         (["--key-file", "{folder}/two.txt"], 2, "a key is one line of at least 16 characters without spaces"),
         (["--host", "no such host", "--key-file", "{folder}/good.txt"], 2, "--host no such host: "),
-        (["--host", "192.0.2.7", "--key-file", "{folder}/good.txt"], 2, "cannot listen at 192.0.2.7"),
+        (["--host", "192.0.2.7", "--key-file", "{folder}/good.txt"], 2, "cannot listen on 192.0.2.7"),
         (["--port", "70000"], 2, "65535"),
     ],
 )
@@ -217,11 +217,11 @@ def test_what_cannot_be_done_is_explained(
 def test_all_ports_in_use(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.serving import listener as listening
 
-    monkeypatch.setattr(listening, "TRIES", 1)
+    monkeypatch.setattr(listening, "PORTS_TRIED", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         result = command("explore", "--no-browser", "--port", port)
     assert result.exit_code == 2
-    assert f"the ports {port} to {port} are all in use" in result.output
+    assert f"ports {port} to {port} are all in use" in result.output

@@ -12,12 +12,12 @@ import sys
 import pytest
 
 from regard.errors import UsageError
-from regard.serving.listener import TRIES, is_loopback, listen
+from regard.serving.listener import PORTS_TRIED, is_loopback, listen
 
 WATCHDOG = 60  # seconds
 PROGRAM = """
 import signal, uvicorn
-from regard.serving.listener import listen, serve_until_told
+from regard.serving.listener import listen, serve_until_interrupted
 
 def told():
     signal.raise_signal({number})
@@ -29,7 +29,7 @@ async def app(scope, receive, send):
 if {moment!r} == "loop":
     loop = uvicorn.Config.get_loop_factory
     uvicorn.Config.get_loop_factory = lambda config: (told(), loop(config))[1]
-serve_until_told(app, listen("127.0.0.1", 0), begin=told if {moment!r} == "begin" else lambda: None)
+serve_until_interrupted(app, listen("127.0.0.1", 0), begin=told if {moment!r} == "begin" else lambda: None)
 """
 
 
@@ -63,7 +63,7 @@ def test_the_port_of_a_server_that_has_just_ended_is_free() -> None:
         assert again.getsockname()[1] == port
 
 
-@pytest.mark.parametrize(("first", "tried"), [(61_100, TRIES), (65_530, 6)])
+@pytest.mark.parametrize(("first", "tried"), [(61_100, PORTS_TRIED), (65_530, 6)])
 def test_when_all_ports_are_in_use(first: int, tried: int) -> None:
     """No more than so many are tried, and none above the last one that there is."""
     with contextlib.ExitStack() as taken:
@@ -72,17 +72,17 @@ def test_when_all_ports_are_in_use(first: int, tried: int) -> None:
             with contextlib.suppress(OSError):  # another program has it already
                 place.bind(("127.0.0.1", port))
                 place.listen()
-        with pytest.raises(UsageError, match=f"the ports {first} to {first + tried - 1} are all in use"):
+        with pytest.raises(UsageError, match=f"ports {first} to {first + tried - 1} are all in use"):
             listen("127.0.0.1", first)
 
 
 @pytest.mark.parametrize(
     ("host", "message"),
     [
-        ("192.0.2.1", "cannot listen at 192.0.2.1, port 8790: "),  # no machine has this address
+        ("192.0.2.1", "cannot listen on 192.0.2.1, port 8790: "),  # no machine has this address
         ("", "--host : "),
-        ("two..dots", "--host two..dots cannot be a name: "),
-        ("x" * 70, f"--host {'x' * 70} cannot be a name: "),
+        ("two..dots", "--host two..dots is not a valid host name: "),
+        ("x" * 70, f"--host {'x' * 70} is not a valid host name: "),
     ],
 )
 def test_a_host_that_is_not_here(host: str, message: str) -> None:

@@ -77,7 +77,7 @@ def test_the_queue_is_bounded_and_the_cancelled_are_passed_over() -> None:
     first = model.submit(lambda face: go.wait(WATCHDOG))
     wait_until(first.running)
     second, third = model.submit(lambda face: ran.append(2)), model.submit(lambda face: ran.append(3))
-    with pytest.raises(BusyError, match="2 requests wait for 'fake' already"):
+    with pytest.raises(BusyError, match="2 requests are already waiting for 'fake'"):
         model.submit(lambda face: None)
     assert second.cancel()
     go.set()
@@ -132,7 +132,7 @@ def test_the_server_answers_while_a_model_works_and_while_one_loads(serve: Calla
             busy = client.get("/api/parameters?model=slow&name=x")
             assert busy.status == 503
             assert int(busy.headers["retry-after"]) > 0
-            assert "1 requests wait for 'slow' already: try again soon" in busy.error
+            assert "1 requests are already waiting for 'slow': try again later" in busy.error
         finally:
             go.set()
         assert asked.result(WATCHDOG).status == 500  # True has no weights

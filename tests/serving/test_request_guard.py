@@ -112,7 +112,7 @@ def test_a_foreign_origin_is_refused(client: Any, origin: str) -> None:
     headers = {"Origin": origin.format(port=client.port)}
     for answer in (client.post("/api/inside", {}, **headers), client.get("/api/models", **headers)):
         assert answer.status == 403
-        assert "may not ask this server" in answer.error
+        assert "may not use this server" in answer.error
         assert not any(name.startswith("access-control") for name in answer.headers)
 
 

@@ -1,2 +1,2 @@
-// Style sheets are imported for what they do; esbuild joins them into app.css.
+// Style sheets are imported for their side effect; esbuild bundles them into app.css.
 declare module "*.css";

@@ -1,17 +1,18 @@
-// The page: its tabs, its tools and its keys.
+// The page: tabs, toolbar and keyboard shortcuts.
 import "./style.css";
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { bundle, keyWanted, serverError, start, giveKey } from "./api";
-import { switchScheme, scheme } from "./colours";
-import { Alert, copyText } from "./controls";
-import { download, openFile, wholePage } from "./export";
-import { Help } from "./help";
-import { presenter } from "./settings";
-import { openTab, parse, restore, tab } from "./state";
-import { TABS, tabById } from "./tabs";
-import { Toast, tell } from "./toast";
-import "./model_tabs.css";
+import { scheme, switchScheme } from "./chart/colours";
+import { Alert, copyText } from "./controls/controls";
+import { Help } from "./controls/help";
+import { showMessage, Toast } from "./controls/toast";
+import { download } from "./export/download";
+import { openFile } from "./export/open_file";
+import { wholePage } from "./export/whole_page";
+import { bundle, keyWanted, serverError, setKey, start } from "./state/api";
+import { presenter } from "./state/preferences";
+import { openTab, parse, restore, tab } from "./state/url";
+import { tabById, TABS } from "./tabs/tabs";
 
 function current() {
   return tabById(tab.value) ?? TABS[0];
@@ -19,20 +20,20 @@ function current() {
 
 async function share(): Promise<void> {
   const link = location.href;
-  tell((await copyText(link)) ? "The link to this view is on the clipboard." : `The link to this view: ${link}`);
+  showMessage((await copyText(link)) ? "A link to this view is on the clipboard." : `Link to this view: ${link}`);
 }
 
 async function copyCode(): Promise<void> {
   const code = current().code();
-  tell((await copyText(code)) ? "Python for this view is on the clipboard." : code);
+  showMessage((await copyText(code)) ? "The Python code of this view is on the clipboard." : code);
 }
 
 async function savePage(): Promise<void> {
   try {
     download(await wholePage(), "regard.html");
-    tell("This page as one file: it opens anywhere, without a server or a network.");
+    showMessage("Saved the page as a single file. It opens without a server and without a network.");
   } catch (error) {
-    tell(`The page could not be saved: ${(error as Error).message}`);
+    showMessage(`Could not save the page: ${(error as Error).message}`);
   }
 }
 
@@ -40,9 +41,9 @@ async function open(file: File | undefined): Promise<void> {
   if (!file) return;
   try {
     await openFile(file);
-    tell(`Opened ${file.name}.`);
+    showMessage(`Opened ${file.name}.`);
   } catch (error) {
-    tell(`${file.name}: ${(error as Error).message}`);
+    showMessage(`${file.name}: ${(error as Error).message}`);
   }
 }
 
@@ -71,15 +72,15 @@ function Tools() {
   }, []);
   const dark = scheme.value === "dark";
   return (
-    <div class="tools" role="toolbar" aria-label="Tools">
-      <button type="button" class="quiet" data-testid="share" title="Copy a link to exactly this view" onClick={share}>
+    <div class="tools" role="toolbar" aria-label="Toolbar">
+      <button type="button" class="quiet" data-testid="share" title="Copy a link to this view" onClick={share}>
         Link
       </button>
       <button
         type="button"
         class="quiet"
         data-testid="copy-code"
-        title="Copy Python that computes this view"
+        title="Copy Python code that reproduces this view"
         onClick={copyCode}
       >
         <span class="long">Copy as </span>PyTorch
@@ -88,7 +89,7 @@ function Tools() {
         type="button"
         class="quiet"
         data-testid="save-page"
-        title="Save the page with this view as one HTML file"
+        title="Save this view as a single HTML file"
         onClick={savePage}
       >
         Save<span class="long"> page</span>
@@ -97,7 +98,7 @@ function Tools() {
         type="button"
         class="quiet"
         data-testid="open"
-        title="Open a trace, or a PNG, SVG or HTML file of this page"
+        title="Open a trace, or a PNG, SVG or HTML file saved from this page"
         onClick={() => file.current!.click()}
       >
         Open
@@ -119,7 +120,7 @@ function Tools() {
         class="quiet"
         data-testid="presenter"
         aria-pressed={presenter.value}
-        title="Large type for a lecture hall (p)"
+        title="Presenter mode: large text (p)"
         onClick={() => (presenter.value = !presenter.value)}
       >
         Present
@@ -128,8 +129,8 @@ function Tools() {
         type="button"
         class="quiet"
         data-testid="scheme"
-        aria-label={dark ? "Light colours" : "Dark colours"}
-        title="Light or dark (d)"
+        aria-label={dark ? "Light colour scheme" : "Dark colour scheme"}
+        title="Light or dark colour scheme (d)"
         onClick={switchScheme}
       >
         {dark ? "☀" : "☾"}
@@ -156,12 +157,14 @@ function KeyForm() {
       class="panel bar"
       onSubmit={(event) => {
         event.preventDefault();
-        giveKey(input.current!.value.trim());
+        setKey(input.current!.value.trim());
       }}
     >
       <label class="control">
         <span>
-          {keyWanted.value === "wrong" ? "The server does not know this key. Its key:" : "This server wants its key:"}
+          {keyWanted.value === "wrong"
+            ? "Wrong API key. Enter the API key of this server:"
+            : "This server requires an API key:"}
         </span>
         <input ref={input} type="password" data-testid="key" autocomplete="off" required />
       </label>
@@ -185,21 +188,21 @@ function Page() {
           document.getElementById("content")!.focus();
         }}
       >
-        Skip to the content
+        Skip to content
       </a>
       <header class="top">
         <span class="wordmark">regard</span>
         <nav aria-label="Views">
-          {TABS.map((one, i) => (
+          {TABS.map((entry, i) => (
             <button
-              key={one.id}
+              key={entry.id}
               type="button"
-              data-testid={`tab-${one.id}`}
-              aria-current={one.id === id ? "page" : undefined}
-              title={`${one.title} (${i + 1})`}
-              onClick={() => openTab(one.id)}
+              data-testid={`tab-${entry.id}`}
+              aria-current={entry.id === id ? "page" : undefined}
+              title={`${entry.title} (${i + 1})`}
+              onClick={() => openTab(entry.id)}
             >
-              {one.title}
+              {entry.title}
             </button>
           ))}
         </nav>

@@ -1,1 +1,1 @@
-"""The explorer page: as a single file, and inside a notebook."""
+"""The explorer page as a single file and inside a notebook."""

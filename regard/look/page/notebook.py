@@ -1,6 +1,6 @@
-"""A trace in a notebook: the page in a frame, a picture for those who cannot show it.
+"""Display of traces in notebooks: the explorer page in a frame, and a picture as fallback.
 
-Jupyter, VS Code and Colab all take a frame whose content is given with it, and need no loader for it.
+Jupyter, VS Code and Colab all support an iframe whose content is inline, so no extension is needed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from regard.look.trace.trace import Trace
 
 
 def display_trace(trace: Trace) -> dict[str, str]:
-    """A trace by the kinds of content that a notebook may choose from."""
-    shown = {"text/plain": repr(trace), "text/html": make_frame([trace])}
+    """Return a trace as a MIME bundle: text, HTML and PNG."""
+    bundle = {"text/plain": repr(trace), "text/html": make_frame([trace])}
     kind = "alignment" if trace.maps else "steps" if trace.steps else None
     if kind is not None:
         picture = BytesIO()
         plot_trace(trace, kind).savefig(picture, format="png", dpi=110)
-        shown["image/png"] = base64.b64encode(picture.getvalue()).decode()
-    return shown
+        bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
+    return bundle

@@ -1,7 +1,7 @@
-"""The page as one file: traces, style and script together, opened from a disk without a server.
+"""The explorer page as a single HTML file with traces, style and script; it needs no server.
 
-H4. The page's own export (web/src/export.ts) writes the same. Its policy allows just this style and this script, by
-their hashes, and nothing from elsewhere.
+H4. The export button of the page (web/src/export/whole_page.ts) writes the same file. The content security policy
+allows only this style and this script, by their hashes, and nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.errors import UsageError
 from regard.files import replace_file
 from regard.look.trace.trace import Trace
 
-HEIGHT = 760  # pixels, of the frame in a notebook
+HEIGHT = 760  # of the frame in a notebook, in pixels
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -43,21 +43,21 @@ PAGE = """<!doctype html>
 
 
 def write_page(path: str | Path, traces: Sequence[Trace], state: str = "") -> Path:
-    """Write the page with these traces as one .html file.
+    """Write the page with these traces as a single .html file.
 
-    `state` is how it opens, as what stands behind the # of the page's address: "tab=heads&layer=1".
+    `state` is the view that it opens with, written as after the # of the page's address: "tab=heads&layer=1".
     """
     path = Path(path)
     if path.suffix not in (".html", ".htm"):
-        raise UsageError(f"{path}: the name of a page ends in .html")
+        raise UsageError(f"{path}: the name of a page must end in .html")
     replace_file(path, make_page(traces, state).encode())
     return path
 
 
 def make_page(traces: Sequence[Trace], state: str = "") -> str:
-    """The page with these traces as text."""
+    """Return the page with these traces as HTML."""
     if not traces:
-        raise UsageError("a page without a server shows traces: give it at least one")
+        raise UsageError("a page without a server needs at least one trace")
     state = state or (
         "" if traces[0].maps.keys() & {"cross", "rnn"} else "tab=heads" if traces[0].maps else "tab=decode"
     )
@@ -65,7 +65,7 @@ def make_page(traces: Sequence[Trace], state: str = "") -> str:
         files("regard.look.page").joinpath("static", name).read_text("utf-8") for name in ("app.js", "app.css")
     )
     data = json.dumps({"traces": [trace.to_dict() for trace in traces], "state": state}, allow_nan=False)
-    # A text inside <script> ends at the first </script, wherever it comes from.
+    # A browser ends a script element at the first </script, even inside JSON.
     data = data.replace("<", "\\u003c")
     style_hash, script_hash = content_hash(style), content_hash(script)
     policy = f"default-src 'none'; img-src data: blob:; style-src '{style_hash}'; script-src '{script_hash}'"
@@ -73,7 +73,7 @@ def make_page(traces: Sequence[Trace], state: str = "") -> str:
 
 
 def open_page(traces: Sequence[Trace], path: str | Path | None, state: str, show: bool) -> Path:
-    """Write the page, by default as a temporary file, and open it in the browser."""
+    """Write the page, by default to a temporary file, and open it in the browser."""
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="regard-")) / "explore.html"
     written = write_page(path, traces, state)
@@ -83,11 +83,11 @@ def open_page(traces: Sequence[Trace], path: str | Path | None, state: str, show
 
 
 def make_frame(traces: Sequence[Trace]) -> str:
-    """The page inside a frame, for notebooks: it needs nothing of theirs."""
+    """Return the page as an iframe for notebooks."""
     page = html.escape(make_page(traces), quote=True)
     return f'<iframe srcdoc="{page}" width="100%" height="{HEIGHT}" style="border: 0" title="regard"></iframe>'
 
 
 def content_hash(content: str) -> str:
-    """As a content security policy has it."""
+    """Return the SHA-256 hash in the notation of a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"

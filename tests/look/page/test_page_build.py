@@ -1,4 +1,4 @@
-"""The committed page was built from the committed sources; no Node is needed to tell."""
+"""The committed page was built from the committed sources. The check needs no Node."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FIXED = ("build.mjs", "index.html", "favicon.svg", "package.json", "package-lock
 
 
 def hash_of_sources(web: Path) -> str:
-    """What build.mjs writes into build.json: the hash of a line for each file, as sha256sum prints it."""
+    """Compute the hash that build.mjs writes into build.json: of a list of files in the format of sha256sum."""
     files = {name: web / name for name in FIXED}
     files |= {path.relative_to(web).as_posix(): path for path in (web / "src").rglob("*") if path.is_file()}
-    files["../regard/look/colours.json"] = ROOT / "regard" / "look" / "colours.json"
+    files["../regard/look/pictures/colours.json"] = ROOT / "regard" / "look" / "pictures" / "colours.json"
     lines = [f"{sha256(files[name].read_bytes()).hexdigest()}  {name}\n" for name in sorted(files)]
     return sha256("".join(lines).encode()).hexdigest()
 

@@ -112,7 +112,7 @@ def test_files(tmp_path: Path) -> None:
     trace = make_trace(["a"])
     written = write_page(tmp_path / "a.html", [trace])
     assert written.read_text("utf-8") == make_page([trace])
-    with pytest.raises(UsageError, match=r"ends in \.html"):
+    with pytest.raises(UsageError, match=r"must end in \.html"):
         write_page(tmp_path / "a.txt", [trace])
     with pytest.raises(UsageError, match="at least one"):
         write_page(tmp_path / "a.html", [])

@@ -1,0 +1,39 @@
+// The help dialog with the keyboard shortcuts.
+import type { RefObject } from "preact";
+import "./help.css";
+
+const KEYS: [string, string][] = [
+  ["1 … 9", "open a tab"],
+  ["← → ↑ ↓", "move over the cells of a matrix; in Lab and Decode: previous or next step"],
+  ["Enter", "pin a cell, or show its calculation"],
+  ["Esc", "unpin"],
+  ["← →, Page Up, Page Down", "in Lecture: previous or next scene (also with a presentation clicker)"],
+  ["p", "presenter mode: large text"],
+  ["d", "light or dark colour scheme"],
+  ["?", "show this help"],
+];
+
+export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
+  return (
+    <dialog ref={props.dialog} class="help" aria-label="Keyboard and help" data-testid="help-dialog">
+      <h2>Keyboard</h2>
+      <dl>
+        {KEYS.map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p>
+        In Lab and Inside, click a number to see how it is calculated. The address contains the complete view, so a link
+        or a reload restores it. This page connects only to the server that delivers it.
+      </p>
+      <form method="dialog">
+        <button class="button main">Close</button>
+      </form>
+    </dialog>
+  );
+}

@@ -1,0 +1,185 @@
+// The data behind the page: it comes from the server, or from the single HTML file that contains the page.
+import { signal } from "@preact/signals";
+import { readTrace, type Json, type Trace } from "./trace";
+
+export type { Json };
+
+export interface ModelAbout {
+  kind: string;
+  layers: Record<string, number>;
+  heads: number;
+  width: number;
+  parameters: number;
+  positions?: string;
+  position_parameter?: string | null;
+}
+
+export interface ModelEntry {
+  name: string;
+  kind: "translator" | "writer" | "embedder";
+  state: "waiting" | "loading" | "ready" | "failed";
+  error: string | null;
+  default: boolean;
+  about: ModelAbout | null;
+}
+
+export interface Served {
+  models: ModelEntry[];
+  traces: { name: string }[];
+  limits: { characters: number; tokens: number };
+}
+
+export interface Scene {
+  id: string;
+  tag: string;
+  title: string;
+  question: string;
+  choices?: string[];
+  answer: string;
+  state: string;
+  trace: string | null;
+  notes?: string;
+}
+
+/** The data embedded in a single-file page; exported pictures embed the same. */
+export interface Bundle {
+  traces: Json[];
+  scenes?: { index: Scene[]; files: Record<string, Json> };
+  state: string;
+}
+
+export interface OpenedTrace {
+  name: string;
+  trace: Trace;
+}
+
+export interface TraceRequest {
+  model: string;
+  text: string;
+  search?: Json;
+  target?: string | null;
+  prefix?: number[];
+  top?: number;
+  off?: { map: string; layer: number; head: number }[];
+  vectors?: boolean;
+  max_tokens?: number | null;
+}
+
+const element = document.getElementById("regard-data");
+
+/** The data embedded in this file; null if a server provides the data. */
+export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
+
+/** The models and traces of the server; null until it has answered, and always in a single file. */
+export const served = signal<Served | null>(null);
+
+/** Whether the server asks for its API key, and whether a wrong one was sent. */
+export const keyWanted = signal<"" | "missing" | "wrong">("");
+
+/** Why the server does not answer; empty if it does. */
+export const serverError = signal("");
+
+/** Recorded traces, which need no model: embedded in this file, given on the command line, or opened by the user. */
+export const opened = signal<OpenedTrace[]>([]);
+
+/** The trace of the current lecture scene; the tab inside the scene shows it instead of running a model. */
+export const sceneTrace = signal<Trace | null>(null);
+
+/** The traces that the open tab shows; exported files embed them. */
+export const shown = signal<Trace[]>([]);
+
+/** The API key that was entered. It is stored for this browser tab only and never appears in a link. */
+function key(): string {
+  return sessionStorage.getItem("regard-key") ?? "";
+}
+
+/** Stores an API key and connects again. */
+export function setKey(entered: string): void {
+  sessionStorage.setItem("regard-key", entered);
+  keyWanted.value = "";
+  serverError.value = "";
+  void start();
+}
+
+/** Sends a request to the server; throws an Error with the server's message if it refuses. */
+export async function ask<T>(path: string, body?: object, stop?: AbortSignal): Promise<T> {
+  if (bundle) throw new Error("This page is a saved file and has no model. Run `regard explore` to use one.");
+  let answer: Response;
+  try {
+    const headers: Record<string, string> = key() ? { Authorization: `Bearer ${key()}` } : {};
+    if (body) headers["Content-Type"] = "application/json";
+    answer = await fetch(path, {
+      method: body ? "POST" : "GET",
+      headers,
+      body: body && JSON.stringify(body),
+      signal: stop,
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Error("The server does not answer. Is `regard explore` still running?");
+  }
+  const content = await answer.json().catch(() => ({ error: `The server answered with status ${answer.status} and no message.` }));
+  if (answer.status === 401) keyWanted.value = key() ? "wrong" : "missing";
+  if (!answer.ok) throw new Error(content.error ?? `The server answered with status ${answer.status}.`);
+  return content as T;
+}
+
+export async function askTrace(request: TraceRequest, stop?: AbortSignal): Promise<Trace> {
+  const trace = readTrace(await ask<Json>("api/trace", request, stop));
+  // The first request loads the model; its description is available only after that.
+  const entry = served.value?.models.find(({ name }) => name === request.model);
+  if (entry?.state !== "ready") served.value = await ask<Served>("api/models");
+  return trace;
+}
+
+export function askInside(request: Json, stop?: AbortSignal): Promise<Json> {
+  return ask<Json>("api/inside", request, stop);
+}
+
+export async function askParameter(model: string, name: string): Promise<{ shape: number[]; values: Float32Array }> {
+  const query = new URLSearchParams({ model, name });
+  const packed = await ask<{ shape: number[]; float32: string }>(`api/parameters?${query}`);
+  const text = atob(packed.float32);
+  const view = new DataView(Uint8Array.from(text, (c) => c.charCodeAt(0)).buffer);
+  const values = Float32Array.from({ length: text.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
+  return { shape: packed.shape, values };
+}
+
+export async function sceneIndex(): Promise<Scene[]> {
+  if (bundle) return bundle.scenes?.index ?? [];
+  return ask<Scene[]>("scenes/index.json");
+}
+
+/** The recorded trace of a scene as JSON. */
+export async function sceneFile(name: string): Promise<Json> {
+  if (!bundle) return ask<Json>(`scenes/${encodeURIComponent(name)}`);
+  const file = bundle.scenes?.files[name];
+  if (!file) throw new Error(`This file does not contain ${name}.`);
+  return file;
+}
+
+/** Makes a trace available to the tabs. */
+export function addTrace(raw: Json, name?: string): void {
+  const trace = readTrace(raw);
+  const title = name ?? `${trace.model.name}: ${(trace.output || trace.source || "trace").slice(0, 40)}`;
+  opened.value = [...opened.value.filter(({ name }) => name !== title), { name: title, trace }];
+}
+
+/** Loads the list of models and traces, and polls it while models are loading. */
+export async function start(): Promise<void> {
+  if (bundle) {
+    bundle.traces.forEach((raw, i) => addTrace(raw, bundle.traces.length > 1 ? `trace ${i + 1}` : "trace"));
+    return;
+  }
+  try {
+    const first = await ask<Served>("api/models");
+    served.value = first;
+    for (const { name } of first.traces) addTrace(await ask<Json>(`api/traces/${encodeURIComponent(name)}`), name);
+    while (served.value.models.some((model) => model.state === "loading")) {
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      served.value = await ask<Served>("api/models");
+    }
+  } catch (error) {
+    serverError.value = (error as Error).message;
+  }
+}

@@ -1,0 +1,110 @@
+// The examples of the Lab, from the lectures.
+import type { Rows, Score } from "./attention";
+
+interface Preset {
+  id: string;
+  title: string;
+  about: string;
+  q: Rows;
+  k: Rows;
+  v: Rows;
+  score: Score;
+  mask: string; // none, causal, or rows of 0 (masked) and 1: 110-111
+  queries?: string[];
+  keys?: string[];
+}
+
+const WORDS = ["Jane", "visite", "l'Afrique", "en", "septembre"];
+const MEANINGS = [
+  [1, 0.1, 0, 0],
+  [0.1, 1, 0.1, 0],
+  [0, 0.1, 1, 0],
+  [0, 0, 0.4, 0.4],
+  [0, 0, 0.1, 1],
+]; // person, action, place, time
+
+export const PRESETS: readonly Preset[] = [
+  {
+    id: "d6",
+    title: "Key-value lookup",
+    score: "dot",
+    mask: "none",
+    about: "Two queries look up values by comparing themselves with three keys. The lecture does not scale the scores (D6).",
+    q: [
+      [2, -1, 0],
+      [-2, 1, 4],
+    ],
+    k: [
+      [2, 1, -1],
+      [0, 3, -1],
+      [1, 1, 3],
+    ],
+    v: [
+      [2, 3, 1],
+      [2, -1, 0],
+      [0, 5, 1],
+    ],
+  },
+  {
+    id: "masked",
+    title: "Masking",
+    score: "dot",
+    mask: "110",
+    about: "The third key is masked: its score becomes −∞ before the softmax, so its weight is 0 (D10).",
+    q: [[1, 1]],
+    k: [
+      [1, 1],
+      [2, 0],
+      [3, 1],
+    ],
+    v: [
+      [1, 0],
+      [0, 1],
+      [5, 5],
+    ],
+  },
+  {
+    id: "self",
+    title: "Self-attention without parameters",
+    score: "dot",
+    mask: "none",
+    queries: WORDS,
+    keys: WORDS,
+    about:
+      "Queries, keys and values are the word vectors themselves, so each word attends to similar words (D7). The four dimensions are person, action, place and time.",
+    q: MEANINGS,
+    k: MEANINGS,
+    v: MEANINGS,
+  },
+  {
+    id: "jane",
+    title: "Self-attention on a sentence",
+    score: "scaled",
+    mask: "none",
+    queries: WORDS,
+    keys: WORDS,
+    about:
+      "Self-attention on five words, after the projections W_Q, W_K and W_V: the query of l'Afrique asks what is happening there (D8, D9, E9).",
+    q: [
+      [0.1, 2, 0.1],
+      [1.1, 0.4, 1],
+      [1.1, 2, 0.1],
+      [0.4, 1.2, 0],
+      [0.1, 1.2, 0],
+    ],
+    k: [
+      [2, 0.2, 0],
+      [0.2, 2, 0.1],
+      [0, 0.2, 1],
+      [0, 0, 1.2],
+      [0, 0, 2.1],
+    ],
+    v: [
+      [1.3, 0.1, 2],
+      [3.1, 1.2, 0.3],
+      [0.3, 2.1, 1],
+      [0, 1.2, 1.6],
+      [0, 1.2, 3.1],
+    ],
+  },
+];

@@ -117,8 +117,8 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
     """Measure exact attention against random features, keep the table and show it."""
     import dataclasses
 
-    from regard.api.loading import find_device
     from regard.attention.linear.crossover import measure_crossover, own_table, read_tables, write_table
+    from regard.tasks.loading import find_device
 
     path = own_table() if table is None else table
     read_tables(path)  # a damaged one is told before it takes a minute
@@ -134,7 +134,7 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
 def load_writing(model: str, device: str, dtype: str) -> Translator | Writer:
     """The model, if it is one that writes text."""
     from regard.api.embedder import Embedder
-    from regard.api.loading import load
+    from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if isinstance(face, Embedder):

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from regard.api.loading import load
 from regard.compare.claims import SystemResult
 from regard.compare.data import HeldOut, place_data, read_test
 from regard.compare.report import Outcome
@@ -33,6 +32,7 @@ from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
+from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 from regard.training.budget.child_process import read_memory, train_apart
 from regard.training.checkpoint.files import checkpoint_steps

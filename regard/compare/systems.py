@@ -13,7 +13,7 @@ import torch
 
 from regard.errors import UsageError, unknown_name
 from regard.models.presets import make_model
-from regard.training.recipe.model_table import model_config
+from regard.recipes.model_table import model_config
 
 STEP = 4  # widths are multiples of it: heads and directions divide them
 WIDEST = 2**14

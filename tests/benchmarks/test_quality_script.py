@@ -100,7 +100,7 @@ def test_the_key_is_of_what_is_measured(systems: ModuleType, tmp_path: Path, mon
     (run,) = systems.all_runs(only=["gru-de-en-raw"])
     (other,) = systems.all_runs(only=["gru-de-en-raw"], more=["training.lr=1e-4"])
     assert run.key != other.key
-    text = (systems.RECIPES / "multi30k-gru.toml").read_text(encoding="utf-8")
+    text = (systems.RECIPES / "multi30k/multi30k-gru.toml").read_text(encoding="utf-8")
     monkeypatch.setattr(systems, "RECIPES", tmp_path)
     keys = []
     for changed in (f"# other words\n{text}", text.replace("dropout = 0.5", "dropout = 0.4")):
@@ -249,7 +249,12 @@ def test_random_features_beside_softmax(systems: ModuleType, tables: ModuleType)
     assert "not measured" in tables.features_table(results[1:])
     assert "random" not in tables.multi30k_table(results)
     (run,) = systems.all_runs(only=["letters-16-features-raw-1"])
-    assert read_recipe(run.system.recipe, dict(one.split("=", 1) for one in run.settings)).model["features"] == 16
+    assert (
+        read_recipe(run.system.recipe, dict(one.split("=", 1) for one in run.settings)).model["random_features"][
+            "features"
+        ]
+        == 16
+    )
     found = tables.letters_table([line(run, 1.7)])
     assert "| 16 features | 1.7000, stride 128 |" in found and "| 32 features | – |" in found
 

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import Result
 
 from regard.api.ensemble import join_translators
-from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.cli.shared import input_lines
 from regard.cli.shared.input_lines import line_windows, progress
@@ -32,6 +31,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.searches.sample import Sample
 from regard.errors import DataError
+from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "from regard.cli import main; main()"

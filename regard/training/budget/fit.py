@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import heapq
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -33,13 +32,11 @@ from regard.training.loop.loop import needed
 from regard.training.loop.optimizer import freeze
 from regard.training.loop.train_step import autocast
 from regard.training.recipe.defaults import Choice
-from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe
+from regard.training.recipe.schema import Recipe
 from regard.training.run.prepare import Corpora
 
 SHARE = 0.8  # of the free memory, for what is chosen: a forecast may be wrong by a quarter
 CROWDED = 0.95  # from here on what is given is warned of
-LONGEST = 64  # texts of most characters, among which the longest in tokens is looked for
-STRETCHED = 1.5  # times as many tokens, where subwords are sampled
 TRIED = ("cuda",)  # where a step that does not fit is an error; elsewhere the system ends the process
 BATCH, ACCUMULATE = "training.batch_tokens", "training.accumulate"
 
@@ -84,10 +81,10 @@ class Space:
     def advice(self) -> str:
         """Settings that would fit, for those that do not."""
         if (found := self.fitting()) is not None:
-            same = "" if self.recipe.kind == "encoder" else ", and learns the same"  # its batch is what it chooses from
+            same = "" if self.recipe.task.compares_rows else ", and learns the same"
             return f"--set {BATCH}={found[0]} --set {ACCUMULATE}={found[1]} fits{same}"
-        longest = "data.context" if self.recipe.kind in LANGUAGE_MODELS else "data.max_length"
-        return f"not even one row of {self.step.length} tokens fits: take a smaller model, or lower {longest}"
+        length_key = self.recipe.task.length_key
+        return f"not even one row of {self.step.length} tokens fits: take a smaller model, or lower {length_key}"
 
     def told(self, size: tuple[int, int]) -> str:
         """The numbers behind a decision."""
@@ -151,15 +148,8 @@ def _with_size(space: Space, choices: Sequence[Choice], size: tuple[int, int], w
 
 
 def longest_row(recipe: Recipe, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Tokens of the longest row that training will meet, the end token with it: sought among the longest texts."""
-    if recipe.kind in LANGUAGE_MODELS:
-        return needed(recipe.data.context)
-    limit = min(needed(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
-    longest = 1
-    for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
-        most = heapq.nlargest(LONGEST, texts, key=len)
-        longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(most))])
-    return min(limit, int(longest * (STRETCHED if recipe.tokenizer.sampling else 1)))
+    """Return the tokens of the longest row that training will meet, the end token included."""
+    return recipe.task.longest_row(recipe, corpora, tokenizers)
 
 
 def first_that_runs(sizes: Sequence[tuple[int, int]], run: Callable[[tuple[int, int]], None]) -> tuple[int, int]:

@@ -10,21 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import ResourceError
 from regard.kernels.training.cross_entropy import scores_memory
+from regard.models.protocols import TokenPredictor, config_of
+from regard.tasks import task_for
+from regard.tasks.losses import Objective, Together
 from regard.text.batches.batch import Batch
-from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 from regard.training.budget.out_of_memory import is_out_of_memory
-from regard.training.loop.losses import Objective, Together, objective
 from regard.training.loop.optimizer import freeze
 from regard.training.loop.train_step import PRECISIONS, autocast
 from regard.training.recipe.facts import PROCESS, free_memory
-from regard.training.recipe.schema import LANGUAGE_MODELS, TrainingRecipe
+from regard.training.recipe.schema import TrainingRecipe
 
 ROWS = (2, 4)  # of the two small batches that a step's memory is measured with
 # On a CPU a process grows by more than its tensors: the allocator keeps some of what is given back, for batches of
@@ -181,36 +181,21 @@ def step_memory(
     )
 
 
-def scores(model: Any, training: TrainingRecipe, tokens: int) -> int:
+def scores(model: nn.Module, training: TrainingRecipe, tokens: int) -> int:
     """Bytes of the scores over the vocabulary, and of what the loss makes of them."""
-    if not hasattr(model, "output_table"):  # a sentence encoder
+    if not isinstance(model, TokenPredictor):  # such as a sentence encoder
         return 0
     weight, _ = model.output_table
     count = tokens * len(weight) * (2 if training.r_drop else 1)
     return scores_memory(count, weight, PRECISIONS.get(training.precision or "", weight.dtype), r_drop=training.r_drop)
 
 
-def full_batch(model: Any, rows: int, length: int, device: torch.device) -> Batch:
-    """A batch without padding, all rows of that length on each side: the largest of its shape."""
-    config, places = model.config, torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-
-    def words(vocabulary: int) -> Tensor:
-        return len(SPECIAL_TOKENS) + places % max(1, vocabulary - len(SPECIAL_TOKENS))
-
-    if config.kind in LANGUAGE_MODELS or config.kind == "encoder":
-        written = read = words(config.vocabulary)
-    else:
-        written, read = words(config.target_vocabulary), words(config.source_vocabulary)
-    source = None if config.kind in LANGUAGE_MODELS else read
-    return Batch(list(range(rows)), source, written, written, written.numel())
+def full_batch(model: nn.Module, rows: int, length: int, device: torch.device) -> Batch:
+    """Return a batch without padding, all rows of that length on each side: the largest of its shape."""
+    config = config_of(model)
+    return task_for(config.kind).full_batch(config, rows, length, device)
 
 
 def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-    """The loss that a recipe trains this model with; `together` where several processes have the pairs of a batch."""
-    return objective(
-        model,
-        smoothing=training.label_smoothing or 0.0,
-        temperature=training.temperature,
-        r_drop=training.r_drop,
-        together=together,
-    )
+    """Return the loss that a recipe trains this model with; `together` where processes share the pairs of a batch."""
+    return task_for(config_of(model).kind).objective(training, together=together)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.files import fingerprint, write_synced
+from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
 from regard.training.budget.memory import recipe_loss
 from regard.training.loop.loop import Loop, needed
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.torch_compile import uncompiled
-from regard.training.loop.validation import ALIGNED, Validator
 from regard.training.run.prepare import Data
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 LARGEST = 2  # batches of the longest rows: one of them may be the rest of an epoch
 SPREAD = 8  # batches from long rows to short ones, whose mean is the epoch's
 FEWEST, MOST = 3, 32  # steps that are timed
-SENTENCES, TIMES = 8, 4  # what is translated first, and how many times as much next
-ALIGNED_HERE = 10  # sentences that stand for the ALIGNED ones
 SAMPLE = 8 << 20  # bytes that stand for a checkpoint
 
 
@@ -104,28 +102,17 @@ class Rehearsal:
         self.model.eval()
         with torch.inference_mode():
             seconds = self.timed(validator.likelihood) * few.count / SPREAD
-        if validator.translator is None:
-            return seconds, 0.0
-        if self.ready.recipe.decoding.sentences:
-            seconds += self.translation(validator)
-            validator.draw(0)  # the first picture takes longer
-            seconds += self.timed(validator.draw, 0)
-        aligned = min(ALIGNED, len(validator.corpus))
-        tried = min(ALIGNED_HERE, aligned)
-        targets = validator.corpus.target or []
-        validator.corpus = dataclasses.replace(
-            validator.corpus, source=validator.corpus.source[:tried], target=targets[:tried]
-        )
-        return seconds, self.timed(validator.alignment_head) * aligned / tried
+        judging, choosing_head = validator.rehearse(self.timed, seconds=self.seconds)
+        return seconds + judging, choosing_head
 
     def validator(self, few: Few, folder: Path) -> Validator:
         """One that judges the copy by few batches. A validation measures the plain likelihood."""
         ready, plain = self.ready, dataclasses.replace(self.training, r_drop=0.0)
-        return Validator(
+        return ready.recipe.task.validator(
             self.model,
             ready.recipe,
             ready.corpora,
-            few,  # type: ignore[arg-type]  # of its data it asks for batches only
+            few,
             ready.tokenizers,
             recipe_loss(self.model, plain),
             folder=folder,
@@ -133,26 +120,6 @@ class Rehearsal:
             info={},
             stop=self.stop,
         )
-
-    def translation(self, validator: Validator) -> float:
-        """Seconds to translate the sentences of a validation: more and more of them, then the rest in proportion.
-
-        An untrained model does not know where to end; it is stopped at the length of the longest reference.
-        """
-        recipe, corpus = self.ready.recipe, validator.corpus
-        count = min(recipe.decoding.sentences, len(corpus))
-        references = self.ready.tokenizers[1].encode_all((corpus.target or [])[:count])
-        limit = min(recipe.decoding.max_tokens or 2**31, 1 + max(map(len, references)))
-        tried: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
-        while tried[-1][0] < count and (len(tried) < 3 or tried[-1][1] < self.seconds / TIMES):
-            sentences = min(count, TIMES * tried[-1][0] or SENTENCES)
-            some = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
-            validator.recipe = dataclasses.replace(recipe, decoding=some)
-            if len(tried) == 1:
-                validator.translate()  # the first time takes longer
-            tried.append((sentences, self.timed(validator.translate)))
-        (fewer, before), (sentences, seconds) = tried[-2:]
-        return seconds + (count - sentences) * max(0.0, seconds - before) / (sentences - fewer)
 
     def save(self, folder: Path) -> float:
         """Seconds a byte: to write it and wait for the disk, and to read it for its checksum and once more after."""

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import StoppedError, UsageError
+from regard.recipes.schedule import learning_rate
+from regard.tasks import task_for
 from regard.text.batches.batch import Batch
 from regard.text.batches.prefetch import Ahead
 from regard.training.checkpoint import files as checkpoint
@@ -29,7 +31,6 @@ from regard.training.loop.optimizer import freeze, make_optimizer, trained
 from regard.training.loop.pending_losses import LAG, Watch
 from regard.training.loop.progress import Meter, Progress, Validation
 from regard.training.loop.report import Report
-from regard.training.loop.schedule import learning_rate
 from regard.training.loop.signals import Interrupted, StopFlag, spoken
 from regard.training.loop.torch_compile import compile_parts, uncompiled
 from regard.training.loop.train_step import note_found, take_step, work_on_device
@@ -69,8 +70,8 @@ class Loop:
     ) -> None:
         self.model, self.data, self.recipe, self.device, self.group = model, data, recipe, device, group
         self.fingerprint = fingerprint
-        self.width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden
-        self.pairs = model.config.kind == "encoder"  # its loss is over pairs of sentences, not over tokens
+        self.width: int = model.config.width
+        self.pairs = task_for(model.config.kind).counts == "samples"  # its loss is over samples, not over tokens
         self.parted = group.world > 1 and recipe.parallel == "fsdp"  # each process holds a part of the model only
         if self.parted and (recipe.compile or recipe.precision == "fp16"):
             raise UsageError('training.parallel = "fsdp" goes with fp32 and bf16, and not with training.compile')

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
+from regard.tasks.validation import Validation
 from regard.training.parallel.group import Group
 
-
-class Validation(NamedTuple):
-    """What a validation found: `score` is the number that decides, higher is better."""
-
-    score: float
-    values: dict[str, Any]
-    line: str
+__all__ = ["Meter", "Progress", "Validation"]
 
 
 @dataclass

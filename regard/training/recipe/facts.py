@@ -1,12 +1,10 @@
-"""What choices and forecasts rest on: how much there is to learn from, and on which machine."""
+"""The machine that choices and forecasts rest on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -18,27 +16,6 @@ ACCOUNTS = {  # of a control group's memory, of the second version and the first
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-
-
-class Sentences(Protocol):
-    """What is counted: a corpus, whose target is None for a language model."""
-
-    @property
-    def source(self) -> Sequence[str]: ...
-
-    @property
-    def target(self) -> Sequence[str] | None: ...
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """Counts over the training data; `words` and `characters` are those that the model learns to write."""
-
-    samples: int  # pairs, or documents of a language model
-    words: int
-    characters: int
-    distinct_words: int
-    shared_letters: float = 1.0  # share of the source's letters that the target has too
 
 
 @dataclass(frozen=True)
@@ -53,22 +30,6 @@ class Machine:
     @property
     def type(self) -> str:
         return self.device.partition(":")[0]
-
-
-def facts_of(corpus: Sentences) -> DataFacts:
-    """The facts of a corpus."""
-    written = corpus.source if corpus.target is None else corpus.target
-    words = characters = 0
-    distinct: set[str] = set()
-    for text in written:
-        parts = text.split()
-        words, characters = words + len(parts), characters + len(text)
-        distinct.update(parts)
-    shared = 1.0
-    if corpus.target is not None:
-        ours, theirs = _letters(corpus.source), _letters(corpus.target)
-        shared = len(ours & theirs) / max(len(ours), 1)
-    return DataFacts(len(corpus.source), words, characters, len(distinct), shared)
 
 
 def this_machine(device: str | None = None) -> Machine:
@@ -92,10 +53,6 @@ def free_memory(device: str) -> int:
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
     return min([_memory_line("MemAvailable") or _pages(), *_left_by_groups()])
-
-
-def _letters(sentences: Sequence[str]) -> set[str]:
-    return {letter for text in sentences for letter in set(text) if letter.isalpha()}
 
 
 def _memory_line(name: str) -> int | None:

@@ -8,21 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from regard.errors import StoppedError
 from regard.files import replace_file
 from regard.models.folder import save_model
-from regard.text.augment.proper_names import met_names
-from regard.text.batches.pairs import PairData
-from regard.text.tokenizers.tokenizer import tokenizer_files, unseen
+from regard.models.random_features import flatten_settings
+from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint
 from regard.training.loop.loop import Loop
 from regard.training.loop.losses import objective
 from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.loop.torch_compile import uncompiled
-from regard.training.loop.validation import Validator
-from regard.training.recipe.schema import LANGUAGE_MODELS
 from regard.training.run.model_card import model_card
 
 if TYPE_CHECKING:
@@ -40,7 +35,7 @@ class Result:
         training = ready.recipe.training
         # Validation measures the plain likelihood, on the process that does it alone.
         plain = objective(self.model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
-        self.validator = Validator(
+        self.validator = ready.recipe.task.validator(
             self.model,
             ready.recipe,
             ready.corpora,
@@ -93,14 +88,8 @@ def model_info(ready: Prepared) -> dict[str, Any]:
     for key, value in told["data"].items():
         if isinstance(value, tuple) and key != "columns":
             told["data"][key] = [os.path.basename(name) for name in value]  # where they lie is nobody else's business
+    told["model"] = flatten_settings(told["model"])  # config.json has these names flat, in the recipe too
     info: dict[str, Any] = {"recipe": told}
     if data.source_language or data.target_language:
         info["languages"] = {"source": data.source_language, "target": data.target_language}
-    if recipe.kind in LANGUAGE_MODELS:
-        info["context"] = data.context
-    elif isinstance(ready.train, PairData) and recipe.kind != "encoder":
-        met = np.unique(ready.train.rows[0].flat).tolist()
-        info["unseen_pieces"] = unseen(ready.tokenizers[0], [met])
-        if data.names is not None:
-            info["known_names"] = met_names(map(ready.tokenizers[0].decode, ready.train.rows[0]), data.names)
-    return info
+    return info | recipe.task.info(recipe, ready.train, ready.tokenizers)

@@ -23,12 +23,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.api.loading import find_device, load
 from regard.api.model_names import find_model
 from regard.errors import RegardError, ResourceError, UsageError
 from regard.files import locked, remove_leftovers
 from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
+from regard.recipes.model_table import model_config
+from regard.tasks.loading import find_device, load
 from regard.text.check.checker import LONGEST, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 from regard.training.budget.fit import disk_lines, fit_batch
@@ -41,7 +42,6 @@ from regard.training.loop.report import Report, time_of
 from regard.training.loop.signals import StopFlag
 from regard.training.parallel.group import ALONE, MEETING, Group, join
 from regard.training.recipe.defaults import Choice, complete, facts_of, this_machine
-from regard.training.recipe.model_table import model_config
 from regard.training.recipe.schema import Recipe, TrainingRecipe
 from regard.training.recipe.toml_file import apply_overrides, read_recipe
 from regard.training.run.best_model import FINISHED, Result

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.tasks.translation import TranslationValidator
 from regard.text.batches.batch import Batch
 from regard.training.budget.trial_run import ALIGNED_HERE, FEWEST, LARGEST, MOST, SAMPLE, SPREAD, Few, Rehearsal
 from regard.training.loop.loop import Loop
 from regard.training.loop.signals import Interrupted, StopFlag
-from regard.training.loop.validation import Validator
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.training_run import prepare
 
@@ -142,7 +142,7 @@ def test_translations_are_told_from_a_sample(rehearsal: Any, monkeypatch: pytest
     many = dataclasses.replace(corpus, source=corpus.source[:4] * 100, target=corpus.target[:4] * 100)
     limits, counts = set(), []
 
-    def translate(validator: Validator) -> None:
+    def translate(validator: TranslationValidator) -> None:
         decoding = validator.recipe.decoding
         limits.add(decoding.max_tokens)
         counts.append(decoding.sentences)
@@ -151,7 +151,7 @@ def test_translations_are_told_from_a_sample(rehearsal: Any, monkeypatch: pytest
         work()
         return 3.0 + 0.25 * counts[-1]
 
-    monkeypatch.setattr(Validator, "translate", translate)
+    monkeypatch.setattr(TranslationValidator, "translate", translate)
     monkeypatch.setattr(one, "timed", timed)
     found = []
     for sentences, whole, one.seconds in ((300, many, 1.0), (300, many, 50.0), (300, corpus, 1.0), (5, many, 1.0)):
@@ -186,14 +186,14 @@ def test_a_validation_in_small(rehearsal: Any, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(one, "timed", timed)
     monkeypatch.setattr(one, "translation", lambda validator: validator.translate() and 1000.0)
     drawn: list[int] = []
-    draw = Validator.draw
+    draw = TranslationValidator.draw
 
-    def counted(validator: Validator, step: int) -> None:
+    def counted(validator: TranslationValidator, step: int) -> None:
         drawn.append(step)
         draw(validator, step)
 
     counted.__name__ = "draw"
-    monkeypatch.setattr(Validator, "draw", counted)
+    monkeypatch.setattr(TranslationValidator, "draw", counted)
     validation, choice = one.validation(tmp_path)
     batches, sentences = len(one.ready.validation.plan(0)), len(one.ready.corpora.validation)
     assert seen == ["likelihood", "draw", "alignment_head"]

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from regard.errors import DivergedError, ResourceError, UsageError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from regard.recipes.schedule import learning_rate
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.loop.loop import Loop
@@ -23,7 +24,6 @@ from regard.training.loop.losses import objective
 from regard.training.loop.optimizer import freeze, make_optimizer, set_rate, update
 from regard.training.loop.pending_losses import LAG, Taken, Watch
 from regard.training.loop.progress import Validation
-from regard.training.loop.schedule import learning_rate
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.train_step import MOST_SKIPPED
 from regard.training.parallel.group import ALONE

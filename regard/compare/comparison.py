@@ -189,7 +189,7 @@ def measure_system(name: str, folder: Path, part: HeldOut) -> tuple[SystemResult
         bleu=corpus_bleu(ours, part.target, samples=SAMPLES),
         chrf=corpus_chrf(ours, part.target, samples=SAMPLES),
         buckets=scores_by_length(ours, part.target, part.source, edges=part.edges, samples=SAMPLES),
-        aer=None if translator.model.config.kind == "rnn-seq2seq" else part.alignment_error(links_of),
+        aer=part.alignment_error(links_of) if translator.model.config.cross_layers else None,
         curve=learning_curve(folder / "metrics.jsonl"),
         decoding_seconds=seconds,
     )

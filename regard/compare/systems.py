@@ -92,7 +92,7 @@ def count_parameters(model: Mapping[str, Any], *, source_vocabulary: int, target
     with torch.device("meta"):  # shapes without memory
         config = model_config(
             model["kind"],
-            {"attention": "none", **model} if model["kind"] == "rnn-seq2seq" else model,
+            model,
             source_vocabulary=source_vocabulary,
             target_vocabulary=target_vocabulary,
         )

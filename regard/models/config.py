@@ -67,6 +67,11 @@ class Config:
         return 0
 
     @property
+    def stacks(self) -> dict[str, int]:
+        """How many layers each stack has, "encoder" and "decoder"."""
+        return {}
+
+    @property
     def cross_layers(self) -> list[str]:
         """The names of the layers that look at the source, as recordings have them; an alignment needs one."""
         return []
@@ -176,11 +181,6 @@ class StackConfig(Config, metaclass=FlatNames):
     @property
     def layer_count(self) -> int:
         return self.layers
-
-    @property
-    def stacks(self) -> dict[str, int]:
-        """How many blocks each stack has."""
-        raise NotImplementedError
 
     @property
     def attention_layers(self) -> list[str]:
@@ -328,6 +328,10 @@ class RecurrentLMConfig(RecurrentConfig):
     def kind(self) -> str:
         return "rnn-lm"
 
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"decoder": self.layers}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentTranslatorConfig(RecurrentConfig):
@@ -345,6 +349,10 @@ class RecurrentTranslatorConfig(RecurrentConfig):
     @property
     def kind(self) -> str:
         return "rnn-seq2seq" if self.attention == "none" else "rnn-attention"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers, "decoder": self.layers}
 
     @property
     def cross_layers(self) -> list[str]:

@@ -16,21 +16,16 @@ from regard.models.decoding_state import Encoded
 
 
 @runtime_checkable
-class Model(Protocol):
-    """Any model of regard: a network with its settings."""
+class Encoder(Protocol):
+    """A model, or several models together, that read a text."""
 
-    training: bool
-
-    @property
-    def config(self) -> Any:
-        """The settings, a `Config`; which one depends on the kind of model."""
+    def encode(self, source: Tensor, /) -> Any:
+        """(B, n) -> one vector for each token."""
 
 
 @runtime_checkable
-class TokenPredictor(Protocol):
-    """A model that predicts next tokens: states of a text, and logits of states."""
-
-    training: bool
+class Decoder(Protocol):
+    """A model, or several models together, that write a text token by token."""
 
     def decode(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """(B, m) -> (B, m, p): a whole text, or the next tokens of a state that `start` made."""
@@ -38,12 +33,19 @@ class TokenPredictor(Protocol):
     def project(self, hidden: Tensor) -> Tensor:
         """(…, p) -> logits over the vocabulary (…, V)."""
 
+    def start(self, *args: Any, **kwargs: Any) -> Any:
+        """The state before the first token: of so many texts, or of an encoded source."""
+
+
+@runtime_checkable
+class TokenPredictor(Decoder, Protocol):
+    """A decoder that can be trained on a loss over its vocabulary."""
+
+    training: bool
+
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
         """The matrix (V, p) that `project` multiplies by, and the bias that it adds."""
-
-    def start(self, *args: Any, **kwargs: Any) -> Any:
-        """The state before the first token: of so many texts, or of an encoded source."""
 
 
 @runtime_checkable

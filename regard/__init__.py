@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module = importlib.import_module(_WHERE[name])
-    value = getattr(module, name, module)  # some names are modules
+    value = module if module.__name__.rpartition(".")[2] == name else getattr(module, name)
     globals()[name] = value
     return value
 

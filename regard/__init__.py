@@ -26,7 +26,7 @@ _WHERE = {
     "MultiHeadAttention": "regard.attention.multihead",
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
-    "record": "regard.attention.recording.record",
+    "record": "regard.attention.recording.recorder",
     "attend_features": "regard.attention.linear.dispatch",
     "RandomFeatures": "regard.attention.linear.features",
     "RandomFeatureAttention": "regard.attention.linear.layer",
@@ -64,6 +64,8 @@ _WHERE = {
     "Greedy": "regard.decoding.searches.greedy",
     "Sample": "regard.decoding.searches.sample",
     "Beam": "regard.decoding.searches.beam",
+    "MinimumRisk": "regard.decoding.searches.minimum_risk",
+    "Speculative": "regard.decoding.searches.speculative",
     # look
     "look": "regard.look",
     # api

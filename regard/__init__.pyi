@@ -13,7 +13,7 @@ from regard.attention.linear.features import RandomFeatures as RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention as RandomFeatureAttention
 from regard.attention.linear.mixed import MixedAttention as MixedAttention
 from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
-from regard.attention.recording.record import record as record
+from regard.attention.recording.recorder import record as record
 from regard.attention.scores import (
     AdditiveScore as AdditiveScore,
     BilinearScore as BilinearScore,
@@ -23,7 +23,9 @@ from regard.attention.scores import (
 from regard.attention.single_head import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
 from regard.decoding.searches.beam import Beam as Beam
 from regard.decoding.searches.greedy import Greedy as Greedy
+from regard.decoding.searches.minimum_risk import MinimumRisk as MinimumRisk
 from regard.decoding.searches.sample import Sample as Sample
+from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell

@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from regard.demo.corpus import demo_pairs, demo_text
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
+from regard.recipes.required import required
 from regard.recipes.tables import FILES, DataRecipe, RecipeTables
 from regard.text.files.compressed import missing_file
 from regard.text.files.corpus import Corpus, Policy, make_corpus, read_documents, read_pairs, read_parallel
@@ -137,7 +138,7 @@ def train_tokenizer(recipe: RecipeTables, texts: Sequence[str], *, lossless: boo
 
 def longest_pair(recipe: RecipeTables, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
     """Return the tokens of the longest side of a pair, its end token included; looked for among the longest texts."""
-    limit = min(needed(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
+    limit = min(required(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
     longest = 1
     for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
         candidates = heapq.nlargest(CANDIDATES, texts, key=len)
@@ -148,13 +149,6 @@ def longest_pair(recipe: RecipeTables, corpora: Corpora, tokenizers: tuple[Token
 def numbered_tokens(places: Tensor, vocabulary: int) -> Tensor:
     """Return a tensor of token ids, different ones side by side, none of them special: to fill a batch with."""
     return len(SPECIAL_TOKENS) + places % max(1, vocabulary - len(SPECIAL_TOKENS))
-
-
-def needed(value: Any) -> Any:
-    """Return a setting that `complete` has filled in."""
-    if value is None:
-        raise UsageError("the recipe is not complete: see regard.training.recipe.defaults.complete")
-    return value
 
 
 def _demo_corpora(count: int, held_out: int, seed: int) -> Corpora:

@@ -17,8 +17,9 @@ from regard.api.writer import Writer
 from regard.models.config import RecurrentConfig
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
+from regard.recipes.required import required
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
-from regard.tasks.corpora import Corpora, needed, numbered_tokens, read_text_corpora, train_tokenizer
+from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora, train_tokenizer
 from regard.tasks.loading import one_tokenizer
 from regard.tasks.losses import Objective, Together, language_model_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
@@ -71,7 +72,7 @@ class LanguageModeling(Task):
         )
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
-        return int(needed(recipe.data.context))
+        return required(recipe.data.context)
 
     def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
         places = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
@@ -115,8 +116,10 @@ class LanguageModeling(Task):
         """Return the number of tokens that the model learnt to see at once."""
         return {"context": recipe.data.context}
 
-    def wrap(self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]) -> Writer:
-        return Writer(model, one_tokenizer(model, source, target), info=info)
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Writer:
+        return Writer(model, one_tokenizer(model, source, target), info=info, pack=pack)
 
 
 TASK = LanguageModeling()

@@ -90,7 +90,9 @@ class SentenceEmbedding(Task):
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         return pair_defaults(tables, facts)
 
-    def wrap(self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]) -> Embedder:
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Embedder:
         return Embedder(model, one_tokenizer(model, source, target), info=info)
 
 

@@ -118,5 +118,10 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def wrap(self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]) -> Any:
-        """Return the model with its tokenizers as `regard.load` gives it; ModelError where they do not fit."""
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Any:
+        """Return the model with its tokenizers as `regard.load` gives it; ModelError where they do not fit.
+
+        With `pack`, weights are packed for decoding on a CPU.
+        """

@@ -38,8 +38,8 @@ from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
 CHUNK = 256  # sentences that are translated before the next look at whether to stop
 ALIGNED = 64  # validation sentences that choose the alignment head
-REHEARSED = 10  # sentences that stand for the ALIGNED ones in a rehearsal
-FIRST, GROWTH = 8, 4  # sentences that a rehearsal translates first, and the factor by which each trial grows
+ALIGNED_SAMPLE = 10  # sentences that stand for the ALIGNED ones in a rehearsal
+FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
 
 
 class Translation(Task):
@@ -123,8 +123,10 @@ class Translation(Task):
             info["known_names"] = met_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
         return info
 
-    def wrap(self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]) -> Translator:
-        return Translator(model, source, target, info=info)
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Translator:
+        return Translator(model, source, target, info=info, pack=pack)
 
 
 class TranslationValidator(Validator):
@@ -196,16 +198,16 @@ class TranslationValidator(Validator):
     def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
         judging = 0.0
         if self.recipe.decoding.sentences:
-            judging = self._rehearse_translation(timed, seconds)
+            judging = self.rehearse_translation(timed, seconds)
             self.draw(0)  # the first picture takes longer
             judging += timed(self.draw, 0)
         aligned = min(ALIGNED, len(self.corpus))
-        tried = min(REHEARSED, aligned)
+        tried = min(ALIGNED_SAMPLE, aligned)
         targets = self.corpus.target or []
         self.corpus = dataclasses.replace(self.corpus, source=self.corpus.source[:tried], target=targets[:tried])
         return judging, timed(self.alignment_head) * aligned / tried
 
-    def _rehearse_translation(self, timed: Callable[..., float], seconds: float) -> float:
+    def rehearse_translation(self, timed: Callable[..., float], seconds: float) -> float:
         """Return the seconds to translate the sentences of a validation: more and more are tried, the rest is scaled.
 
         An untrained model does not know where to end; it is stopped at the length of the longest reference.
@@ -214,15 +216,15 @@ class TranslationValidator(Validator):
         count = min(recipe.decoding.sentences, len(self.corpus))
         references = self.tokenizers[1].encode_all((self.corpus.target or [])[:count])
         limit = min(recipe.decoding.max_tokens or 2**31, 1 + max(map(len, references)))
-        trials: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
-        while trials[-1][0] < count and (len(trials) < 3 or trials[-1][1] < seconds / GROWTH):
-            sentences = min(count, GROWTH * trials[-1][0] or FIRST)
+        timings: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
+        while timings[-1][0] < count and (len(timings) < 3 or timings[-1][1] < seconds / SENTENCES_FACTOR):
+            sentences = min(count, SENTENCES_FACTOR * timings[-1][0] or FIRST_SENTENCES)
             decoding = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
             self.recipe = dataclasses.replace(recipe, decoding=decoding)
-            if len(trials) == 1:
+            if len(timings) == 1:
                 self.translate()  # the first time takes longer
-            trials.append((sentences, timed(self.translate)))
-        (fewer, before), (sentences, last) = trials[-2:]
+            timings.append((sentences, timed(self.translate)))
+        (fewer, before), (sentences, last) = timings[-2:]
         return last + (count - sentences) * max(0.0, last - before) / (sentences - fewer)
 
 

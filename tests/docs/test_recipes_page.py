@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from regard.machine import Machine
 from regard.models.presets import MODELS, PRESETS
 from regard.models.random_features import RandomFeaturesConfig
 from regard.recipes.facts import DataFacts
 from regard.training.recipe.defaults import complete
-from regard.training.recipe.facts import Machine
 from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import shipped_recipes
 

@@ -78,7 +78,9 @@ class ClassifyLines(Translation):
     def validator(self, *args: Any, **options: Any) -> Validator:
         return AccuracyValidator(*args, **options)
 
-    def wrap(self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]) -> Classifier:
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Classifier:
         return Classifier(model, source, target)
 
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.errors import UsageError
+from regard.machine import Machine, this_machine
 from regard.models.config import RecurrentConfig, StackConfig
 from regard.models.presets import MODELS, make_model
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.model_table import model_config, whole_model
-from regard.training.recipe.facts import Machine, this_machine
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import Recipe, recipe_from, why_not_captured
 

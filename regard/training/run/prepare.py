@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
+from regard.machine import free_memory
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Data, Tokenizers
 from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe.facts import free_memory
 from regard.training.recipe.schema import Recipe
 
 __all__ = ["Corpora", "Data", "lay", "make_data", "make_tokenizers", "read_corpora"]

@@ -6,6 +6,7 @@ config.json of a model folder holds them, and a recipe fills them in.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -120,6 +121,12 @@ class FlatNames(type):
         if isinstance(settings.get(TABLE), Mapping):
             settings[TABLE] = RandomFeaturesConfig.from_dict(settings[TABLE])
         return super().__call__(**settings)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The settings that `help` and `inspect` show."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class, not of its metaclass
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -225,7 +225,7 @@ def test_a_validation_is_of_the_plain_likelihood(trial_run: Any, tmp_path: Path)
 def test_nothing_is_translated_where_nothing_shall_be(
     trial_run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(TrialRun, "translation", lambda self, validator: 1 / 0)
+    monkeypatch.setattr(TranslationValidator, "translate", lambda validator: 1 / 0)
     assert trial_run(decoding_sentences=0).validation(tmp_path)[0] > 0
 
 

@@ -42,7 +42,7 @@ TELL_PEAK = (
     "atexit.register(lambda: print(peak(), file=sys.stderr)); "
 )
 RUN = "from regard.cli import main; sys.argv[0] = 'regard'; main()"
-LOAD = {"regard": "import regard.api.loading", "transformers": "from transformers import MarianMTModel"}
+LOAD = {"regard": "import regard.tasks.loading", "transformers": "from transformers import MarianMTModel"}
 
 
 def measure(command: Sequence[str], output: Path, wanted: int | None = None) -> dict[str, float]:

@@ -117,7 +117,7 @@ class Run:
     @property
     def key(self) -> str:
         """Changes with the recipe and with how it is used: a number belongs to what was measured, not to a name."""
-        recipe = tomllib.loads((RECIPES / f"{self.system.recipe}.toml").read_text(encoding="utf-8"))
+        recipe = tomllib.loads(next(RECIPES.rglob(f"{self.system.recipe}.toml")).read_text(encoding="utf-8"))
         told = json.dumps([recipe, self.settings, self.system.search, self.files.tokenize], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:10]
 
@@ -206,7 +206,7 @@ SYSTEMS = (
         data="tinyshakespeare",
         goals={"": Goal(**THREE)},
         search=(),
-        settings=("model.attention=softmax", "model.features=", "model.feature_gate="),
+        settings=("model.attention=softmax", "model.random_features="),
         change="softmax",
     ),
     System(
@@ -238,24 +238,29 @@ SYSTEMS = (
 
 # Random features in all attention of the decoder, or in all heads but one or two of four that look at the source; and,
 # in a language model, one thing after another changed.
-RANDOM = ("model.attention=random-features", "model.feature_gate=true")
-FEATURES = (*RANDOM, "model.exact_heads=encoder", "model.features=256", "model.feature_cross_map=rows")
-EXACT = 'model.exact_heads=["encoder", "decoder.*.cross:{}"]'
+RANDOM = ("model.attention=random-features", "model.random_features.gate=true")
+FEATURES = (
+    *RANDOM,
+    "model.random_features.exact_heads=encoder",
+    "model.random_features.features=256",
+    "model.random_features.cross_map=rows",
+)
+EXACT = 'model.random_features.exact_heads=["encoder", "decoder.*.cross:{}"]'
 TRANSLATORS = {
     "features": (FEATURES, "256 random features, in cross-attention `rows`"),
     "mixed": ((*RANDOM, EXACT.format("0")), "128 random features, in cross-attention one head of four exact"),
     "half": ((*RANDOM, EXACT.format("0,1")), "128 random features, in cross-attention two heads of four exact"),
 }
-LETTERS = (*RANDOM, "model.features=64")
+LETTERS = (*RANDOM, "model.random_features.features=64")
 CHANGED = {
     "softmax": (),
     "64 features": LETTERS,
-    "16 features": (*LETTERS, "model.features=16"),
-    "32 features": (*LETTERS, "model.features=32"),
-    "128 features": (*LETTERS, "model.features=128"),
-    "64, without the gate": (*LETTERS, "model.feature_gate=false"),
-    "64, without the learned scale": (*LETTERS, "model.feature_scale=false"),
-    "64, rows of W independent": (*LETTERS, "model.feature_draw=independent"),
+    "16 features": (*LETTERS, "model.random_features.features=16"),
+    "32 features": (*LETTERS, "model.random_features.features=32"),
+    "128 features": (*LETTERS, "model.random_features.features=128"),
+    "64, without the gate": (*LETTERS, "model.random_features.gate=false"),
+    "64, without the learned scale": (*LETTERS, "model.random_features.scale=false"),
+    "64, rows of W independent": (*LETTERS, "model.random_features.draw=independent"),
 }
 SYSTEMS += (
     *(

@@ -69,7 +69,7 @@ _WHERE = {
     # look
     "look": "regard.look",
     # api
-    "load": "regard.api.loading",
+    "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",

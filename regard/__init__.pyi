@@ -2,7 +2,6 @@
 
 from regard import look as look, positions as positions
 from regard.api.embedder import Embedder as Embedder
-from regard.api.loading import load as load
 from regard.api.translator import Translator as Translator
 from regard.api.writer import Writer as Writer
 from regard.attention import masks as masks
@@ -47,6 +46,7 @@ from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
 from regard.models.transformer import Transformer as Transformer
+from regard.tasks.loading import load as load
 from regard.text.tokenizers.characters import CharacterTokenizer as CharacterTokenizer
 from regard.text.tokenizers.subwords import SubwordTokenizer as SubwordTokenizer
 from regard.training.run.training_run import train as train

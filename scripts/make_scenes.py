@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from regard.api.loading import load
 from regard.api.model_names import shipped_models
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
+from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"

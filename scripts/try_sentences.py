@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.decoding.searches.repetition import find_repetition
+from regard.tasks.loading import load
 
 FILE = Path(__file__).with_suffix(".txt")
 LONGEST, SHORTEST = 2.5, 0.4  # words of a translation for each of its source, a few more or less aside

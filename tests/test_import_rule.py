@@ -22,6 +22,7 @@ ORDER = (
     "look",
     "interop",
     "api",
+    "recipes",
     "tasks",
     "training",
     "compare",
@@ -29,7 +30,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files", "machine", "traits")
+ABOVE_ALL = ("errors", "version", "files", "machine", "traits", "settings")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

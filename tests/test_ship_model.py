@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
-from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.models.config import TransformerConfig
 from regard.models.folder import read_config, save_model
 from regard.models.presets import make_model
+from regard.tasks.loading import load
 from regard.text.tokenizers.subwords import train_subwords
 from regard.text.tokenizers.tokenizer import tokenizer_files
 

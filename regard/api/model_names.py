@@ -1,22 +1,12 @@
-"""Where the models are: folders by name, and what can be said of one before PyTorch is there to load it."""
+"""Model folders by name: those of the user, and those that come with regard."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from regard.errors import ModelError
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
-LARGEST_CONFIG = 4 * 2**20  # bytes
-FACES = {
-    "transformer": "translator",
-    "rnn-attention": "translator",
-    "rnn-seq2seq": "translator",
-    "transformer-lm": "writer",
-    "rnn-lm": "writer",
-    "encoder": "embedder",
-}
 
 
 def find_model(name_or_folder: str | Path) -> Path:
@@ -37,19 +27,3 @@ def find_model(name_or_folder: str | Path) -> Path:
 def shipped_models() -> list[str]:
     """The names of the models that regard brings along."""
     return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
-
-
-def face_of(folder: Path) -> str:
-    """What a model will be once it is loaded: translator, writer or embedder.
-
-    Only a glance: everything in the folder is checked when the model is loaded.
-    """
-    path = folder / "config.json"
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(LARGEST_CONFIG))
-        return FACES[content["kind"]]
-    except OSError as error:
-        raise ModelError(f"{folder} is not a model folder: {path.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise ModelError(f"{path} does not say which kind of model this is: the file is damaged") from error

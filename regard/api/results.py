@@ -49,7 +49,8 @@ class Attention:
         return self._stacked("decoder", "self")
 
     def _stacked(self, side: str, kind: str) -> Tensor | None:
-        maps = [weights for name, weights in self.layers.items() if name.startswith(f"{side}.") and name.endswith(kind)]
+        names = {name: name.split(".") for name in self.layers}  # the side, the block's number, the kind of attention
+        maps = [self.layers[name] for name, parts in names.items() if (parts[0], parts[-1]) == (side, kind)]
         return torch.stack(maps) if maps else None
 
 

@@ -30,6 +30,7 @@ from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
+from regard.models.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -216,7 +217,7 @@ class Translator:
         read, ids = self.read(source), self.target_tokenizer.encode(target)
         spans = words_of(self.target_tokenizer, target, ids)
         layers = forced_attention(self.decoding_model, read.ids, [*ids, END])
-        cross = {name: weights for name, weights in layers.items() if name.endswith("cross")}
+        cross = {name: weights for name, weights in layers.items() if is_cross_attention(name)}
         if words is None:
             ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word([*ids, END])]
             maps = {name: word_weights(weights, ours, theirs) for name, weights in cross.items()}
@@ -259,16 +260,14 @@ class Translator:
         """The layer and head whose weights align best, chosen on validation; None is the mean of the heads."""
         chosen = self.info.get("alignment")
         if chosen is None:
-            config = self.model.config
-            last = (getattr(config, "decoder_layers", None) or config.layers) - 1
-            return "decoder.cross" if hasattr(config, "cell") else f"decoder.{last}.cross", None
+            return self.model.config.cross_layers[-1], None
         if not isinstance(chosen, dict) or not isinstance(chosen.get("layer"), str):
             raise ModelError(f"config.json: alignment must name a layer and a head, got {chosen!r}")
         return chosen["layer"], chosen.get("head")
 
     def _aligning(self, layers: Mapping[str, Tensor]) -> Tensor:
         """The weights (m, n) of the head that aligns."""
-        if not any(name.endswith("cross") for name in layers):
+        if not any(map(is_cross_attention, layers)):
             raise UsageError(f"a model of kind {self.model.config.kind!r} has no attention to the source to align by")
         layer, head = self.alignment_head
         weights = layers.get(layer)

@@ -54,7 +54,7 @@ class Writer:
             than = "only " if tokenizer.size > config.vocabulary else ""
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, the model {than}{config.vocabulary}")
         self.context: int | None = None
-        if not hasattr(config, "cell"):
+        if not config.reads_any_length:
             limits = [limit for limit in (self.info.get("context"), longest_text(model)) if limit is not None]
             if wrong := [limit for limit in limits if not isinstance(limit, int) or limit < 2]:
                 raise ModelError(f"config.json: context must be a whole number from 2, got {wrong[0]!r}")

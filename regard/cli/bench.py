@@ -133,7 +133,7 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
 def load_writing(model: str, device: str, dtype: str) -> Translator | Writer:
     """The model, if it is one that writes text."""
     from regard.api.embedder import Embedder
-    from regard.api.loading import load
+    from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if isinstance(face, Embedder):

@@ -121,8 +121,8 @@ def evaluate_model(
 
 def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int | None, as_json: bool) -> None:
     """How well a language model predicts a text, every token once, and from how much of it."""
-    from regard.api.loading import load
     from regard.api.writer import Writer
+    from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, Writer):

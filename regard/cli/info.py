@@ -41,9 +41,9 @@ def show_info(
 
 def describe(model: str) -> dict[str, Any]:
     """All that is known of a model; a ModelError where the folder is damaged."""
-    from regard.api.loading import load
     from regard.api.model_names import find_model
     from regard.models.folder import verify_folder
+    from regard.tasks.loading import load
 
     folder = find_model(model)
     face = load(folder, device="cpu")

@@ -37,9 +37,9 @@ def score_text(
 
     Example: regard score -m runs/mine test.fr test.en
     """
-    from regard.api.loading import load
     from regard.api.translator import Translator
     from regard.api.writer import Writer
+    from regard.tasks.loading import load
 
     if source == target:
         raise UsageError("source and target are the same file")

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from regard.api.loading import load
 from regard.compare.claims import SystemResult
 from regard.compare.data import HeldOut, place_data, read_test
 from regard.compare.report import Outcome
@@ -33,6 +32,7 @@ from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
+from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 from regard.training.budget.child_process import read_memory, train_apart
 from regard.training.checkpoint.files import checkpoint_steps
@@ -189,7 +189,7 @@ def measure_system(name: str, folder: Path, part: HeldOut) -> tuple[SystemResult
         bleu=corpus_bleu(ours, part.target, samples=SAMPLES),
         chrf=corpus_chrf(ours, part.target, samples=SAMPLES),
         buckets=scores_by_length(ours, part.target, part.source, edges=part.edges, samples=SAMPLES),
-        aer=None if translator.model.config.kind == "rnn-seq2seq" else part.alignment_error(links_of),
+        aer=part.alignment_error(links_of) if translator.model.config.cross_layers else None,
         curve=learning_curve(folder / "metrics.jsonl"),
         decoding_seconds=seconds,
     )

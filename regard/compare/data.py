@@ -14,10 +14,11 @@ from pathlib import Path
 from regard.demo.corpus import demo_pairs, demo_words
 from regard.evaluation.alignment import Link, alignment_error_rate, format_links, parse_links
 from regard.files import replace_file
+from regard.tasks.corpora import split_pairs
 from regard.text.files.corpus import Corpus, read_parallel
 from regard.text.files.lines import read_lines
 from regard.training.recipe.schema import SHARES, DataRecipe, Recipe
-from regard.training.run.prepare import read_corpora, split_pairs
+from regard.training.run.prepare import read_corpora
 
 TEST = 4000  # sentences of the demo corpus; of other data a tenth, but not more
 DEMO_EDGES = tuple(range(5, 29, 3))  # of the lengths of its test sentences, which are 3 to 30 words

@@ -13,7 +13,7 @@ import torch
 
 from regard.errors import UsageError, unknown_name
 from regard.models.presets import make_model
-from regard.training.recipe.model_table import model_config
+from regard.recipes.model_table import model_config
 
 STEP = 4  # widths are multiples of it: heads and directions divide them
 WIDEST = 2**14
@@ -92,7 +92,7 @@ def count_parameters(model: Mapping[str, Any], *, source_vocabulary: int, target
     with torch.device("meta"):  # shapes without memory
         config = model_config(
             model["kind"],
-            {"attention": "none", **model} if model["kind"] == "rnn-seq2seq" else model,
+            model,
             source_vocabulary=source_vocabulary,
             target_vocabulary=target_vocabulary,
         )

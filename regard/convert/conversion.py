@@ -14,7 +14,6 @@ from typing import Any
 
 from torch import nn
 
-from regard.api.loading import load
 from regard.api.model_names import find_model
 from regard.attention.linear.feature_maps import USUAL
 from regard.attention.linear.variance import ESTIMATING
@@ -32,6 +31,7 @@ from regard.convert.swap_heads import (
 from regard.errors import UsageError, unknown_name
 from regard.kernels.linear.crossover import find_table
 from regard.models.folder import RESERVED, save_model
+from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import read_recipe

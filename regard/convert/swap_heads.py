@@ -21,7 +21,9 @@ from regard.convert.head_analysis import Head, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig
 from regard.models.exact_heads import ON_SCORES, check_patterns, pick_heads
+from regard.models.layer_names import is_cross_attention
 from regard.models.presets import make_model
+from regard.models.random_features import RandomFeaturesConfig
 
 
 def check_convertible(config: Any, map: str, features: int) -> list[str]:
@@ -32,7 +34,7 @@ def check_convertible(config: Any, map: str, features: int) -> list[str]:
         raise UsageError("this model has random features already: convert the exact model that it was made from")
     layers = config.attention_layers
     if config.position in ON_SCORES or config.window is not None:  # about the text itself, so cross-attention may be
-        layers = [layer for layer in layers if layer.endswith(".cross")]
+        layers = [layer for layer in layers if is_cross_attention(layer)]
         if not layers:
             what = f"position {config.position!r}" if config.window is None else "a window"
             raise UsageError(
@@ -119,12 +121,9 @@ def _converted(
     return replace(
         config,
         attention="random-features",
-        exact_heads=tuple(exact),
-        features=features,
-        feature_map=map,
-        feature_norm=False,
-        feature_scale=True,
-        feature_seed=seed,
+        random_features=RandomFeaturesConfig(
+            exact_heads=tuple(exact), features=features, map=map, norm=False, scale=True, seed=seed
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention
 from regard.models.config import StackConfig
-from regard.models.exact_heads import is_causal
+from regard.models.layer_names import is_causal, is_self_attention
 from regard.positions import Position
 
 MOST = 4096  # layers of a model: each has a seed of its own, and models with other seeds have others
@@ -43,7 +43,7 @@ def _exact(
         form=config.form,  # type: ignore[arg-type]  # checked by the config
         position=position,
         qk_norm=config.qk_norm,
-        window=config.window if layer.endswith(".self") else None,
+        window=config.window if is_self_attention(layer) else None,
         bias=config.bias,
         output=output,
         dropout=config.attention_dropout,
@@ -53,7 +53,8 @@ def _exact(
 def _random(
     config: StackConfig, layer: str, position: Position | None, heads: int, *, output: bool
 ) -> RandomFeatureAttention:
-    map = config.feature_map if layer.endswith(".self") else config.feature_cross_map or config.feature_map
+    settings = config.random_features
+    map = settings.map if is_self_attention(layer) else settings.cross_map or settings.map
     return RandomFeatureAttention(
         dim=config.dim,
         heads=heads,
@@ -61,14 +62,14 @@ def _random(
         d_k=config.dim // config.heads,
         d_v=config.dim // config.heads,
         position=position,
-        features=config.features,
+        features=settings.features,
         map=map,
-        draw=config.feature_draw,
-        normalize=None if map == "rows" else config.feature_norm,
-        learned_scale=config.feature_scale,
-        gate=config.feature_gate and is_causal(layer),
-        seed=config.feature_seed * MOST + config.attention_layers.index(layer),
-        redraw_every=config.feature_redraw,
+        draw=settings.draw,
+        normalize=None if map == "rows" else settings.norm,
+        learned_scale=settings.scale,
+        gate=settings.gate and is_causal(layer),
+        seed=settings.seed * MOST + config.attention_layers.index(layer),
+        redraw_every=settings.redraw,
         bias=config.bias,
         output=output,
         dropout=config.attention_dropout,

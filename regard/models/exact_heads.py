@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from regard.attention.linear.feature_maps import make_map
-from regard.errors import UsageError
+from regard.models.layer_names import is_causal, is_self_attention
+from regard.settings import SettingError
 
 if TYPE_CHECKING:
     from regard.models.config import StackConfig
@@ -36,61 +37,68 @@ def pick_heads(patterns: Sequence[str], layer: str, heads: int) -> tuple[int, ..
 def check_patterns(
     patterns: Sequence[str], layers: Sequence[str], heads: int, kv_heads: int, *, setting: str = "exact_heads"
 ) -> None:
-    """Raise UsageError unless each pattern names layers and heads that there are, and groups of heads as a whole."""
+    """Raise SettingError unless each pattern names layers and heads that there are, and groups of heads as a whole."""
+    key = f"random_features.{setting}"
     for pattern in patterns:
         name, colon, numbers = pattern.partition(":")
         if colon and not HEADS.fullmatch(numbers):
-            raise UsageError(f"{setting}: behind the colon stand heads, as in decoder.0.self:0,2-3; got {pattern!r}")
+            message = f"{setting}: behind the colon stand heads, as in decoder.0.self:0,2-3; got {pattern!r}"
+            raise SettingError(key, message)
         if not any(_names(name, layer) for layer in layers):
             known = ", ".join(layers[:4]) + (", …" if len(layers) > 4 else "")
-            raise UsageError(f"{setting}: {pattern!r} names no layer of this model (there are {known})")
+            raise SettingError(key, f"{setting}: {pattern!r} names no layer of this model (there are {known})")
         if colon and (wrong := [head for head in _numbers(numbers) if head >= heads]):
-            raise UsageError(f"{setting}: {pattern!r} names head {wrong[0]}, and a layer has heads 0 to {heads - 1}")
+            message = f"{setting}: {pattern!r} names head {wrong[0]}, and a layer has heads 0 to {heads - 1}"
+            raise SettingError(key, message)
     group = heads // kv_heads
     for layer in layers:
         exact = set(pick_heads(patterns, layer, heads))
         if any(0 < len(exact & set(range(first, first + group))) < group for first in range(0, heads, group)):
-            raise UsageError(
+            raise SettingError(
+                key,
                 f"{setting}: the heads of {layer} share keys in groups of {group} (kv_heads={kv_heads}), and a group "
-                f"is exact as a whole or not at all; got {sorted(exact)}"
+                f"is exact as a whole or not at all; got {sorted(exact)}",
             )
 
 
-def check_features(config: StackConfig) -> None:
-    """Raise UsageError for settings that do not go with random features."""
-    layers = config.attention_layers
-    check_patterns(config.exact_heads, layers, config.heads, config.kv_heads or config.heads)
+def check_random_features(config: StackConfig) -> None:
+    """Raise SettingError for settings that do not go with random features."""
+    settings, layers = config.random_features, config.attention_layers
+    check_patterns(settings.exact_heads, layers, config.heads, config.kv_heads or config.heads)
     random = [layer for layer in layers if len(config.exact_heads_of(layer)) < config.heads]
     if not random:
-        raise UsageError("exact_heads leaves no head to random features: take attention = 'softmax'")
-    own = [layer for layer in random if layer.endswith(".self")]
-    if own and config.position in ON_SCORES:
-        raise UsageError(
+        _refuse("exact_heads", "exact_heads leaves no head to random features: take attention = 'softmax'")
+    self_attention = [layer for layer in random if is_self_attention(layer)]
+    if self_attention and config.position in ON_SCORES:
+        raise SettingError(
+            "position",
             f"position {config.position!r} adds to scores, and random features have none: take 'rotary' or one that "
-            f"acts on embeddings, or name every self-attention in exact_heads"
+            f"acts on embeddings, or name every self-attention in random_features.exact_heads",
         )
-    if config.feature_gate and not any(map(is_causal, random)):
-        raise UsageError("feature_gate is for self-attention of a decoder, and none of it has random features here")
+    if settings.gate and not any(map(is_causal, random)):
+        _refuse("gate", "random_features.gate is for self-attention of a decoder, and none of it is random here")
     if config.form != "projected" or config.qk_norm:
-        name = "qk_norm" if config.qk_norm else "form = 'slice'"
-        raise UsageError(f"{name} is for exact attention: random features project all, and feature_norm normalises")
-    if config.feature_cross_map is not None and not set(random) - set(own):
-        raise UsageError("feature_cross_map is for cross-attention, and none of it has random features here")
-    for name in filter(None, (config.feature_map, config.feature_cross_map)):
-        made = make_map(name)
-        if made.raw and (config.feature_norm or config.feature_scale):
-            raise UsageError(
-                f"map {name!r} takes queries and keys as they are: feature_norm and feature_scale must be false"
-            )
+        name = "qk_norm" if config.qk_norm else "form"
+        shown = "qk_norm" if config.qk_norm else "form = 'slice'"
+        message = f"{shown} is for exact attention: random features project all, and random_features.norm normalises"
+        raise SettingError(name, message)
+    if settings.cross_map is not None and not set(random) - set(self_attention):
+        _refuse("cross_map", "random_features.cross_map is for cross-attention, and none of it is random here")
+    maps = {"map": settings.map, "cross_map": settings.cross_map}
+    for setting, map_name in maps.items():
+        if map_name is None:
+            continue
+        feature_map = make_map(map_name)
+        if feature_map.raw and (settings.norm or settings.scale):
+            _refuse(setting, f"map {map_name!r} takes queries and keys as they are: norm and scale must be false")
         try:
-            made.sizes(config.features, config.dim // config.heads)
+            feature_map.sizes(settings.features, config.dim // config.heads)
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise SettingError("random_features.features", str(error), f"random_features.{setting}") from error
 
 
-def is_causal(layer: str) -> bool:
-    """Whether that layer ("decoder.2.self") looks at what came before alone."""
-    return layer.startswith("decoder") and layer.endswith(".self")
+def _refuse(setting: str, message: str) -> NoReturn:
+    raise SettingError(f"random_features.{setting}", message, "random_features")
 
 
 def _names(name: str, layer: str) -> bool:

@@ -132,7 +132,7 @@ def load_with_config(
         config: Any = MODELS[settings["kind"]][0].from_dict(settings["model"])
         if config.kind != settings["kind"]:
             raise UsageError(f"the kind is {settings['kind']!r}, but with these settings it is {config.kind!r}")
-        layers = config.layers + (getattr(config, "decoder_layers", None) or 0)
+        layers = config.layer_count
         if header < layers * LEAST_OF_A_LAYER:
             raise UsageError(f"{layers} layers, and model.safetensors does not hold the weights of so many")
         with torch.device("meta"), Undrawn():  # shapes without memory, to hold the file against

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.api.model_names import face_of
 from regard.errors import ModelError, RegardError, unknown_name
+from regard.tasks.folder_face import face_of
 
 State = Literal["waiting", "loading", "ready", "failed"]
 Face = Any  # a Translator, Writer or Embedder; importing their types would import PyTorch
@@ -74,7 +74,7 @@ class ServedModel:
     def _load(self) -> Face | None:
         with self.loading_lock:
             try:
-                from regard.api.loading import load
+                from regard.tasks.loading import load
 
                 face = load(self.folder, device=self.device)
                 self.about = describe(face, self.name)

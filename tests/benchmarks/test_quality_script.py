@@ -59,7 +59,7 @@ def test_the_key_is_of_what_is_measured(systems: ModuleType, tmp_path: Path, mon
     (run,) = systems.all_runs(only=["gru-de-en-raw"])
     (other,) = systems.all_runs(only=["gru-de-en-raw"], more=["training.lr=1e-4"])
     assert run.key != other.key
-    text = (systems.RECIPES / "multi30k-gru.toml").read_text(encoding="utf-8")
+    text = (systems.RECIPES / "multi30k/multi30k-gru.toml").read_text(encoding="utf-8")
     monkeypatch.setattr(systems, "RECIPES", tmp_path)
     keys = []
     for changed in (f"# other words\n{text}", text.replace("dropout = 0.5", "dropout = 0.4")):

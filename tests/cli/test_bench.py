@@ -11,12 +11,12 @@ import pytest
 import torch
 from typer.testing import Result
 
-from regard.api.loading import load
 from regard.cli.bench import report, time_text
 from regard.decoding import benchmark as bench
 from regard.decoding.benchmark import Measured, measure_decoding
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 QUICK = ("--batch", "2", "--runs", "3", "--tokens", "5", "--source-tokens", "4")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from regard.api.loading import load
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 LINES = ["le chat noir", "Jane dort", "", "the house"]

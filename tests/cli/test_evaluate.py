@@ -11,12 +11,12 @@ import sacrebleu
 from typer.testing import Result
 
 from regard.api.ensemble import join_translators
-from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Search
 from regard.demo.corpus import demo_words
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 FRENCH = ["le chat noir dort", "Jane visite l'Afrique.", "la maison", "Jane dort dans la maison"] * 3

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import Result
 
-from regard.api.loading import load
 from regard.decoding.cpu.packed_weight import Int8Weight
 from regard.models.folder import read_config, verify_folder
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 LINES = ["le chat noir", "Jane dort dans la maison"]

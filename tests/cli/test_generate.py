@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from regard.api.loading import load
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.speculative import Speculative
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 

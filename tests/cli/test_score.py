@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from regard.api.loading import load
+from regard.tasks.loading import load
 
 Run = Callable[..., Result]
 FRENCH = ["le chat noir", "Jane dort", "la maison"]

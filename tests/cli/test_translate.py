@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import Result
 
 from regard.api.ensemble import join_translators
-from regard.api.loading import load
 from regard.api.translator import Translator
 from regard.cli.shared import input_lines
 from regard.cli.shared.input_lines import line_windows, progress
@@ -34,6 +33,7 @@ from regard.decoding.searches.minimum_risk import MinimumRisk, overlap
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.speculative import Speculative
 from regard.errors import DataError
+from regard.tasks.loading import load
 from regard.text.tokenizers.special_tokens import END
 
 ROOT = Path(__file__).parents[2]

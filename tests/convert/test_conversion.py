@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from regard.api.loading import load
 from regard.attention.dispatch import attend
 from regard.attention.linear import layer as random_layer
 from regard.attention.linear.feature_maps import Hyperbolic
@@ -38,6 +37,7 @@ from regard.errors import DataError, UsageError
 from regard.models.config import EncoderConfig, RecurrentLMConfig, TransformerConfig, TransformerLMConfig
 from regard.models.folder import read_config, save_model
 from regard.models.presets import make_model
+from regard.tasks.loading import load
 from regard.text.tokenizers.subwords import train_subwords
 from regard.text.tokenizers.tokenizer import tokenizer_files
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from regard.machine import Machine
 from regard.models.presets import MODELS, PRESETS
+from regard.models.random_features import RandomFeaturesConfig
+from regard.recipes.facts import DataFacts
 from regard.training.recipe.defaults import complete
-from regard.training.recipe.facts import DataFacts, Machine
 from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import shipped_recipes
 
@@ -49,6 +51,8 @@ def as_shown(key: str, default: Any, chosen: set[str]) -> str:
         return "*chosen*"
     if default is None or default == ():
         return "*none*"
+    if dataclasses.is_dataclass(default):
+        return "*a table*"
     match default:
         case bool():
             return f"`{str(default).lower()}`"
@@ -88,6 +92,12 @@ def test_model_tables(heading: str, kinds: tuple[str, ...]) -> None:
         assert shown == wanted, kind
 
 
+def test_table_of_random_features() -> None:
+    shown = {key: cells[0] for key, cells in rows_under("### `[model.random_features]`").items()}
+    wanted = {field.name: as_shown("", field.default, set()) for field in dataclasses.fields(RandomFeaturesConfig)}
+    assert list(shown.items()) == list(wanted.items())
+
+
 def test_kinds_presets_and_shipped_recipes() -> None:
     model = rows_under("## `[model]`")
     assert set(model) == {"kind", "preset"}
@@ -104,8 +114,9 @@ def test_names_of_choices_exist() -> None:
     def told(cells: list[str]) -> set[str]:
         return set(re.findall(r"`\"?([\w-]+)\"?`", cells[-1])) - {*MODELS, *rows}
 
-    for table, schema in TABLES.items():
-        rows = rows_under(f"## `[{table}]`")
+    tables = {f"## `[{table}]`": schema for table, schema in TABLES.items()}
+    for heading, schema in {**tables, "### `[model.random_features]`": RandomFeaturesConfig}.items():
+        rows = rows_under(heading)
         for field in dataclasses.fields(schema):
             rule = field.metadata.get("rule")
             if rule is not None and rule.choices:
@@ -113,8 +124,10 @@ def test_names_of_choices_exist() -> None:
     for heading, kinds in MODEL_TABLES:
         rows = rows_under(heading)
         for kind in kinds:
-            for key, names in MODELS[kind][0].choices.items():
-                assert key not in rows or told(rows[key]) == set(names), key
+            for field in dataclasses.fields(MODELS[kind][0]):
+                rule = field.metadata.get("rule")
+                if rule is not None and rule.choices:
+                    assert told(rows[field.name]) == set(rule.choices), field.name
 
 
 def test_planted_rows_are_found() -> None:

@@ -156,7 +156,7 @@ class Armed:
         if where == "step":
             self.before_loss.append(lambda step, batch: wait() if step == at and not (held / "go").exists() else None)
         elif where == "validation":
-            from regard.training.loop.validation import Validator
+            from regard.tasks.validation import Validator
 
             likelihood = Validator.likelihood
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.api.loading import load
 from regard.demo.corpus import DemoPair, demo_pairs, demo_words
 from regard.evaluation.significance import Comparison, paired_bootstrap
+from regard.tasks.loading import load
 
 MODEL = Path(__file__).parents[1] / "data/demo-fr-en"
 

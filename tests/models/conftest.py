@@ -37,10 +37,15 @@ MODERN: dict[str, Any] = {  # what newer models chose, all at once
     "bias": False,
     "scale_embedding": False,
 }
-RANDOM: dict[str, Any] = {"attention": "random-features", "features": 8}
+
+
+def random(**settings: Any) -> dict[str, Any]:
+    """Settings of a model with random features."""
+    return {"attention": "random-features", "random_features": {"features": 8, **settings}}
+
+
 MIXED: dict[str, Any] = {
-    **RANDOM,
-    "exact_heads": ["decoder.*.self:0", "decoder.0.cross", "decoder.1.cross:1"],
+    **random(exact_heads=["decoder.*.self:0", "decoder.0.cross", "decoder.1.cross:1"], gate=True),
     "window": 3,
 }
 # A fraction needs the length of the whole sentence, so it cannot be decoded step by step (B5).
@@ -50,8 +55,8 @@ TRANSLATORS: dict[str, Config] = {
     **{f"transformer {p}": TransformerConfig(**STACK, **SIDES, position=p) for p in STEPWISE},
     "transformer modern": TransformerConfig(**{**STACK, **MODERN, "decoder_layers": 1, "tie_output": False}, **SIDES),
     "transformer slices": TransformerConfig(**STACK, **SIDES, form="slice", order="pre", activation="gelu"),
-    "transformer random": TransformerConfig(**STACK, **SIDES, **RANDOM, position="rotary"),
-    "transformer mixed": TransformerConfig(**STACK, **SIDES, **MIXED, feature_gate=True, attention_dropout=0.1),
+    "transformer random": TransformerConfig(**STACK, **SIDES, **random(), position="rotary"),
+    "transformer mixed": TransformerConfig(**STACK, **SIDES, **MIXED, attention_dropout=0.1),
     **{f"{cell} none": RecurrentTranslatorConfig(**CELL, **SIDES, cell=cell, attention="none") for cell in CELLS},
     **{f"{cell} bahdanau": RecurrentTranslatorConfig(**CELL, **SIDES, cell=cell) for cell in CELLS},
     **{
@@ -71,11 +76,9 @@ TRANSLATORS: dict[str, Config] = {
 LANGUAGE_MODELS: dict[str, Config] = {
     **{f"lm {p}": TransformerLMConfig(**STACK, vocabulary=13, position=p) for p in STEPWISE},
     "lm modern": TransformerLMConfig(**{**STACK, **MODERN}, vocabulary=13, tie_output=False),
-    "lm random": TransformerLMConfig(
-        **STACK, **RANDOM, vocabulary=13, position="rotary", kv_heads=1, feature_gate=True
-    ),
+    "lm random": TransformerLMConfig(**STACK, **random(gate=True), vocabulary=13, position="rotary", kv_heads=1),
     "lm mixed": TransformerLMConfig(
-        **STACK, **RANDOM, exact_heads=["decoder.*.self:1"], window=3, vocabulary=13, position="learned", bias=False
+        **STACK, **random(exact_heads=["decoder.*.self:1"]), window=3, vocabulary=13, position="learned", bias=False
     ),
     "lm window": TransformerLMConfig(**STACK, vocabulary=13, position="alibi", window=3),
     **{f"{cell} lm": RecurrentLMConfig(**CELL, vocabulary=13, cell=cell) for cell in CELLS},
@@ -83,7 +86,7 @@ LANGUAGE_MODELS: dict[str, Config] = {
 }
 ENCODERS: dict[str, Config] = {
     **{p: EncoderConfig(**STACK, vocabulary=11, pooling=p) for p in ("mean", "max", "first", "learned")},
-    "random": EncoderConfig(**STACK, **RANDOM, vocabulary=11),
+    "random": EncoderConfig(**STACK, **random(), vocabulary=11),
 }
 
 SOURCE = torch.tensor([[5, 6, 7, 3, 0, 0], [3, 4, 5, 6, 7, 9], [8, 2, 1, 0, 0, 0]])

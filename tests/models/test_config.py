@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import MODELS, make_model
+from regard.models.random_features import RandomFeaturesConfig
+from regard.settings import SettingError
 
 NEEDED: dict[type[Config], dict[str, Any]] = {
     TransformerConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
@@ -28,11 +31,8 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
-CHOICE = (
-    "activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style", "feature_map",
-    "feature_draw", "feature_cross_map",
-)  # fmt: skip
-ZERO = ("pad_id", "feature_redraw", "feature_seed")  # counts from 0
+CHOICE = ("activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style")
+ZERO = ("pad_id",)  # counts from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
 
 
@@ -44,8 +44,8 @@ def wrong_values(field: dataclasses.Field[Any]) -> list[Any]:
         return [0, 1, "true", "no", []]
     if field.type == "float":
         return [-0.1, 1.0, 1, float("nan"), float("inf"), "0.1", True, []]
-    if field.type == "tuple[str, ...]":
-        return [3, True, [3], {}]
+    if field.type == "RandomFeaturesConfig":
+        return [3, True, [3], "plain"]
     assert field.type in ("int", "int | None")
     return [-1, 2**24 + 1, 10**30, 1.0, "8", True, float("nan"), []] + ([] if field.name in ZERO else [0])
 
@@ -89,7 +89,7 @@ def test_missing_settings(kind: type[Config]) -> None:
         (TransformerConfig, {"layers": 1025}, "layers must be a whole number from 1 to 1024, got 1025"),
         (TransformerConfig, {"heads": 2048, "dim": 2048}, "heads must be a whole number from 1 to 1024"),
         (TransformerConfig, {"position": "rotari"}, "unknown position 'rotari'; did you mean 'rotary'"),
-        (TransformerConfig, {"dropout": 1.0}, "dropout must be a share from 0 up to, but not including, 1; got 1.0"),
+        (TransformerConfig, {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         (TransformerConfig, {"bias": "yes"}, "bias must be true or false, got 'yes'"),
     ],
 )
@@ -153,3 +153,70 @@ def test_make_model_wants_a_config() -> None:
 def test_groups_of_heads_are_checked_when_the_settings_are_made() -> None:
     with pytest.raises(UsageError, match="heads=8 is not a multiple of kv_heads=3"):
         TransformerLMConfig(vocabulary=9, kv_heads=3)
+
+
+# The table of random features, and the flat names that its settings had before.
+
+FEATURES = {
+    "exact_heads": ["decoder.0"], "features": 64, "map": "positive", "draw": "independent", "norm": False,
+    "scale": False, "gate": True, "redraw": 5, "seed": 3,
+}  # fmt: skip
+FLAT = {
+    "exact_heads": ["decoder.0"], "features": 64, "feature_map": "positive", "feature_draw": "independent",
+    "feature_norm": False, "feature_scale": False, "feature_gate": True, "feature_redraw": 5, "feature_seed": 3,
+}  # fmt: skip
+RANDOM: dict[str, Any] = {"vocabulary": 10, "attention": "random-features"}
+
+
+def test_flat_names_of_random_features_still_work() -> None:
+    config = TransformerLMConfig(**RANDOM, random_features=RandomFeaturesConfig(**FEATURES))
+    assert TransformerLMConfig(**RANDOM, random_features=FEATURES) == config
+    with pytest.warns(DeprecationWarning, match="feature_map is random_features.map"):
+        assert TransformerLMConfig(**RANDOM, **FLAT) == config
+    with pytest.warns(DeprecationWarning, match="feature_seed is random_features.seed"):
+        assert dataclasses.replace(config, feature_seed=4).random_features.seed == 4
+    with pytest.warns(DeprecationWarning, match="feature_map is random_features.map now"):
+        assert config.feature_map == "positive"
+    with pytest.raises(AttributeError, match="has no attribute 'feature_mapp'"):
+        getattr(config, "feature_mapp")  # noqa: B009
+
+
+def test_config_json_has_the_flat_names_and_is_read_without_a_warning() -> None:
+    config = TransformerLMConfig(**RANDOM, random_features=FEATURES)
+    settings = json.loads(json.dumps(config.to_dict()))
+    assert FLAT.items() <= settings.items() and "random_features" not in settings
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TransformerLMConfig.from_dict(settings) == config
+        assert TransformerLMConfig.from_dict({**RANDOM, "random_features": FEATURES}) == config
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(RandomFeaturesConfig), ids=lambda field: field.name)
+def test_a_wrong_value_of_random_features_names_its_setting(field: dataclasses.Field[Any]) -> None:
+    wrongs = ["nonsense", -1, 2**24 + 1, 1.5, {}] if field.name != "exact_heads" else [3, True, {}]
+    for wrong in wrongs:
+        with pytest.raises(SettingError, match=f"random_features.{field.name}") as caught:
+            TransformerLMConfig.from_dict({**RANDOM, "random_features": {field.name: wrong}})
+        assert caught.value.key == f"random_features.{field.name}" and repr(wrong) in str(caught.value)
+    with pytest.raises(
+        SettingError, match=f"unknown setting of random_features '{field.name}x'; did you mean"
+    ) as caught:
+        TransformerLMConfig.from_dict({**RANDOM, "random_features": {f"{field.name}x": 1}})
+    assert caught.value.key == f"random_features.{field.name}x"
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        ({"dim": 10, "heads": 4}, ("dim", "heads")),
+        ({"heads": 4, "dim": 12, "kv_heads": 3}, ("heads", "kv_heads")),
+        ({"layers": 0}, ("layers",)),
+        ({"position": "rotari"}, ("position",)),
+        ({"colour": 1}, ("colour",)),
+        ({"random_features": {"gate": True}}, ("random_features.gate", "random_features")),
+    ],
+)
+def test_errors_carry_the_settings(settings: dict[str, Any], keys: tuple[str, ...]) -> None:
+    with pytest.raises(SettingError) as caught:
+        TransformerLMConfig.from_dict({"vocabulary": 10, **settings})
+    assert caught.value.keys == keys and caught.value.key == keys[0]

@@ -27,21 +27,27 @@ from regard.models.folder import load_model, read_config, save_model
 from regard.models.presets import make_model
 
 STACK: dict[str, Any] = {"layers": 2, "dim": 16, "heads": 4, "hidden": 16, "max_length": 64}
-RANDOM: dict[str, Any] = {"attention": "random-features", "features": 8}
+
+
+def random(**settings: Any) -> dict[str, Any]:
+    """Settings of a model with random features."""
+    return {"attention": "random-features", "random_features": {"features": 8, **settings}}
+
+
 SIDES: dict[str, Any] = {"source_vocabulary": 12, "target_vocabulary": 12, "tie_output": False}
 WORDS: dict[str, Any] = {"vocabulary": 12, "tie_output": False}
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 5, 6, 7, 8, 9, 10, 3]]
 PROMPTS = [[5, 6], [4, 8, 9, 10, 11], [7]]
 
 CONFIGS = {
-    "random": TransformerConfig(**STACK, **SIDES, **RANDOM, position="rotary"),
+    "random": TransformerConfig(**STACK, **SIDES, **random(), position="rotary"),
     "mixed": TransformerConfig(
-        **STACK, **SIDES, **RANDOM, exact_heads=["encoder", "decoder.0.self:1,3", "decoder.1.cross:0"], window=4
+        **STACK, **SIDES, **random(exact_heads=["encoder", "decoder.0.self:1,3", "decoder.1.cross:0"]), window=4
     ),
-    "exact self": TransformerConfig(**STACK, **SIDES, **RANDOM, exact_heads=["*.*.self"], position="alibi"),
-    "lm": TransformerLMConfig(**STACK, **RANDOM, **WORDS, kv_heads=2, position="rotary", feature_gate=True),
+    "exact self": TransformerConfig(**STACK, **SIDES, **random(exact_heads=["*.*.self"]), position="alibi"),
+    "lm": TransformerLMConfig(**STACK, **random(gate=True), **WORDS, kv_heads=2, position="rotary"),
     "lm window": TransformerLMConfig(
-        **STACK, **RANDOM, **WORDS, kv_heads=2, exact_heads=["decoder.*.self:0-1"], window=3
+        **STACK, **random(exact_heads=["decoder.*.self:0-1"]), **WORDS, kv_heads=2, window=3
     ),
 }
 
@@ -110,7 +116,7 @@ def test_a_folder_of_softmax_says_nothing_of_features(tmp_path: Path) -> None:
 
 
 def test_a_folder_keeps_draw_and_settings(tmp_path: Path) -> None:
-    config = TransformerConfig(**STACK, **SIDES, **RANDOM, feature_redraw=10, feature_seed=2**24, exact_heads="encoder")
+    config = TransformerConfig(**STACK, **SIDES, **random(redraw=10, seed=2**24, exact_heads="encoder"))
     model = make_model(config).train()
     assert redraw_features(model, 25) == 4  # self and cross in two blocks
     for storage in ("float32", "bfloat16", "int8"):
@@ -128,7 +134,7 @@ def test_every_layer_has_a_draw_of_its_own() -> None:
     draws = [
         module.draw[0]
         for seed in (0, 1)
-        for module in make_model(TransformerConfig(**STACK, **SIDES, **RANDOM, feature_seed=seed)).modules()
+        for module in make_model(TransformerConfig(**STACK, **SIDES, **random(seed=seed))).modules()
         if isinstance(module, RandomFeatures)
     ]
     assert len(draws) == 12 == len(set(draws))
@@ -169,25 +175,29 @@ LM, BOTH = TransformerLMConfig, TransformerConfig
     [
         (LM, {"attention": "linear"}, "unknown attention 'linear' .known: softmax, random-features"),
         (LM, {"features": 8}, "features is a setting of attention = 'random-features'"),
-        (LM, {"exact_heads": ["decoder"]}, "exact_heads is a setting of attention = 'random-features'"),
-        (LM, {**RANDOM, "features": 7}, "features must be even, exp.u. and exp.-u. for each row of W: got 7"),
-        (LM, {**RANDOM, "feature_map": "hyperbolik"}, "unknown feature_map 'hyperbolik'; did you mean 'hyperbolic'"),
-        (LM, {**RANDOM, "position": "alibi"}, "position 'alibi' adds to scores, and random features have none"),
-        (LM, {**RANDOM, "qk_norm": True}, "qk_norm is for exact attention"),
-        (LM, {**RANDOM, "form": "slice"}, "form = 'slice' is for exact attention"),
-        (LM, {**RANDOM, "features": None, "feature_map": "elu"}, "feature_norm and feature_scale must be false"),
-        (LM, {**RANDOM, "exact_heads": ["decoder"]}, "leaves no head to random features"),
-        (LM, {**RANDOM, "exact_heads": ["encoder"]}, r"'encoder' names no layer .* decoder.0.self, decoder.1.self\)"),
-        (LM, {**RANDOM, "exact_heads": ["decoder.2"]}, "'decoder.2' names no layer"),
-        (LM, {**RANDOM, "exact_heads": ["decoder.0.self:4"]}, "names head 4, and a layer has heads 0 to 3"),
-        (LM, {**RANDOM, "exact_heads": ["decoder:x"]}, "behind the colon stand heads, .* got 'decoder:x'"),
-        (LM, {**RANDOM, "exact_heads": ["decoder:0"], "kv_heads": 2}, "in groups of 2 .kv_heads=2., and a group"),
+        (
+            LM,
+            {"random_features": {"exact_heads": ["decoder"]}},
+            "random_features.exact_heads is a setting of attention = 'random-features'",
+        ),
+        (LM, random(features=7), "features must be even, exp.u. and exp.-u. for each row of W: got 7"),
+        (LM, random(map="hyperbolik"), "unknown random_features.map 'hyperbolik'; did you mean 'hyperbolic'"),
+        (LM, {**random(), "position": "alibi"}, "position 'alibi' adds to scores, and random features have none"),
+        (LM, {**random(), "qk_norm": True}, "qk_norm is for exact attention"),
+        (LM, {**random(), "form": "slice"}, "form = 'slice' is for exact attention"),
+        (LM, random(features=None, map="elu"), "norm and scale must be false"),
+        (LM, random(exact_heads=["decoder"]), "leaves no head to random features"),
+        (LM, random(exact_heads=["encoder"]), r"'encoder' names no layer .* decoder.0.self, decoder.1.self\)"),
+        (LM, random(exact_heads=["decoder.2"]), "'decoder.2' names no layer"),
+        (LM, random(exact_heads=["decoder.0.self:4"]), "names head 4, and a layer has heads 0 to 3"),
+        (LM, random(exact_heads=["decoder:x"]), "behind the colon stand heads, .* got 'decoder:x'"),
+        (LM, {**random(exact_heads=["decoder:0"]), "kv_heads": 2}, "in groups of 2 .kv_heads=2., and a group"),
         (
             BOTH,
-            {**RANDOM, "exact_heads": ["*.*.self"], "feature_gate": True},
-            "feature_gate is for self-attention of a",
+            random(exact_heads=["*.*.self"], gate=True),
+            "random_features.gate is for self-attention of a",
         ),
-        (EncoderConfig, {**RANDOM, "feature_gate": True}, "feature_gate is for self-attention of a decoder"),
+        (EncoderConfig, random(gate=True), "random_features.gate is for self-attention of a decoder"),
     ],
 )
 def test_settings_that_cannot_be(kind: Any, settings: dict[str, Any], message: str) -> None:
@@ -198,7 +208,7 @@ def test_settings_that_cannot_be(kind: Any, settings: dict[str, Any], message: s
 
 def test_blocks_compile_whole_and_last_from_draw_to_draw() -> None:
     torch.compiler.reset()
-    model: Any = make_model(TransformerConfig(**STACK, **SIDES, **RANDOM, feature_redraw=1, dropout=0.0)).train()
+    model: Any = make_model(TransformerConfig(**STACK, **SIDES, **random(redraw=1), dropout=0.0)).train()
     source, target = torch.randint(4, 12, (2, 3, 7)).unbind()
     wants = []
     for step in range(2):

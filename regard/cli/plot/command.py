@@ -157,8 +157,8 @@ def positions(
 
 def learned_table(model: str) -> Tensor:
     """The position vectors of a model that has learned them."""
-    from regard.api.loading import load
     from regard.positions.absolute import Learned
+    from regard.tasks.loading import load
 
     for module in load(model).model.modules():
         if isinstance(module, Learned):

@@ -42,9 +42,9 @@ def read_or_make(what: str, model: str | None, target: str | None, beam: int | N
         if target is not None or beam is not None:
             raise UsageError("a trace file holds what was done: --target and --beam need --model")
         return Trace.load(what)
-    from regard.api.loading import load
     from regard.decoding.searches.beam import Beam
     from regard.look.trace.tracing import trace_text
+    from regard.tasks.loading import load
 
     search = None if beam is None else Beam(beam)
     return trace_text(load(model), what, search=search, target=target, name=Path(model).name, vectors=vectors)

@@ -71,7 +71,7 @@ Draft = Annotated[
 
 def load_as(wanted: type[Face], model: str, device: str, dtype: str) -> Face:
     """The model, if it is of the kind that the command is for; else a UsageError that names the right command."""
-    from regard.api.loading import load
+    from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, wanted):

@@ -22,6 +22,8 @@ from regard.look.inside.transformer_block import Place, Put, write_block
 from regard.look.inside.worksheet import Sheet
 from regard.look.trace.model_run import Face, make_reading, write_text
 from regard.look.trace.tracing import make_axis
+from regard.models.config import StackConfig
+from regard.models.protocols import Decoder
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.stack import TokenInput
 from regard.positions.absolute import Learned, Sinusoidal
@@ -86,12 +88,12 @@ def _checked(model: Any) -> Any:
 def _encoder(
     face: Face, model: Any, text: str, layer: int, token: int, head: int
 ) -> tuple[Sheet, list[Any], list[Any]]:
-    if not hasattr(getattr(model, "encoder", None), "blocks"):
+    if not (isinstance(model.config, StackConfig) and "encoder" in model.config.stacks):
         raise UsageError(f"a model of kind {model.config.kind!r} has no encoder made of blocks")
-    if hasattr(model, "project"):
+    if isinstance(model, Decoder):
         reading = make_reading(face, text)
         ids, tokenizer = list(reading.source or ()), face.source_tokenizer
-        entry = model.source
+        entry = face.model.source
     else:
         tokenizer, entry = face.tokenizer, model.input
         ids = [*tokenizer.encode(text), END]
@@ -111,7 +113,7 @@ def _decoder(
     face: Face, model: Any, text: str, layer: int, token: int, head: int, target: str | None, search: Search | None
 ) -> tuple[Sheet, list[Any], list[Any]]:
     recurrent = isinstance(model, RecurrentTranslator) and model.decoder.cross_attention is not None
-    if not recurrent and not hasattr(getattr(model, "decoder", None), "blocks"):
+    if not recurrent and not (isinstance(model.config, StackConfig) and "decoder" in model.config.stacks):
         raise UsageError(f"a model of kind {model.config.kind!r} has no block with attention to look inside")
     reading = make_reading(face, text)
     _, ids, _ = write_text(reading, search, target)

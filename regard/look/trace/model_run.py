@@ -14,6 +14,7 @@ from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.trace.search_observers import BeamWatcher, SampleWatcher
+from regard.models.protocols import Encoder
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -39,7 +40,7 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
     """A translator reads the text as its source, a language model as the beginning of what it writes."""
     if max_tokens is not None and max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-    source = _read_source(face, text) if hasattr(face.model, "encode") else None
+    source = _read_source(face, text) if isinstance(face.model, Encoder) else None
     tokenizer = face.tokenizer if source is None else face.target_tokenizer
     given = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
     _check_tokens("prefix", given, tokenizer)

@@ -31,6 +31,8 @@ from regard.look.trace.queries_keys_values import group_vectors, record_vectors
 from regard.look.trace.search_observers import BeamWatcher, Drawn, SampleWatcher
 from regard.look.trace.search_steps import Candidate, Step
 from regard.look.trace.trace import Axis, Head, Map, Model, Token, Trace
+from regard.models.config import StackConfig
+from regard.models.protocols import Decoder
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -69,7 +71,7 @@ def _traced(
     max_tokens: int | None, top: int, name: str | None, vectors: bool,
 ) -> Trace:  # fmt: skip
     model = face.model
-    if not hasattr(model, "project"):
+    if not isinstance(model, Decoder):
         if any(option is not None for option in (search, target, max_tokens)) or prefix:
             raise UsageError("this model only reads, so search, target, prefix and max_tokens mean nothing to it")
         return _trace_encoder(face, text, name or model.config.kind, vectors)
@@ -86,7 +88,7 @@ def _traced(
         axes = {"source": make_axis(face.source_tokenizer, source, reading.words), **axes}
     maps = _forced_maps(reading, ids, vectors)
     return Trace(
-        model=describe_model(model.config, name or model.config.kind),
+        model=describe_model(face.model.config, name or face.model.config.kind),
         axes=axes,
         maps=maps,
         steps=_steps(reading, ids, top, watcher, forced=target is not None),
@@ -123,11 +125,8 @@ def make_axis(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | 
 
 def describe_model(config: Any, name: str) -> Model:
     """What a trace says of a model with these settings."""
-    stacks = {"transformer-lm": ["decoder"], "rnn-lm": ["decoder"], "encoder": ["encoder"]}
-    layers = dict.fromkeys(stacks.get(config.kind, ["encoder", "decoder"]), config.layers)
-    if getattr(config, "decoder_layers", None):
-        layers["decoder"] = config.decoder_layers
-    if not hasattr(config, "cell"):
+    layers = config.stacks
+    if isinstance(config, StackConfig):
         width = config.dim // config.heads
         widths = {"model": config.dim, "head": width, "hidden": config.hidden}
         return Model(name, config.kind, layers, config.heads, widths, "scaled", 1 / math.sqrt(width))

@@ -8,7 +8,6 @@ stays as it is.
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from torch import nn
 
 from regard.errors import ResourceError, UsageError
 from regard.machine import available_memory, free_disk, is_out_of_memory
+from regard.recipes.required import required
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget.memory import (
     StepMemory,
@@ -32,14 +32,11 @@ from regard.training.budget.memory import (
 )
 from regard.training.checkpoint.files import checkpoint_steps, disk_full_reason
 from regard.training.recipe.defaults import Choice
-from regard.training.recipe.required import required
-from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe
+from regard.training.recipe.schema import Recipe
 from regard.training.run.prepare import Corpora
 
 SHARE_FOR_CHOICES = 0.8  # of the free memory, for a chosen batch size: a forecast may be wrong by a quarter
 SHARE_TO_WARN = 0.95  # of the free memory; settings that take more get a warning
-LONGEST_TEXTS = 64  # texts of most characters, among which the one with the most tokens is sought
-SAMPLING_GROWTH = 1.5  # times as many tokens when subwords are sampled
 TRIAL_DEVICES = ("cuda",)  # where running out of memory raises an error; elsewhere the system kills the process
 BATCH, ACCUMULATE = "training.batch_tokens", "training.accumulate"
 
@@ -84,11 +81,11 @@ class MemoryBudget:
     def advice(self) -> str:
         """Suggest settings that fit."""
         if (size := self.fitting()) is not None:
-            # An encoder chooses among the sentences of a batch, so a smaller batch is another task.
-            same = "" if self.recipe.kind == "encoder" else ", and learns the same"
+            # Where the rows of a batch are compared, a smaller batch is another task.
+            same = "" if self.recipe.task.compares_rows else ", and learns the same"
             return f"--set {BATCH}={size[0]} --set {ACCUMULATE}={size[1]} fits{same}"
-        longest = "data.context" if self.recipe.kind in LANGUAGE_MODELS else "data.max_length"
-        return f"not even one row of {self.step.length} tokens fits: use a smaller model, or lower {longest}"
+        length_key = self.recipe.task.length_key
+        return f"not even one row of {self.step.length} tokens fits: use a smaller model, or lower {length_key}"
 
     def describe(self, size: tuple[int, int]) -> str:
         """Give the numbers behind a decision."""
@@ -152,15 +149,8 @@ def _with_size(budget: MemoryBudget, choices: Sequence[Choice], size: tuple[int,
 
 
 def longest_row(recipe: Recipe, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Return the tokens of the longest row in training, end token included; sought among the longest texts."""
-    if recipe.kind in LANGUAGE_MODELS:
-        return required(recipe.data.context)
-    limit = min(required(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
-    longest = 1
-    for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
-        long_texts = heapq.nlargest(LONGEST_TEXTS, texts, key=len)
-        longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(long_texts))])
-    return min(limit, int(longest * (SAMPLING_GROWTH if recipe.tokenizer.sampling else 1)))
+    """Return the tokens of the longest row in training, end token included."""
+    return recipe.task.longest_row(recipe, corpora, tokenizers)
 
 
 def first_that_runs(sizes: Sequence[tuple[int, int]], run: Callable[[tuple[int, int]], None]) -> tuple[int, int]:

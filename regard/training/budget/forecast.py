@@ -13,12 +13,12 @@ import torch
 
 from regard.errors import ResourceError
 from regard.machine import available_memory, is_out_of_memory, memory_in_use, peak_memory, reset_peak_memory
+from regard.recipes.required import required
 from regard.training.budget.fit import SHARE_TO_WARN, MemoryBudget, longest_row
 from regard.training.budget.memory import StepMemory, format_bytes, recipe_loss, step_memory
 from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.report import duration
 from regard.training.loop.signals import Interrupted, StopFlag
-from regard.training.recipe.required import required
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.run.prepared import Prepared
 

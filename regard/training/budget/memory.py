@@ -12,7 +12,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +19,13 @@ from torch import Tensor, nn
 from regard.errors import ResourceError
 from regard.kernels.training.cross_entropy import scores_memory
 from regard.machine import is_out_of_memory
+from regard.models.protocols import TokenPredictor, config_of
+from regard.tasks import task_for
+from regard.tasks.losses import Objective, Together
 from regard.text.batches.batch import Batch
-from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
-from regard.training.loop.losses import Objective, Together, objective
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import PRECISIONS, TrainStep
-from regard.training.recipe.schema import LANGUAGE_MODELS, TrainingRecipe
+from regard.training.recipe.schema import TrainingRecipe
 
 ROWS = (2, 4)  # of the two small batches that are measured
 # On a CPU a process grows by more than its tensors: the allocator keeps part of the freed memory for batches of other
@@ -154,36 +154,21 @@ def step_memory(
     )
 
 
-def scores(model: Any, training: TrainingRecipe, tokens: int) -> int:
+def scores(model: nn.Module, training: TrainingRecipe, tokens: int) -> int:
     """Return the bytes of the scores over the vocabulary, and of what the loss computes from them."""
-    if not hasattr(model, "output_table"):  # a sentence encoder
+    if not isinstance(model, TokenPredictor):  # such as a sentence encoder
         return 0
     weight, _ = model.output_table
     count = tokens * len(weight) * (2 if training.r_drop else 1)
     return scores_memory(count, weight, PRECISIONS.get(training.precision or "", weight.dtype), r_drop=training.r_drop)
 
 
-def full_batch(model: Any, rows: int, length: int, device: torch.device) -> Batch:
+def full_batch(model: nn.Module, rows: int, length: int, device: torch.device) -> Batch:
     """Return a batch without padding, all rows of that length on each side: the largest of its shape."""
-    config, positions = model.config, torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-
-    def tokens(vocabulary: int) -> Tensor:
-        return len(SPECIAL_TOKENS) + positions % max(1, vocabulary - len(SPECIAL_TOKENS))
-
-    if config.kind in LANGUAGE_MODELS or config.kind == "encoder":
-        target = source_tokens = tokens(config.vocabulary)
-    else:
-        target, source_tokens = tokens(config.target_vocabulary), tokens(config.source_vocabulary)
-    source = None if config.kind in LANGUAGE_MODELS else source_tokens
-    return Batch(list(range(rows)), source, target, target, target.numel())
+    config = config_of(model)
+    return task_for(config.kind).full_batch(config, rows, length, device)
 
 
 def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
     """Return the loss that a recipe trains this model with; `together` gathers the pairs of all processes."""
-    return objective(
-        model,
-        smoothing=training.label_smoothing or 0.0,
-        temperature=training.temperature,
-        r_drop=training.r_drop,
-        together=together,
-    )
+    return task_for(config_of(model).kind).objective(training, together=together)

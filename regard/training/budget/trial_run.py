@@ -16,22 +16,20 @@ from typing import Any
 import torch
 
 from regard.files import fingerprint, write_synced
+from regard.recipes.required import required
+from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
 from regard.training.budget.memory import recipe_loss
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
-from regard.training.loop.validation import ALIGNED, Validator
-from regard.training.recipe.required import required
 from regard.training.run.prepare import Data
 from regard.training.run.prepared import Prepared
 
 LARGEST_BATCHES = 2  # batches of the longest rows; one of them may be the incomplete last batch of an epoch
 SPREAD_BATCHES = 8  # batches from long rows to short ones; their mean stands for the epoch's
 MIN_STEPS, MAX_STEPS = 3, 32  # steps that are timed
-FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
-ALIGNED_SAMPLE = 10  # sentences that stand for the ALIGNED ones
 SAMPLE_BYTES = 8 << 20  # size of the file that stands for a checkpoint
 
 
@@ -112,28 +110,17 @@ class TrialRun:
         self.model.eval()
         with torch.inference_mode():
             seconds = self.time(validator.likelihood) * sample.count / SPREAD_BATCHES
-        if validator.translator is None:
-            return seconds, 0.0
-        if self.ready.recipe.decoding.sentences:
-            seconds += self.translation(validator)
-            validator.draw(0)  # the first picture takes longer
-            seconds += self.time(validator.draw, 0)
-        aligned = min(ALIGNED, len(validator.corpus))
-        tried = min(ALIGNED_SAMPLE, aligned)
-        targets = validator.corpus.target or []
-        validator.corpus = dataclasses.replace(
-            validator.corpus, source=validator.corpus.source[:tried], target=targets[:tried]
-        )
-        return seconds, self.time(validator.alignment_head) * aligned / tried
+        judging, choosing_head = validator.rehearse(self.time, seconds=self.seconds)
+        return seconds + judging, choosing_head
 
     def validator(self, sample: BatchSample, folder: Path) -> Validator:
         """Return a validator of the copy that uses the sampled batches. Validation measures the plain likelihood."""
         ready, plain = self.ready, dataclasses.replace(self.training, r_drop=0.0)
-        return Validator(
+        return ready.recipe.task.validator(
             self.model,
             ready.recipe,
             ready.corpora,
-            sample,  # type: ignore[arg-type]  # it only asks its data for batches
+            sample,
             ready.tokenizers,
             recipe_loss(self.model, plain),
             folder=folder,
@@ -141,26 +128,6 @@ class TrialRun:
             info={},
             stop=self.stop,
         )
-
-    def translation(self, validator: Validator) -> float:
-        """Return the seconds to translate a validation's sentences, extrapolated from growing samples.
-
-        An untrained model does not know where to end, so it is stopped at the length of the longest reference.
-        """
-        recipe, corpus = self.ready.recipe, validator.corpus
-        count = min(recipe.decoding.sentences, len(corpus))
-        references = self.ready.tokenizers[1].encode_all((corpus.target or [])[:count])
-        limit = min(recipe.decoding.max_tokens or 2**31, 1 + max(map(len, references)))
-        timings: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
-        while timings[-1][0] < count and (len(timings) < 3 or timings[-1][1] < self.seconds / SENTENCES_FACTOR):
-            sentences = min(count, SENTENCES_FACTOR * timings[-1][0] or FIRST_SENTENCES)
-            decoding = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
-            validator.recipe = dataclasses.replace(recipe, decoding=decoding)
-            if len(timings) == 1:
-                validator.translate()  # the first time takes longer
-            timings.append((sentences, self.time(validator.translate)))
-        (fewer, seconds_before), (sentences, seconds) = timings[-2:]
-        return seconds + (count - sentences) * max(0.0, seconds - seconds_before) / (sentences - fewer)
 
     def save(self, folder: Path) -> float:
         """Return the seconds per byte to write and sync a file, and to read it twice for its checksum."""

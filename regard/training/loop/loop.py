@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from regard.errors import StoppedError
+from regard.recipes.required import required
 from regard.text.batches.batch import Batch
 from regard.text.batches.prefetch import Prefetcher
 from regard.training.checkpoint.checkpoints import Checkpoints
@@ -18,7 +19,6 @@ from regard.training.loop.report import Report
 from regard.training.loop.signals import Interrupted, StopFlag, signal_name
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_step import TrainStep
-from regard.training.recipe.required import required
 
 
 class Data(Protocol):

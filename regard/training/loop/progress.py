@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from regard.tasks.validation import Validation
 from regard.training.parallel.group import Group
 
-
-class Validation(NamedTuple):
-    """The result of a validation. `score` decides which model is the best; higher is better."""
-
-    score: float
-    values: dict[str, Any]
-    line: str
+__all__ = ["Meter", "Progress", "Validation"]
 
 
 @dataclass

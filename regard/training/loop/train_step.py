@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import DivergedError, ResourceError
 from regard.machine import is_out_of_memory
+from regard.recipes.required import required
+from regard.recipes.schedule import learning_rate
 from regard.text.batches.batch import Batch
 from regard.training.budget.out_of_memory import halves, out_of_memory
 from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
 from regard.training.loop.losses import Loss, Objective
 from regard.training.loop.optimizer import set_learning_rate, update_if_finite
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
-from regard.training.loop.schedule import learning_rate
 from regard.training.loop.torch_compile import compile_parts
 from regard.training.loop.train_state import TrainState
 from regard.training.parallel.gradient_reducer import GradientReducer
 from regard.training.parallel.sharding import full_tensor
-from regard.training.recipe.required import required
 from regard.training.recipe.schema import TrainingRecipe
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -62,7 +62,7 @@ class TrainStep:
         self.count, self.describe_sample = count, describe_sample
         self.warn: Callable[[str], None] = lambda text: None
         model, device, world = state.model, state.device, state.group.world
-        self.model_width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden  # for noam
+        self.model_width: int = model.config.width  # for noam
         self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
         if recipe.compile:
             compile_parts(model, dynamic=not one_shape)

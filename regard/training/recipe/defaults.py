@@ -1,25 +1,28 @@
-"""Zero configuration: what a recipe leaves open is chosen from the data and the machine, with a reason for each.
+"""Zero configuration: choose what a recipe leaves open from the data and the machine, with a reason for each choice.
 
     recipe, choices = complete(recipe, facts_of(corpus), this_machine())
 
-The numbers are rules of thumb, gathered in SIZES and the constants below it; a recipe overrides every one.
+The numbers are rules of thumb, gathered in SIZES and the constants below it; a recipe overrides every one. What
+depends on the task, its file in regard/tasks knows.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
 
 from regard.errors import UsageError
-from regard.models.presets import make_model
-from regard.training.recipe.facts import DataFacts, Machine, facts_of, this_machine
+from regard.machine import Machine, this_machine
+from regard.models.config import RecurrentConfig, StackConfig
+from regard.models.presets import MODELS, make_model
+from regard.recipes.facts import Choice, DataFacts, facts_of
+from regard.recipes.model_table import model_config, whole_model
 from regard.training.recipe.from_files import recipe_for_files
-from regard.training.recipe.model_table import model_config, whole_model
-from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe, recipe_from, why_not_recorded
+from regard.training.recipe.schema import Recipe, recipe_from, why_not_captured
 
 __all__ = ["Choice", "DataFacts", "Machine", "complete", "facts_of", "recipe_for_files", "this_machine"]
 
@@ -46,45 +49,36 @@ SIZES = (
 CPU_LARGEST = 1  # the largest of them, counted from 0, that a CPU trains in a bearable time
 PIECES_PER_WORD = 1.4  # subwords; an average over European languages
 CHARACTERS_PER_PIECE = 5  # at most, where words have no spaces between them
-CHARACTER_TEXT = 5_000_000  # characters below which a language model learns better from characters
 BATCH_TOKENS = {"cpu": 2048, "mps": 4096, "cuda": 16384}
 BATCHES_A_PASS = 50  # at least, or the gradient steps of small data are too few
 FILLED = 0.9  # of a batch; the rest is padding
 CPU_SECONDS = 3600  # that a training on a CPU may last, if nobody says otherwise
 FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
-RECORDED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
+CAPTURED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
 SHORT = 20_000  # steps of a run whose end is near enough to plan for it
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A setting that the recipe left open, what it became and why."""
-
-    key: str
-    value: Any
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.key} = {self.value}: {self.why}"
-
-
 class Chooser:
-    """A recipe on its way: `take` fills in what is open and notes the reason."""
+    """A recipe that is being completed: `take` fills in a setting that is open and notes the reason."""
 
     def __init__(self, recipe: Recipe, facts: DataFacts, machine: Machine) -> None:
-        self.kind, self.facts, self.machine = recipe.kind, facts, machine
-        self.language_model = recipe.kind in LANGUAGE_MODELS
+        self.kind, self.task, self.facts, self.machine = recipe.kind, recipe.task, facts, machine
+        self.schema = MODELS[recipe.kind][0]
         self.tables = dataclasses.asdict(recipe)
         self.choices: list[Choice] = []
 
     def take(self, key: str, value: Any, why: str) -> Any:
-        """The recipe's own value of the setting, else this one."""
+        """Return the recipe's value of a setting, this one where it has none."""
         table, _, name = key.partition(".")
         settings = self.tables[table]
         if settings.get(name) is None:
             settings[name] = value
             self.choices.append(Choice(key, value, why))
         return settings[name]
+
+    def take_all(self, defaults: Iterable[Choice]) -> None:
+        for choice in defaults:
+            self.take(choice.key, choice.value, choice.why)
 
     @property
     def tokens(self) -> int:
@@ -100,19 +94,20 @@ class Chooser:
 
 
 def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe, list[Choice]]:
-    """The recipe with everything chosen that it leaves open, and the choices.
+    """Return the recipe with everything chosen that it leaves open, and the choices.
 
-    Some stay None: tokenizer.size and decoding.max_tokens, which their parts know best, and the languages.
+    Some settings stay None: tokenizer.size and decoding.max_tokens, which tokenizer and decoder choose, and languages.
     """
     if recipe.training.device not in (None, "auto"):
         machine = dataclasses.replace(machine, device=str(recipe.training.device))
     chooser = Chooser(recipe, facts, machine)
     _choose_device(chooser)
-    _choose_tokenizer(chooser)
+    chooser.take_all(chooser.task.tokenizer_defaults(chooser.tables, facts))
     _choose_model(chooser)
     _choose_length(chooser)
     _choose_schedule(chooser)
-    _choose_data(chooser)
+    on_cpu = machine.type == "cpu"
+    chooser.take_all(chooser.task.data_defaults(chooser.tables, facts, on_cpu=on_cpu))
     return recipe_from(chooser.tables), chooser.choices
 
 
@@ -128,44 +123,20 @@ def _choose_device(c: Chooser) -> None:
         c.take("training.precision", "fp32", f"half precision pays off on {machine.type} for wide models only")
 
 
-def _choose_tokenizer(c: Chooser) -> None:
-    facts = c.facts
-    if c.language_model and facts.characters < CHARACTER_TEXT and c.tables["tokenizer"]["size"] is None:
-        c.take("tokenizer.kind", "characters", f"{facts.characters:,} characters are too few to learn words from")
-    elif c.language_model:
-        c.take("tokenizer.kind", "bpe", f"{facts.characters:,} characters to learn pieces of words from")
-    else:
-        c.take("tokenizer.kind", "unigram", "pieces of words leave no word unknown")
-    if c.kind == "encoder":
-        c.take("tokenizer.shared", True, "a sentence encoder has one vocabulary")
-    elif c.tables["model"].get("share_embeddings"):
-        c.take("tokenizer.shared", True, "model.share_embeddings asks for it")
-    elif not c.language_model:
-        alike = facts.shared_letters >= 0.5
-        share = f"{facts.shared_letters:.0%} of the source's letters are in the target"
-        c.take("tokenizer.shared", alike, f"{share}: names and numbers {'can be copied' if alike else 'differ'}")
-
-
 def _choose_model(c: Chooser) -> None:
-    """Sizes from the data; on a CPU one size smaller, and none of the large ones, so that it ends."""
-    c.take(
-        "model.kind",
-        c.kind,
-        "a language model for text" if c.language_model else "learns most from the same sentences (regard compare)",
-    )
+    """Choose sizes from the data; on a CPU one size smaller, and none of the large ones, so that training ends."""
+    c.take("model.kind", c.kind, c.task.default_model)
     wanted = c.size()
     on_cpu = c.machine.type == "cpu"
     size = SIZES[min(CPU_LARGEST, max(0, SIZES.index(wanted) - 1))] if on_cpu else wanted
     amount = f"about {_rounded(c.tokens):,} tokens to learn from" + (", a small one on a CPU" if on_cpu else "")
-    if c.kind.startswith("rnn-"):
+    if issubclass(c.schema, RecurrentConfig):
         _choose_cells(c, size, amount)
-    else:
+    elif issubclass(c.schema, StackConfig):
         _choose_blocks(c, size, amount)
     dropout = max(0.1, round(wanted.dropout - 0.1 * on_cpu, 1))
     c.take("model.dropout", dropout, "the less data, the more" + (", less for a small model" if on_cpu else ""))
-    if c.kind == "transformer":
-        shared = bool(c.tables["tokenizer"]["shared"])
-        c.take("model.share_embeddings", shared, "one table for one vocabulary" if shared else "two vocabularies")
+    c.take_all(c.task.model_defaults(c.tables))
     c.tables["model"] = whole_model(c.kind, c.tables["model"])
 
 
@@ -189,13 +160,13 @@ def _choose_cells(c: Chooser, size: Size, amount: str) -> None:
     else:
         c.take("model.hidden", 2 * size.dim, amount)
         c.take("model.embedding", size.dim, amount)
-    c.take("model.layers", 2 if c.language_model else 1, "as the lectures have it")
+    c.take("model.layers", c.task.recurrent_layers, "as the lectures have it")
 
 
 def _choose_length(c: Chooser) -> None:
-    """Batches that the device likes and the data allows, and steps for so many passes; on a CPU an hour at most.
+    """Choose batches that suit the device and the data, and steps for some passes; on a CPU for an hour at most.
 
-    Whether such a batch fits into memory is seen later, once there is a model: regard.training.budget.fit.
+    regard.training.budget.fit checks later, once there is a model, whether such a batch fits into memory.
     """
     kind = c.machine.type
     allowed = 2 ** int(math.log2(max(c.tokens / BATCHES_A_PASS, 512)))
@@ -210,58 +181,43 @@ def _choose_length(c: Chooser) -> None:
         most = CPU_SECONDS * speed / tokens_a_step
         if steps > most:
             steps = most
-            told = f"{steps * tokens_a_step / c.tokens:.1f} passes over the data"
-            why = f"about an hour on {c.machine.cores} cores: {told}, and more would be better"
+            share = f"{steps * tokens_a_step / c.tokens:.1f} passes over the data"
+            why = f"about an hour on {c.machine.cores} cores: {share}, and more would be better"
     c.take("training.steps", _rounded(steps), why)
     if kind != "cuda" and c.tables["training"]["capture"]:
         raise UsageError(f"training.capture records steps on a GPU, and training.device is {kind}")
-    recorded = why_not_recorded(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
-    if kind == "cuda" and recorded:
-        small = _parameters(c) * batch <= RECORDED
+    can_capture = why_not_captured(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
+    if kind == "cuda" and can_capture:
+        small = _parameters(c) * batch <= CAPTURED
         why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and recording it takes memory"
         c.take("training.capture", small, why)
 
 
 def _choose_schedule(c: Chooser) -> None:
     training, model = c.tables["training"], c.tables["model"]
-    steps, width = training["steps"], model.get("dim") or model["hidden"]
+    steps = training["steps"]
     short = steps <= SHORT
     why = "the end is known and near" if short else "a long run may be ended or prolonged at any time"
     schedule = c.take("training.schedule", "cosine" if short else "inverse-sqrt", why)
     c.take("training.warmup", max(1, min(4000, steps // 10)), "a tenth of the steps, 4000 at most")
     if schedule == "noam":
         c.take("training.lr", 1.0, "the factor before the paper's formula")
-    elif c.kind.startswith("rnn-"):
+    elif issubclass(c.schema, RecurrentConfig):
         c.take("training.lr", 1e-3, "usual for recurrent nets with Adam")
+    elif not issubclass(c.schema, StackConfig):
+        c.take("training.lr", 1e-3, "usual with Adam")
     else:
-        post = model["order"] == "post"
+        post, width = model["order"] == "post", model["dim"]
         rate = 7e-4 * math.sqrt(512 / width) / (2 if post else 1)
         c.take("training.lr", _rounded(rate), f"for width {width}" + (", halved for post-norm" if post else ""))
-    translates = not c.language_model and c.kind != "encoder"
-    why = "as in Vaswani et al. 2017" if translates else "likelihood is what counts here"
-    c.take("training.label_smoothing", 0.1 if translates else 0.0, why)
+    c.take("training.label_smoothing", *c.task.label_smoothing)
     every = max(1, min(2500, steps // 10))
     c.take("training.validate_every", every, "ten times a run, or every 2500 steps")
     c.take("training.save_every", every, "with each validation")
 
 
-def _choose_data(c: Chooser) -> None:
-    data, batch = c.tables["data"], c.tables["training"]["batch_tokens"]
-    cpu = c.machine.type == "cpu"
-    if c.language_model:
-        c.take("data.context", min(batch, 128 if cpu else 256), "short on a CPU" if cpu else "fits a batch well")
-    else:
-        c.take("data.max_length", min(batch, 256), "longer pairs are mostly wrong ones, and cost memory")
-    if not any(data[f"validation_{form}"] for form in ("source", "pairs", "text")):
-        if c.language_model:
-            c.take("data.validation", max(1, c.facts.characters // 10), "the last tenth of the characters")
-        else:
-            held_out = max(1, min(1000, c.facts.samples // 20))
-            c.take("data.validation", held_out, "a twentieth of the pairs, 1000 at most")
-
-
 def _parameters(c: Chooser) -> int:
-    """Parameters of the model with a vocabulary as large as the data has frequent words."""
+    """Return the parameters of the model with a vocabulary as large as the data has frequent words."""
     size = c.tables["tokenizer"]["size"] or min(32_000, 300 + c.facts.distinct_words // 3)
     if c.tables["tokenizer"]["kind"] == "characters":
         size = 100
@@ -271,6 +227,6 @@ def _parameters(c: Chooser) -> int:
 
 
 def _rounded(number: float) -> Any:
-    """Two digits are enough for a rule of thumb; whole numbers stay whole."""
+    """Round to two digits, enough for a rule of thumb; whole numbers stay whole."""
     places = 1 - math.floor(math.log10(number))
     return round(number, places) if number < 1 else round(round(number), places)

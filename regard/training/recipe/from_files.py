@@ -13,8 +13,9 @@ from pathlib import Path
 
 from regard.errors import DataError, UsageError, unknown_name
 from regard.models.presets import MODELS
+from regard.tasks import task_for
 from regard.text.files.compressed import content_name, missing_file
-from regard.training.recipe.schema import LANGUAGE_MODELS, DataRecipe, Recipe
+from regard.training.recipe.schema import DataRecipe, Recipe
 
 PAIRS = (".tsv", ".jsonl", ".parquet")
 PLAIN = (".txt", ".text", ".tok")
@@ -52,7 +53,7 @@ def recipe_for_files(
     _refuse_twins(paths)
     pairs = [path for path in paths if content_name(path).suffix.lower() in PAIRS]
     languages: tuple[str, str] | None = None
-    if model in LANGUAGE_MODELS or (model is None and len(paths) == 1 and not pairs):
+    if ("text" in task_for(model).forms) if model else (len(paths) == 1 and not pairs):
         data = DataRecipe(text=_names(paths))
     elif len(pairs) == len(paths):
         data = DataRecipe(pairs=_names(paths))

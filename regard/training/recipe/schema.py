@@ -1,224 +1,40 @@
-"""The schema of a recipe: all that decides a training run, as frozen dataclasses that are checked when made.
+"""A whole recipe: all that decides a training run.
 
     Recipe(name="fr-en", data=DataRecipe(source="train.fr", target="train.en"), model={"kind": "transformer"})
 
-None means "choose for me"; choose.py fills it in. recipe_file.py reads and writes recipes as TOML.
+None means "choose for me"; defaults.py fills it in. toml_file.py reads and writes recipes as TOML.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import UsageError, unknown_name
-from regard.models.config import Config, StackConfig
-from regard.training.loop.schedule import SCHEDULES, check_schedule
-from regard.training.recipe.model_table import checked_model, model_config, model_keys
-from regard.training.recipe.settings import RecipeError, Rule, check_fields, choice, number, unknown_key
+from regard.models.config import Config, RecurrentConfig, StackConfig
+from regard.models.presets import MODELS
+from regard.recipes.model_table import checked_model, model_config, model_keys
+from regard.recipes.tables import SHARES, DataRecipe, DecodingRecipe, TokenizerRecipe, TrainingRecipe
+from regard.settings import SettingError, unknown_key
+from regard.tasks import default_kind, task_for
+from regard.tasks.task import Task
 
-LANGUAGE_MODELS = ("transformer-lm", "rnn-lm")
-TOKENIZERS = ("unigram", "bpe", "characters")
-OPTIMIZERS = ("adam", "adamw")
-PRECISIONS = ("fp32", "bf16", "fp16")
-PARALLEL = ("ddp", "fsdp")
-KERNELS = ("auto", "off")
-FAULTS = ("stop", "skip")
-LEAST_ALPHA = 0.1  # of unigram sampling: below it a model learns to spell, and meets words whole only when it is used
-SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are changed in training
-DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+__all__ = [
+    "KEYS",
+    "SHARES",
+    "TABLES",
+    "DataRecipe",
+    "DecodingRecipe",
+    "Recipe",
+    "TokenizerRecipe",
+    "TrainingRecipe",
+    "recipe_from",
+    "why_not_captured",
+]
+
 NAME = re.compile(r"\w[\w.+-]*")  # a folder below runs/ has this name
-
-
-COUNT = Rule(least=1)
-WHOLE = Rule(least=0)
-PART = Rule(least=0, most=1)
-SHARE = Rule(least=0, below=1)  # a probability that leaves something over
-POSITIVE = Rule(above=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataRecipe:
-    """What is learnt from: parallel files, files of pairs, plain text, or the demo corpus; one kind of them."""
-
-    source: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    pairs: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    columns: tuple[str | int, str | int] | None = None  # of `pairs`: column numbers from 0, or keys of JSON lines
-    demo: int | None = number(None, rule=COUNT)  # sentence pairs; for a language model, characters
-    validation_source: tuple[str, ...] = ()
-    validation_target: tuple[str, ...] = ()
-    validation_pairs: tuple[str, ...] = ()
-    validation_text: tuple[str, ...] = ()
-    validation: int | None = number(None, rule=COUNT)  # held out when there are no such files; unit as `demo`
-    source_language: str | None = None
-    target_language: str | None = None
-    max_length: int | None = number(None, rule=COUNT)  # tokens a side; longer pairs are left out
-    context: int | None = number(None, rule=COUNT)  # tokens a window of a language model
-    # Shares of the pairs that are changed, others in each epoch; PairData says how.
-    copy: float = number(0.0, rule=SHARE)
-    invent: float = number(0.0, rule=SHARE)
-    typed: float = number(0.0, rule=SHARE)
-    join: float = number(0.0, rule=SHARE)
-    bare: float = number(0.0, rule=SHARE)
-    names: int | None = number(None, rule=COUNT)  # with a capital, met less often than that: copied, not spelled out
-    faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
-
-    def __post_init__(self) -> None:
-        check_fields(self, "data")
-        for key in ("", "validation_"):
-            self._check_sides(key)
-        if (files := self._form("validation_")) is not None:
-            if files != self.form:
-                raise RecipeError(
-                    f"data.validation_{files}",
-                    f"validation_{files} does not go with {self.form}: validation files have the form of the training "
-                    f"files",
-                )
-            if self.validation is not None:
-                raise RecipeError("data.validation", "validation holds samples out, but validation files are given")
-        if self.columns is not None and self.form != "pairs":
-            raise RecipeError("data.columns", f"columns belongs to pairs, and the data is given as {self.form}")
-
-    @property
-    def form(self) -> str:
-        """How the data is given: "source" (and target), "pairs", "text" or "demo"."""
-        form = self._form("")
-        if form is None:
-            raise RecipeError("data", "no training data: give source and target, or pairs, or text, or demo")
-        return form
-
-    def _form(self, prefix: str) -> str | None:
-        given = [key for key in ("source", "pairs", "text", "demo") if getattr(self, prefix + key, None)]
-        if len(given) > 1:
-            raise RecipeError(
-                f"data.{prefix}{given[1]}",
-                f"{prefix}{given[0]} and {prefix}{given[1]} are both given: one kind of data a recipe",
-            )
-        return given[0] if given else None
-
-    def _check_sides(self, prefix: str) -> None:
-        source, target = getattr(self, f"{prefix}source"), getattr(self, f"{prefix}target")
-        if len(source) != len(target):
-            side = "source" if source else "target"
-            raise RecipeError(
-                f"data.{prefix}{side}",
-                f"{prefix}source and {prefix}target have {len(source)} and {len(target)} files: they go side by side, "
-                f"the first with the first",
-            )
-        for left, right in zip(source, target, strict=True):
-            if left == right:
-                raise RecipeError(f"data.{prefix}target", f"{left} is both {prefix}source and {prefix}target")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenizerRecipe:
-    """How text becomes tokens."""
-
-    kind: str | None = choice(None, TOKENIZERS)
-    size: int | None = number(None, rule=Rule(least=5, most=2**20))  # with the four special tokens
-    shared: bool | None = None  # one vocabulary for source and target
-    sampling: float = number(0.0, rule=PART)  # 0: always the best pieces (Kudo 2018's alpha)
-    tokenised: bool = False  # the text is split at its marks already, so pieces may hold letters and marks
-
-    def __post_init__(self) -> None:
-        check_fields(self, "tokenizer")
-        if self.kind == "characters" and self.size is not None:
-            raise RecipeError("tokenizer.size", "a character tokenizer has the characters of the data: leave size out")
-        if self.kind == "characters" and self.sampling:
-            raise RecipeError("tokenizer.sampling", "characters cannot be cut in several ways: leave sampling out")
-        if self.kind in (None, "unigram") and 0 < self.sampling < LEAST_ALPHA:
-            raise RecipeError(
-                "tokenizer.sampling",
-                f"{self.sampling} makes all ways to cut a word almost equally likely, most letter by letter: "
-                "for unigram it is the power that likelihoods are raised to, 0 for none, 0.3 for some, 1 for little",
-            )
-        if self.kind == "characters" and self.tokenised:
-            raise RecipeError("tokenizer.tokenised", "tokenised is for pieces of words, and kind is characters")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingRecipe:
-    """How the weights are found."""
-
-    steps: int | None = number(None, rule=COUNT)  # updates of the weights
-    batch_tokens: int | None = number(None, rule=COUNT)  # rows times the longest, of one micro-batch
-    lr: float | None = number(None, rule=POSITIVE)  # the peak of the schedule
-    warmup: int | None = number(None, rule=WHOLE)
-    schedule: str | None = choice(None, SCHEDULES)
-    precision: str | None = choice(None, PRECISIONS)
-    device: str | None = None
-    validate_every: int | None = number(None, rule=COUNT)
-    save_every: int | None = number(None, rule=COUNT)
-    seed: int = number(1, rule=Rule(least=0, below=2**63))
-    accumulate: int | None = number(None, rule=COUNT)  # micro-batches an update
-    optimizer: str = choice("adamw", OPTIMIZERS)
-    betas: tuple[float, float] = number((0.9, 0.98), rule=SHARE)
-    eps: float = number(1e-9, rule=POSITIVE)
-    weight_decay: float = number(0.0, rule=WHOLE)
-    floor: float = number(0.0, rule=PART)  # of the schedule, as a share of lr
-    label_smoothing: float | None = number(None, rule=SHARE)
-    clip: float = number(1.0, rule=WHOLE)  # the gradient's norm; 0: off
-    r_drop: float = number(0.0, rule=WHOLE)  # the weight of R-Drop's agreement of two passes; 0: one pass
-    ema: float = number(0.0, rule=SHARE)  # decay of the exponential mean of the weights; 0: no mean
-    parallel: str = choice("ddp", PARALLEL)  # with several processes: each holds the whole model, or a part
-    kernels: str = choice("auto", KERNELS)  # "off" trains with the plain modules on every device
-    compile: bool = False
-    capture: bool | None = None  # on a GPU: steps of each shape are recorded once and repeated without Python
-    deterministic: bool = False
-    log_every: int = number(50, rule=COUNT)
-    keep: int = number(2, rule=COUNT)  # checkpoints that stay
-    average: int = number(1, rule=COUNT)  # the model is the mean of this many last checkpoints
-    patience: int = number(0, rule=WHOLE)  # validations without gain before the end; 0: never
-    freeze: tuple[str, ...] = ()  # names of parts that keep their weights
-    temperature: float = number(0.05, rule=POSITIVE)  # of a sentence encoder's loss
-    samples: int = number(4, rule=WHOLE)  # validation sentences shown
-
-    def __post_init__(self) -> None:
-        check_fields(self, "training")
-        if self.device is not None and not DEVICE.fullmatch(self.device):
-            known = ("auto", "cpu", "cuda", "cuda:0", "mps")
-            raise RecipeError("training.device", unknown_name("training.device", self.device, known))
-        if self.capture and self.precision == "fp16":
-            raise RecipeError(
-                "training.capture", "training.capture goes with fp32 and bf16: fp16 scales its loss by itself"
-            )
-        if self.ema and self.average > 1:
-            raise RecipeError("training.ema", "training.ema and training.average are two means: choose one")
-        if self.schedule is not None:
-            try:  # with stand-ins for what is still open, or known only with the model
-                check_schedule(
-                    kind=self.schedule,
-                    peak=self.lr or 1.0,
-                    warmup=1 if self.warmup is None else self.warmup,
-                    steps=self.steps or sys.maxsize,
-                    dim=1,
-                    floor=self.floor,
-                )
-            except UsageError as error:
-                raise RecipeError("training.schedule", f"training.schedule: {error}") from error
-
-    @property
-    def fixed_shapes(self) -> bool:
-        """Whether batches come in few shapes, filled up with padding: each shape is compiled or recorded once."""
-        return self.compile or bool(self.capture)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodingRecipe:
-    """How validation sentences are translated."""
-
-    beam: int = number(1, rule=COUNT)
-    length_penalty: float = number(1.0, rule=WHOLE)
-    sentences: int = number(500, rule=WHOLE)  # how many of them; 0: none, so no BLEU
-    max_tokens: int | None = number(None, rule=COUNT)
-
-    def __post_init__(self) -> None:
-        check_fields(self, "decoding")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,63 +43,38 @@ class Recipe:
 
     name: str
     data: DataRecipe
-    tokenizer: TokenizerRecipe = TokenizerRecipe()
+    tokenizer: TokenizerRecipe = field(default_factory=TokenizerRecipe)
     model: dict[str, Any] = field(default_factory=dict)
-    training: TrainingRecipe = TrainingRecipe()
-    decoding: DecodingRecipe = DecodingRecipe()
+    training: TrainingRecipe = field(default_factory=TrainingRecipe)
+    decoding: DecodingRecipe = field(default_factory=DecodingRecipe)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            raise RecipeError(
+            raise SettingError(
                 "name", f"name must be letters, digits, '.', '+', '-' and '_' (a folder gets it), got {self.name!r}"
             )
         object.__setattr__(self, "model", checked_model(self.model, otherwise=self.kind))
-        language_model = self.kind in LANGUAGE_MODELS
-        if self.data.form != "demo" and (self.data.form == "text") != language_model:
-            need = "text" if language_model else "pairs, or source and target"
-            raise RecipeError(
-                "model.kind", f"a model of kind {self.kind} learns from {need}, and the data is given as {self.form}"
+        if self.form not in self.task.forms:
+            raise SettingError(
+                "model.kind",
+                f"a model of kind {self.kind} learns from {self.task.needs}, and the data is given as {self.form}",
             )
         longest = self.data.context or (self.data.max_length or 0) + 1  # with the start or end token
         if self.model.get("position") == "learned" and longest > self.model.get("max_length", StackConfig.max_length):
-            raise RecipeError(
+            raise SettingError(
                 "model.max_length", f"model.max_length must be at least {longest}: so many places are learnt"
             )
-        for key, why in self._ignored():
-            raise RecipeError(key, f"{key} does not fit: a model of kind {self.kind} {why}")
+        for key, why in self._misfits():
+            raise SettingError(key, f"{key} does not fit: a model of kind {self.kind} {why}")
 
-    def _ignored(self) -> Iterator[tuple[str, str]]:
-        """Settings that this kind of model would not heed; there are no options without effect."""
-        data, tokenizer, training = self.data, self.tokenizer, self.training
-        if self.kind in LANGUAGE_MODELS:
-            if tokenizer.shared is not None:
-                yield "tokenizer.shared", "has one side only"
-            if tokenizer.sampling:
-                yield "tokenizer.sampling", "reads windows that are cut once"
-            if data.max_length is not None:
-                yield "data.max_length", "reads windows: give context"
-        elif data.context is not None:
-            yield "data.context", "reads sentences: give max_length"
-        for key in (share for share in SHARES if getattr(data, share)):
-            if self.kind in (*LANGUAGE_MODELS, "encoder"):
-                yield f"data.{key}", "translates nothing"
-            if tokenizer.kind == "characters":
-                yield f"data.{key}", "that reads characters has no words to change"
-        if tokenizer.shared is False and (self.kind == "encoder" or self.model.get("share_embeddings")):
-            yield "tokenizer.shared", "with one table of vectors has one vocabulary"
-        if self.kind == "encoder" and training.label_smoothing:
-            yield "training.label_smoothing", "predicts no tokens"
-        if self.kind == "encoder" and training.r_drop:
-            yield "training.r_drop", "predicts no tokens"
+    def _misfits(self) -> Iterator[tuple[str, str]]:
+        """Yield settings that this kind of model would ignore; there are no options without effect."""
+        yield from self.task.misfits(self)
         dropout, *inside = (self.model.get(key) for key in ("dropout", "attention_dropout", "hidden_dropout"))
-        if training.r_drop and dropout == 0 and not any(inside):
+        if self.training.r_drop and dropout == 0 and not any(inside):
             yield "training.r_drop", "without dropout says the same twice"
-        if training.compile and self.kind == "rnn-lm":
-            yield "training.compile", "runs in torch's own kernels, whole windows at a time"
-        if training.capture and (why := why_not_recorded(self.kind, self.model)):
+        if self.training.capture and (why := why_not_captured(self.kind, self.model)):
             yield "training.capture", why
-        if self.kind != "encoder" and training.temperature != TrainingRecipe.temperature:
-            yield "training.temperature", "has no use for it"
 
     @property
     def form(self) -> str:
@@ -291,21 +82,26 @@ class Recipe:
 
     @property
     def kind(self) -> str:
-        """The kind of model; when the recipe leaves it open, a Transformer that the data fits."""
-        return self.model.get("kind") or ("transformer-lm" if self.form == "text" else "transformer")
+        """The kind of model; when the recipe leaves it open, the default of a task that the data fits."""
+        return self.model.get("kind") or default_kind(self.form)
+
+    @property
+    def task(self) -> Task:
+        """What the model is trained for."""
+        return task_for(self.kind)
 
     def config(self, *, source_vocabulary: int, target_vocabulary: int) -> Config:
-        """The settings of the network, once the tokenizers are known; models with one side take the target's."""
+        """Return the settings of the network, once the tokenizers are known; one side takes the target's."""
         return model_config(
             self.kind, self.model, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary
         )
 
 
-def why_not_recorded(kind: str, model: Mapping[str, Any]) -> str | None:
-    """What keeps the steps of such a model from being recorded and repeated (training.capture), if anything does."""
-    if kind == "encoder":
+def why_not_captured(kind: str, model: Mapping[str, Any]) -> str | None:
+    """Return what keeps the steps of such a model from being captured as CUDA graphs, None if nothing does."""
+    if task_for(kind).compares_rows:
         return "compares the rows of a batch, so its batches cannot be filled up to few shapes"
-    if kind.startswith("rnn") and (model.get("layers") or 1) > 1:
+    if issubclass(MODELS[kind][0], RecurrentConfig) and (model.get("layers") or 1) > 1:
         return "with several layers draws the dropout between them in cuDNN, from numbers that a repeated step has not"
     return None
 
@@ -319,30 +115,31 @@ TABLES: dict[str, type] = {
 }
 KEYS: dict[str, tuple[str, ...]] = {
     "model": model_keys(),
-    **{name: tuple(one.name for one in dataclasses.fields(schema)) for name, schema in TABLES.items()},
+    **{name: tuple(declared.name for declared in dataclasses.fields(schema)) for name, schema in TABLES.items()},
 }
 
 
 def recipe_from(tables: Mapping[str, Any]) -> Recipe:
-    """The recipe of nested dicts, as in TOML or in config.json (dataclasses.asdict is the way back)."""
+    """Return the recipe of nested dicts, as in TOML or in config.json (dataclasses.asdict is the way back)."""
+    known = {**KEYS, "model": model_keys()}  # a registered task may have brought more
     for table, settings in tables.items():
-        if table not in ("name", *KEYS):
-            raise RecipeError(table, unknown_key(table, "the recipe", ("name", *KEYS)))
+        if table not in ("name", *known):
+            raise SettingError(table, unknown_key(table, "the recipe", ("name", *known)))
         if table == "name":
             continue
         if not isinstance(settings, Mapping):
-            raise RecipeError(table, f"{table} is a table: write [{table}] and its settings below it")
+            raise SettingError(table, f"{table} is a table: write [{table}] and its settings below it")
         for key in settings:
-            if key not in KEYS[table]:
-                raise RecipeError(f"{table}.{key}", _unknown(table, key))
+            if key not in known[table]:
+                raise SettingError(f"{table}.{key}", _unknown(table, key, known))
     if "data" not in tables:
-        raise RecipeError("data", "the table [data] is missing: what shall be learnt from?")
+        raise SettingError("data", "the table [data] is missing: what shall be learnt from?")
     parts = {name: schema(**tables.get(name, {})) for name, schema in TABLES.items()}
     return Recipe(name=tables.get("name", ""), model=dict(tables.get("model", {})), **parts)
 
 
-def _unknown(table: str, key: str) -> str:
-    elsewhere = [other for other, names in KEYS.items() if key in names]
+def _unknown(table: str, key: str, known: Mapping[str, tuple[str, ...]]) -> str:
+    elsewhere = [other for other, names in known.items() if key in names]
     if elsewhere:
         return f"unknown key {key!r} in [{table}]; it belongs in [{elsewhere[0]}]"
-    return unknown_key(key, f"[{table}]", KEYS[table])
+    return unknown_key(key, f"[{table}]", known[table])

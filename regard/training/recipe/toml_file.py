@@ -2,7 +2,7 @@
 
     read_recipe("demo", {"training.lr": "3e-4"})
 
-The path of a file that exists, else the name of a recipe in regard/recipes.
+The first argument is the path of a file, or the name of a recipe in a folder of regard/recipes.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UsageError
-from regard.training.recipe.schema import Recipe, recipe_from
-from regard.training.recipe.settings import RecipeError
+from regard.recipes.tables import FILES
+from regard.settings import SettingError
+from regard.training.recipe.schema import KEYS, Recipe, recipe_from
 
 SHIPPED = Path(__file__).parents[2] / "recipes"
-FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
 
-# What a resumed run may have otherwise: it changes when things happen, not what is learnt until then.
+# What may differ in a resumed run: it changes when things happen, not what is learnt until then.
 MAY_CHANGE = ("parallel", "validate_every", "save_every", "log_every", "keep", "samples", "patience")
 
 Tables = dict[str, Any]
 
 
 def shipped_recipes() -> list[str]:
-    """The names of the recipes that come with regard."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+    """Return the names of the recipes that come with regard."""
+    return sorted(path.stem for path in SHIPPED.glob("*/*.toml"))
 
 
 def read_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of that file or shipped name, with `overrides` such as {"training.lr": "3e-4"} laid over it.
+    """Read the recipe of that file or shipped name; `overrides` such as {"training.lr": "3e-4"} replace its settings.
 
-    File names in a recipe are relative to its folder, those of overrides and of shipped recipes to the folder one works
-    in. `{source}` and `{target}` in them stand for the languages. A text as the value of an override is read as TOML,
-    and is plain text where it is none.
+    File names in a recipe are relative to its folder, those of overrides and of shipped recipes to the current folder.
+    `{source}` and `{target}` in them stand for the languages. A string as the value of an override is read as TOML,
+    and taken as it is where it is none.
     """
     file = _find(path)
     try:
@@ -47,69 +47,90 @@ def read_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         tables: Tables = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as text: {error}") from error
-    except (ValueError, RecursionError) as error:  # TOML's tells line and column itself
+    except (ValueError, RecursionError) as error:  # the message has line and column
         raise UsageError(f"{path}: not valid TOML: {error}") from error
-    _make_absolute(tables, Path.cwd() if file.parent == SHIPPED else file.parent)
-    told = {key: f"{file.name}, line {line}" for key, line in key_lines(text).items()}
+    _make_absolute(tables, Path.cwd() if file.parent.parent == SHIPPED else file.parent)
+    origins = {key: f"{file.name}, line {line}" for key, line in key_lines(text).items()}
     tables.setdefault("name", file.stem)
-    return _made(tables, overrides or {}, told, otherwise=file.name)
+    return _make_recipe(tables, overrides or {}, origins, otherwise=file.name)
 
 
 def apply_overrides(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
-    """The recipe with `overrides` laid over it, as read_recipe does for one in a file."""
-    return _made({"name": recipe.name, **_tables(recipe)}, overrides, {}, otherwise="recipe")
+    """Return the recipe with `overrides`, as read_recipe does for one in a file."""
+    return _make_recipe({"name": recipe.name, **_tables(recipe)}, overrides, {}, otherwise="recipe")
 
 
-def _made(tables: Tables, overrides: Mapping[str, Any], told: dict[str, str], *, otherwise: str) -> Recipe:
-    """The recipe of the tables; what is wrong in them is told with the place that it came from."""
+def _make_recipe(tables: Tables, overrides: Mapping[str, Any], origins: dict[str, str], *, otherwise: str) -> Recipe:
+    """Return the recipe of the tables; an error says where the wrong setting came from, a line or an override."""
     for key, value in overrides.items():
-        told.update(_override(tables, key, value))
+        origins.update(_override(tables, key, value))
     try:
         _fill_languages(tables)
         return recipe_from(tables)
-    except RecipeError as error:
-        where = told.get(error.key) or told.get(error.key.partition(".")[0]) or otherwise
-        raise UsageError(f"{where}: {error}") from error
+    except SettingError as error:
+        parts = error.key.split(".")
+        outer = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]  # the setting, then the tables around it
+        origin = next((origins[key] for key in outer if key in origins), otherwise)
+        raise UsageError(f"{origin}: {error}") from error
 
 
 def to_toml(recipe: Recipe, reasons: Mapping[str, str] | None = None) -> str:
-    """The recipe as TOML that reads back equal; what is None is left out. `reasons` by dotted key become comments."""
+    """Write the recipe as TOML that reads back equal; None is left out. `reasons` by dotted key become comments."""
     lines = [f"name = {_value(recipe.name)}"]
     for name, settings in _tables(recipe).items():
-        told = {key: value for key, value in settings.items() if value is not None and value != ()}
-        if told:
-            lines += ["", f"[{name}]"]
-        for key, value in told.items():
-            reason = (reasons or {}).get(f"{name}.{key}")
-            lines.append(f"{key} = {_value(value)}" + (f"  # {reason}" if reason else ""))
+        inner = {f"{name}.{key}": value for key, value in settings.items() if isinstance(value, Mapping)}
+        outer = {key: value for key, value in settings.items() if not isinstance(value, Mapping)}
+        for table, content in {name: outer, **inner}.items():
+            given = {key: value for key, value in content.items() if value is not None and value != ()}
+            if given:
+                lines += ["", f"[{table}]"]
+            for key, value in given.items():
+                reason = (reasons or {}).get(f"{table}.{key}")
+                lines.append(f"{key} = {_value(value)}" + (f"  # {reason}" if reason else ""))
     return "\n".join(lines) + "\n"
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[str]:
-    """What keeps a run of the old recipe from going on with the new one, as "training.lr: 0.001 -> 0.01".
+    """Return what keeps a run of the old recipe from going on with the new one, as "training.lr: 0.001 -> 0.01".
 
     More steps and other intervals are fine, and so is what the new recipe leaves open: then the old choice holds.
     """
     changed = [f"name: {old.name} -> {new.name}"] if old.name != new.name else []
-    before, after = _tables(old), _tables(new)
-    for table, settings in after.items():
-        for key, value in settings.items():
-            was = before[table].get(key)
-            more_steps = key == "steps" and was is not None and value is not None and value > was
-            allowed = table == "training" and (key in MAY_CHANGE or more_steps)
-            if value is not None and value != was and not allowed:
-                changed.append(f"{table}.{key}: {was} -> {value}")
+    before = _flat(_tables(old))
+    for key, value in _flat(_tables(new)).items():
+        was, (table, _, setting) = before.get(key), key.partition(".")
+        more_steps = setting == "steps" and was is not None and value is not None and value > was
+        allowed = table == "training" and (setting in MAY_CHANGE or more_steps)
+        if value is not None and value != was and not allowed:
+            changed.append(f"{key}: {was} -> {value}")
     return changed
 
 
 def fill_in(new: Recipe, old: Recipe) -> Recipe:
-    """The new recipe with the old one's choices for what it leaves open: what a resumed run goes on with."""
+    """Return the new recipe with the old one's choices for what it leaves open: what a resumed run goes on with."""
     before, after = _tables(old), _tables(new)
     if new.training.device == "auto":
         after["training"]["device"] = None
     for table, settings in after.items():
-        settings |= {key: value for key, value in before[table].items() if settings.get(key) is None}
+        _fill(settings, before[table])
     return recipe_from({"name": new.name, **after})
+
+
+def _fill(settings: dict[str, Any], others: Mapping[str, Any]) -> None:
+    """Take from others what settings leave open, in tables inside of them too."""
+    for key, value in others.items():
+        if settings.get(key) is None:
+            settings[key] = value
+        elif isinstance(value, Mapping) and isinstance(settings[key], dict):
+            _fill(settings[key], value)
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the settings of nested tables by their dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
 
 
 def _tables(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -117,11 +138,11 @@ def _tables(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """The line on which each dotted key of a valid TOML text begins.
+    """Return the line on which each dotted key of a valid TOML text begins.
 
     Lines are gathered until they parse: that is one whole header or one key with its value, however many lines long.
     """
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     table, start, gathered = "", 1, ""
     for number, line in enumerate(text.split("\n"), start=1):
         gathered += line + "\n"
@@ -131,14 +152,14 @@ def key_lines(text: str) -> dict[str, int]:
             continue
         header = gathered.lstrip().startswith("[")
         for key in _dotted(content):
-            found.setdefault(key if header or not table else f"{table}.{key}", start)
+            lines.setdefault(key if header or not table else f"{table}.{key}", start)
             table = key if header else table  # the last one is the innermost
         start, gathered = number + 1, ""
-    return found
+    return lines
 
 
 def _dotted(content: Mapping[str, Any]) -> Iterator[str]:
-    """Every key of nested dicts, outer ones first."""
+    """Yield every key of nested dicts, outer ones first."""
     for key, value in content.items():
         yield key
         if isinstance(value, dict):
@@ -150,7 +171,7 @@ def _find(path: str | Path) -> Path:
     if file.is_file():
         return file
     if str(path) in shipped_recipes():
-        return SHIPPED / f"{path}.toml"
+        return next(SHIPPED.glob(f"*/{path}.toml"))
     near = difflib.get_close_matches(str(path), shipped_recipes(), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UsageError(
@@ -160,19 +181,19 @@ def _find(path: str | Path) -> Path:
 
 
 def _make_absolute(tables: Tables, folder: Path) -> None:
-    """File names of the [data] table as seen from `folder`."""
+    """Make file names of the [data] table, relative to `folder`, absolute."""
     _change_names(tables, lambda key, name: os.path.abspath(folder / name))
 
 
 def _fill_languages(tables: Tables) -> None:
-    """Put the languages in for `{source}` and `{target}`: so one recipe serves all directions."""
+    """Replace `{source}` and `{target}` by the languages, so that one recipe serves all directions."""
 
     def filled(key: str, name: str) -> str:
         for side in ("source", "target"):
             if f"{{{side}}}" in name:
                 language = tables["data"].get(f"{side}_language")
                 if not isinstance(language, str):
-                    raise RecipeError(
+                    raise SettingError(
                         f"data.{key}",
                         f"data.{key} is a file name with {{{side}}}, and data.{side}_language does not say which "
                         f"language that is: give it, for instance --set data.{side}_language=fr",
@@ -184,7 +205,7 @@ def _fill_languages(tables: Tables) -> None:
 
 
 def _change_names(tables: Tables, change: Callable[[str, str], str]) -> None:
-    """Change each file name of the [data] table, told with its key; what is no file name is left for the checks."""
+    """Change each file name of the [data] table; what is no file name is left for the checks."""
     data = tables.get("data")
     if not isinstance(data, dict):
         return
@@ -197,34 +218,38 @@ def _change_names(tables: Tables, change: Callable[[str, str], str]) -> None:
 
 
 def _override(tables: Tables, key: str, value: Any) -> dict[str, str]:
-    """Lay one setting over the tables, and say for each of its keys where it came from."""
-    said = f"--set {key}={value}"
+    """Put one setting into the tables; return for each of its keys where it came from, for error messages."""
+    origin = f"--set {key}={value}"
     if isinstance(value, str):
         try:
             parsed = tomllib.loads(f"value = {value}")
         except (ValueError, RecursionError):
             parsed = {"value": value}
         value = parsed["value"] if len(parsed) == 1 else value
-    table, dot, setting = key.partition(".")
-    fresh = {table: {setting: value}} if dot else {table: value}
-    if table == "data":
-        _make_absolute(fresh, Path.cwd())
-    if not dot:
-        tables[table] = value
-        return {table: said}
-    if not isinstance(tables.setdefault(table, {}), dict):
-        raise UsageError(f"{said}: {table} is not a table")
+    *outer, setting = key.split(".")
+    if not outer:
+        tables[setting] = value
+        return {setting: origin}
+    if outer == ["data"]:
+        data = {"data": {setting: value}}
+        _make_absolute(data, Path.cwd())
+        value = data["data"][setting]
+    table = tables
+    for n, name in enumerate(outer):
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"{origin}: {'.'.join(outer[: n + 1])} is not a table")
     if value == "":
-        if setting not in tables[table]:
-            raise UsageError(f"{said}: an empty value leaves a setting out, and the recipe does not have this one")
-        del tables[table][setting]
-        return {key: said}
-    tables[table].update(fresh[table])
-    return {key: said} | ({} if table in ("data", "tokenizer", "model", "training", "decoding") else {table: said})
+        if setting not in table:
+            raise UsageError(f"{origin}: an empty value leaves a setting out, and the recipe does not have this one")
+        del table[setting]
+        return {key: origin}
+    table[setting] = value
+    return {key: origin} | ({} if outer[0] in KEYS else {outer[0]: origin})
 
 
 def _value(value: Any) -> str:
-    """A value in TOML's notation."""
+    """Write a value in TOML's notation."""
     match value:
         case bool():
             return "true" if value else "false"

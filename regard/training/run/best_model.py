@@ -8,22 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from regard.errors import StoppedError
 from regard.files import replace_file
 from regard.models.folder import save_model
-from regard.text.augment.proper_names import met_names
-from regard.text.batches.pairs import PairData
-from regard.text.tokenizers.tokenizer import tokenizer_files, unseen
+from regard.models.random_features import flatten_settings
+from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
 from regard.training.checkpoint.tensors import load_weights, model_weights
 from regard.training.loop.losses import objective
 from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_state import TrainState
-from regard.training.loop.validation import Validator
-from regard.training.recipe.schema import LANGUAGE_MODELS
 from regard.training.run.model_card import model_card
 from regard.training.run.prepared import Prepared
 
@@ -39,7 +34,7 @@ class BestModel:
         training = ready.recipe.training
         # Validation measures the plain likelihood, and only one process does it.
         plain = objective(self.model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
-        self.validator = Validator(
+        self.validator = ready.recipe.task.validator(
             self.model,
             ready.recipe,
             ready.corpora,
@@ -94,14 +89,8 @@ def model_info(ready: Prepared) -> dict[str, Any]:
     for key, value in settings["data"].items():
         if isinstance(value, tuple) and key != "columns":
             settings["data"][key] = [os.path.basename(name) for name in value]  # without the user's folders
+    settings["model"] = flatten_settings(settings["model"])  # config.json has these names flat, in the recipe too
     info: dict[str, Any] = {"recipe": settings}
     if data.source_language or data.target_language:
         info["languages"] = {"source": data.source_language, "target": data.target_language}
-    if recipe.kind in LANGUAGE_MODELS:
-        info["context"] = data.context
-    elif isinstance(ready.train, PairData) and recipe.kind != "encoder":
-        seen_pieces = np.unique(ready.train.rows[0].flat).tolist()
-        info["unseen_pieces"] = unseen(ready.tokenizers[0], [seen_pieces])
-        if data.names is not None:
-            info["known_names"] = met_names(map(ready.tokenizers[0].decode, ready.train.rows[0]), data.names)
-    return info
+    return info | recipe.task.info(recipe, ready.train, ready.tokenizers)

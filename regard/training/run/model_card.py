@@ -16,15 +16,6 @@ from regard.training.loop.report import training_time
 from regard.training.recipe.schema import Recipe
 from regard.version import __version__
 
-USES = {
-    "transformer": 'regard translate -m FOLDER -t "…"',
-    "rnn-seq2seq": 'regard translate -m FOLDER -t "…"',
-    "rnn-attention": 'regard translate -m FOLDER -t "…"',
-    "transformer-lm": 'regard generate -m FOLDER "…"',
-    "rnn-lm": 'regard generate -m FOLDER "…"',
-    "encoder": "regard embed -m FOLDER sentences.txt",
-}
-
 
 def model_card(
     model: nn.Module, recipe: Recipe, progress: Progress, *, scores: Mapping[str, Any], samples: Sequence[Sequence[str]]
@@ -37,7 +28,7 @@ def model_card(
     parts = [
         f"# {recipe.name}",
         f"A {what} model with {count:,} parameters, trained by regard {__version__}.",
-        f"```sh\n{USES[config.kind].replace('FOLDER', 'THIS_FOLDER')}\n```",
+        f"```sh\n{recipe.task.usage.replace('FOLDER', 'THIS_FOLDER')}\n```",
         "## Scores on the validation part",
         _table(("score", "value", "signature"), [_score(name, value) for name, value in scores.items()]),
     ]

@@ -31,4 +31,4 @@ class Prepared:
     @property
     def count(self) -> Count:
         """What the loss is divided by: a sentence encoder's loss is over pairs of sentences, not over tokens."""
-        return "samples" if self.recipe.kind == "encoder" else "tokens"
+        return self.recipe.task.counts

@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from regard.api.model_names import find_model
 from regard.errors import DataError, ModelError, UsageError
 from regard.files import fingerprint, replace_file
 from regard.models.folder import read_config
 from regard.models.folder_config import read_json, shortened
+from regard.models.presets import MODELS
+from regard.models.random_features import flatten_settings
+from regard.recipes.model_table import table_of
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
-from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe
+from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import changed_keys, fill_in, read_recipe, to_toml
 from regard.training.run.prepare import Corpora
 
@@ -61,16 +65,15 @@ def with_held_out(asked: Recipe, corpora: Corpora) -> Recipe:
     data = asked.data
     if data.validation is not None or data.validation_source or data.validation_pairs or data.validation_text:
         return asked
-    size = sum(map(len, corpora.validation.source)) if asked.kind in LANGUAGE_MODELS else len(corpora.validation)
-    return dataclasses.replace(asked, data=dataclasses.replace(data, validation=size))
+    return dataclasses.replace(asked, data=dataclasses.replace(data, validation=asked.task.held_out(corpora)))
 
 
 def start_from(asked: Recipe, init: str | Path) -> Recipe:
     """Return the recipe for training that starts from a trained model: with its kind and its settings."""
     settings = read_config(find_model(init))
-    config = {key: value for key, value in settings["model"].items() if "vocabulary" not in key and key != "pad_id"}
-    wanted = {key: value for key, value in asked.model.items() if key != "kind"}
-    if differing := [key for key, value in wanted.items() if config.get(key) != value]:
+    table = table_of(MODELS[settings["kind"]][0].from_dict(settings["model"]))
+    trained, wanted = flatten_settings(table), flatten_settings(asked.model)
+    if differing := [key for key in wanted if key != "kind" and not same_setting(trained.get(key), wanted[key])]:
         raise UsageError(
             f"--init {init}: its weights fit its own settings, but the recipe asks for another {', '.join(differing)}"
         )
@@ -78,8 +81,12 @@ def start_from(asked: Recipe, init: str | Path) -> Recipe:
         raise UsageError(f"--init {init}: it is a {settings['kind']}, and the recipe asks for a {asked.kind}")
     if asked.tokenizer.size is not None or asked.tokenizer.kind is not None:
         raise UsageError(f"--init {init}: its tokenizer is kept, so the recipe cannot ask for another one")
-    filled = {key: value for key, value in config.items() if value is not None}
-    return dataclasses.replace(asked, model={"kind": settings["kind"], **filled})
+    return dataclasses.replace(asked, model=table)
+
+
+def same_setting(a: Any, b: Any) -> bool:
+    """Tell whether two values of a setting are equal; JSON and TOML have lists where Python has tuples."""
+    return (list(a) if isinstance(a, tuple) else a) == (list(b) if isinstance(b, tuple) else b)
 
 
 def write_start(

@@ -25,12 +25,14 @@ import torch
 from torch import nn
 
 from regard import kernels
-from regard.api.loading import load
 from regard.api.model_names import find_model
 from regard.errors import UsageError
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
+from regard.recipes.model_table import model_config
+from regard.recipes.required import required
+from regard.tasks.loading import load
 from regard.text.check.checker import LONGEST, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 from regard.training.budget.fit import disk_lines, fit_batch
@@ -45,8 +47,6 @@ from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.parallel.group import ALONE, Group, join
 from regard.training.recipe.defaults import Choice, complete, facts_of
-from regard.training.recipe.model_table import model_config
-from regard.training.recipe.required import required
 from regard.training.recipe.schema import Recipe, TrainingRecipe
 from regard.training.recipe.toml_file import apply_overrides, read_recipe
 from regard.training.run.best_model import FINISHED, BestModel

@@ -16,8 +16,8 @@ from regard import Block, Embedding, FeedForward, LayerNorm, MultiHeadAttention,
 from regard.attention.projections import StackedProjection
 from regard.errors import UsageError
 from regard.kernels import fuse, unfuse
-from regard.kernels.training import fused_dropout
 from regard.kernels.fused_modules import FUSED
+from regard.kernels.training import fused_dropout
 from regard.models.config import TransformerConfig
 from regard.models.folder import save_model
 from regard.models.presets import make_model

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.tasks.translation import ALIGNED_SAMPLE, TranslationValidator
 from regard.text.batches.batch import Batch
 from regard.training.budget.trial_run import (
-    ALIGNED_SAMPLE,
     LARGEST_BATCHES,
     MAX_STEPS,
     MIN_STEPS,
@@ -23,7 +23,6 @@ from regard.training.budget.trial_run import (
     TrialRun,
 )
 from regard.training.loop.signals import Interrupted, StopFlag
-from regard.training.loop.validation import Validator
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.training_run import prepare
 
@@ -152,7 +151,7 @@ def test_translations_are_told_from_a_sample(trial_run: Any, monkeypatch: pytest
     many = dataclasses.replace(corpus, source=corpus.source[:4] * 100, target=corpus.target[:4] * 100)
     limits, counts = set(), []
 
-    def translate(validator: Validator) -> None:
+    def translate(validator: TranslationValidator) -> None:
         decoding = validator.recipe.decoding
         limits.add(decoding.max_tokens)
         counts.append(decoding.sentences)
@@ -161,7 +160,7 @@ def test_translations_are_told_from_a_sample(trial_run: Any, monkeypatch: pytest
         work()
         return 3.0 + 0.25 * counts[-1]
 
-    monkeypatch.setattr(Validator, "translate", translate)
+    monkeypatch.setattr(TranslationValidator, "translate", translate)
     monkeypatch.setattr(one, "time", timed)
     found = []
     for sentences, whole, one.seconds in ((300, many, 1.0), (300, many, 50.0), (300, corpus, 1.0), (5, many, 1.0)):
@@ -172,7 +171,7 @@ def test_translations_are_told_from_a_sample(trial_run: Any, monkeypatch: pytest
         object.__setattr__(one.ready, "recipe", recipe)
         validator = one.validator(BatchSample(one.ready.validation), Path("."))
         validator.corpus = whole
-        found.append((one.translation(validator), counts.copy()))
+        found.append((validator.rehearse_translation(one.time, one.seconds), counts.copy()))
     assert found == [
         (3 + 0.25 * 300, [8, 8, 32]),  # the first one warms up
         (3 + 0.25 * 300, [8, 8, 32, 128]),
@@ -194,16 +193,18 @@ def test_a_validation_in_small(trial_run: Any, monkeypatch: pytest.MonkeyPatch, 
         return {"likelihood": 8.0, "draw": 100.0, "alignment_head": 5.0}[work.__name__]
 
     monkeypatch.setattr(one, "time", timed)
-    monkeypatch.setattr(one, "translation", lambda validator: validator.translate() and 1000.0)
+    monkeypatch.setattr(
+        TranslationValidator, "rehearse_translation", lambda validator, *_: validator.translate() and 1000.0
+    )
     drawn: list[int] = []
-    draw = Validator.draw
+    draw = TranslationValidator.draw
 
-    def counted(validator: Validator, step: int) -> None:
+    def counted(validator: TranslationValidator, step: int) -> None:
         drawn.append(step)
         draw(validator, step)
 
     counted.__name__ = "draw"
-    monkeypatch.setattr(Validator, "draw", counted)
+    monkeypatch.setattr(TranslationValidator, "draw", counted)
     validation, choice = one.validation(tmp_path)
     batches, sentences = len(one.ready.validation.plan(0)), len(one.ready.corpora.validation)
     assert seen == ["likelihood", "draw", "alignment_head"]
@@ -224,7 +225,7 @@ def test_a_validation_is_of_the_plain_likelihood(trial_run: Any, tmp_path: Path)
 def test_nothing_is_translated_where_nothing_shall_be(
     trial_run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(TrialRun, "translation", lambda self, validator: 1 / 0)
+    monkeypatch.setattr(TranslationValidator, "translate", lambda validator: 1 / 0)
     assert trial_run(decoding_sentences=0).validation(tmp_path)[0] > 0
 
 

@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 
 from regard.errors import DivergedError, ModelError
 from regard.models.presets import make_model
+from regard.recipes.model_table import model_config
 from regard.training.checkpoint.checkpoints import Checkpoints
 from regard.training.loop.train_state import TrainState
 from regard.training.parallel.group import Group
-from regard.training.recipe.model_table import model_config
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.training_run import train
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from regard.errors import DivergedError, ResourceError, UsageError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
+from regard.recipes.schedule import learning_rate
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.checkpoint.checkpoints import Checkpoints
@@ -26,7 +27,6 @@ from regard.training.loop.optimizer import freeze, make_optimizer, set_learning_
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
 from regard.training.loop.progress import Validation
 from regard.training.loop.report import Report
-from regard.training.loop.schedule import learning_rate
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import MAX_SKIPPED_IN_ROW, TrainStep

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError, UsageError
+from regard.machine import free_memory
 from regard.models.presets import MODELS, make_model
+from regard.recipes.schedule import learning_rate
 from regard.text.files.corpus import make_corpus
-from regard.training.loop.schedule import learning_rate
 from regard.training.recipe.defaults import DataFacts, Machine, complete, facts_of, recipe_for_files, this_machine
-from regard.training.recipe.facts import free_memory
 from regard.training.recipe.from_files import language_of
 from regard.training.recipe.schema import DataRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from regard.errors import DataError
+from regard.tasks.corpora import split_pairs, split_text
 from regard.text.files.corpus import make_corpus, read_documents, read_parallel
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import PAD, UNKNOWN
 from regard.training.recipe.schema import recipe_from
-from regard.training.run.prepare import Data, make_data, make_tokenizers, read_corpora, split_pairs, split_text
+from regard.training.run.prepare import Data, make_data, make_tokenizers, read_corpora
 
 
 def numbered(count: int, *, copies: int = 1):

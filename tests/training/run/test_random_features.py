@@ -21,9 +21,9 @@ from regard.training.run.training_run import train
 
 WORDS = {
     "model.attention": "random-features",
-    "model.exact_heads": "encoder",
-    "model.features": 8,
-    "model.feature_redraw": 4,
+    "model.random_features.exact_heads": "encoder",
+    "model.random_features.features": 8,
+    "model.random_features.redraw": 4,
     "model.attention_dropout": 0.1,
 }
 
@@ -66,7 +66,7 @@ def test_random_features_learn() -> None:
     torch.manual_seed(0)
     config = TransformerConfig(
         source_vocabulary=12, target_vocabulary=12, layers=1, dim=32, heads=4, hidden=32, dropout=0.0, order="pre",
-        attention="random-features", features=32, exact_heads=("encoder",), feature_redraw=50,
+        attention="random-features", random_features={"features": 32, "exact_heads": ("encoder",), "redraw": 50},
     )  # fmt: skip
     model: Any = make_model(config).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -86,7 +86,7 @@ def test_random_features_learn() -> None:
 def test_the_mean_of_checkpoints_has_the_newest_draw(tmp_path: Path) -> None:
     config = TransformerConfig(
         source_vocabulary=9, target_vocabulary=9, layers=1, dim=8, heads=2, hidden=8, attention="random-features",
-        features=4, feature_redraw=1,
+        random_features={"features": 4, "redraw": 1},
     )  # fmt: skip
     model = make_model(config).train()
     for step in (1, 2):

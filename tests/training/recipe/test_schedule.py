@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import UsageError
-from regard.training.loop.schedule import SCHEDULES, learning_rate
+from regard.recipes.schedule import SCHEDULES, learning_rate
 
 
 def rate(step: int, kind: str, **settings: float) -> float:

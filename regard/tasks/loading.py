@@ -1,4 +1,4 @@
-"""Load a model by its name or folder, ready to use."""
+"""`regard.load`: from a name or a folder to a model that is ready to use."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.kernels import fuse
 from regard.machine import find_device
 from regard.models.folder import load_with_config
+from regard.models.protocols import config_of
+from regard.tasks import task_for
 from regard.text.tokenizers.special_tokens import PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
@@ -42,9 +44,9 @@ def load(
         number = find_dtype(dtype)
     model, info = load_with_config(folder, device=find_device(device), dtype=number)
     model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
-    rows = [size for name, size in info["model"].items() if name.endswith("vocabulary")]
     try:
-        return wrap_model(model, *read_tokenizers(folder, most=max(rows)), info=info, pack=True)
+        tokenizers = read_tokenizers(folder, most=max(config_of(model).vocabularies))
+        return wrap_model(model, *tokenizers, info=info, pack=True)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
 
@@ -52,17 +54,18 @@ def load(
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
 ) -> Translator | Writer | Embedder:
-    """Wrap a model in the class for its kind; `pack` as in those classes."""
-    config: Any = model.config
+    """Return a model in memory with its tokenizers, as its task wraps it; `pack` as in those classes."""
+    config = config_of(model)
     if config.pad_id != PAD:
         raise ModelError(f"the model takes token {config.pad_id} for padding, and the tokenizers pad with {PAD}")
-    if hasattr(config, "target_vocabulary"):
-        return Translator(model, source, target, info=info, pack=pack)
+    return task_for(config.kind).wrap(model, source, target, info=info, pack=pack)
+
+
+def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tokenizer:
+    """Return the tokenizer of a model with one vocabulary; ModelError if there are two."""
     if source is not target:
-        raise ModelError(f"two tokenizers, and a model of kind {config.kind!r} has one vocabulary")
-    if config.kind == "encoder":
-        return Embedder(model, source, info=info)
-    return Writer(model, source, info=info, pack=pack)
+        raise ModelError(f"two tokenizers, and a model of kind {config_of(model).kind!r} has one vocabulary")
+    return source
 
 
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:

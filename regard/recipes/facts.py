@@ -1,18 +1,26 @@
-"""Facts that choices and forecasts rest on: how much training data there is, and the machine."""
+"""What is known about the training data, and the choices that rest on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from regard.machine import Machine, free_memory, this_machine
 
-__all__ = ["DataFacts", "Machine", "Sentences", "facts_of", "free_memory", "this_machine"]
+@dataclass(frozen=True)
+class Choice:
+    """A setting that the recipe left open, the value that was chosen and the reason."""
+
+    key: str
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {self.value}: {self.why}"
 
 
 class Sentences(Protocol):
-    """What is counted: a corpus, whose target is None for a language model."""
+    """What is counted: a corpus, whose target is None for documents."""
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -33,7 +41,7 @@ class DataFacts:
 
 
 def facts_of(corpus: Sentences) -> DataFacts:
-    """The facts of a corpus."""
+    """Count the samples, words and characters of a corpus."""
     written = corpus.source if corpus.target is None else corpus.target
     words = characters = 0
     distinct: set[str] = set()

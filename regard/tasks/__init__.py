@@ -1,0 +1,81 @@
+"""Tasks: what models are trained for. Each has one file here and one line in TASKS.
+
+    task_for("transformer").objective(recipe.training)
+
+A task of your own joins by `register(MyTask())`; docs/extend.md shows a whole one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from regard.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from regard.tasks.task import Task
+
+
+class Entry(NamedTuple):
+    """A line of the table. Its module is imported on first use, so that asking for names takes no time."""
+
+    module: str  # has the task as TASK; empty for a registered one
+    face: str  # what `regard.load` makes of a model
+    kinds: tuple[str, ...]  # of models that are trained for it
+
+
+# In this order a recipe that names no kind of model looks for a task that learns from its data.
+TASKS: dict[str, Entry] = {
+    "translation": Entry("regard.tasks.translation", "translator", ("transformer", "rnn-attention", "rnn-seq2seq")),
+    "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
+    "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
+}
+_loaded: dict[str, Task] = {}
+
+
+def register(task: Task) -> None:
+    """Add a task, with its kinds of model, to those that recipes can name and `regard.load` can read."""
+    from regard.models.presets import MODELS
+
+    for kind in task.models:
+        if kind in MODELS and kind not in TASKS.get(task.name, Entry("", "", ())).kinds:
+            raise UsageError(f"task {task.name!r}: there is a kind of model {kind!r} already")
+    MODELS.update(task.models)
+    TASKS[task.name] = Entry("", task.face, tuple(task.models))
+    _loaded[task.name] = task
+
+
+def unregister(name: str) -> None:
+    """Take a registered task and its kinds of model out again."""
+    from regard.models.presets import MODELS
+
+    for kind in TASKS.pop(name).kinds:
+        del MODELS[kind]
+    del _loaded[name]
+
+
+def task_for(kind: str) -> Task:
+    """Return the task that a kind of model is trained for."""
+    for name, entry in TASKS.items():
+        if kind in entry.kinds:
+            if name not in _loaded:
+                _loaded[name] = importlib.import_module(entry.module).TASK
+            return _loaded[name]
+    kinds = tuple(kind for entry in TASKS.values() for kind in entry.kinds)
+    raise UsageError(unknown_name("kind of model", kind, kinds))
+
+
+def default_kind(form: str) -> str:
+    """Return the kind of model for data of that form ("pairs", "text", …) where a recipe names none."""
+    for entry in TASKS.values():
+        if form in task_for(entry.kinds[0]).forms:
+            return entry.kinds[0]
+    raise UsageError(f"no task learns from data given as {form}")
+
+
+def face_for(kind: str) -> str:
+    """Return what `regard.load` makes of a kind of model: "translator", "writer", "embedder"."""
+    for entry in TASKS.values():
+        if kind in entry.kinds:
+            return entry.face
+    raise LookupError(kind)

@@ -1,0 +1,114 @@
+"""Losses: what training minimises for a batch, with the true likelihood beside it.
+
+E7, C2. Label smoothing and R-Drop change what is trained on, so perplexity is always computed from `nll`, the negative
+log-likelihood without them. Everything is summed, not averaged: sums of micro-batches and of processes add up.
+A process whose share of a batch is empty sends one dummy row through the model: the others may wait for its part of
+the work, and not every kernel takes a batch without rows. Its loss and its gradients are 0.
+
+    B batch   b rows of it that this process has   m target tokens   N tokens that are predicted
+    p model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.kernels.training.cross_entropy import at_least_float32, token_loss
+from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
+from regard.text.batches.batch import Batch
+from regard.text.tokenizers.special_tokens import END, PAD, START
+
+
+class Loss(NamedTuple):
+    """The sums over a batch."""
+
+    total: Tensor  # what is trained on; the only one with a gradient
+    nll: Tensor  # in nats
+    tokens: int  # what was predicted: tokens, or the pairs of a sentence encoder
+    correct: Tensor | None = None  # predictions that were right, where they are counted
+
+
+Objective = Callable[[Any, Batch], Loss]
+# This process's rows (b, p) -> the rows (B, p) of all processes, and the index of its first. Differentiable.
+Together = Callable[[Tensor], tuple[Tensor, int]]
+
+
+def translation_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0) -> Loss:
+    """Predict every next target token from the source and the true tokens before it (teacher forcing); E7.
+
+    Position i of the inputs, which start with the start token, predicts label i; the last label is the end token.
+    """
+    passes = _passes(model, r_drop)
+    encoded = model.encode(_repeated(batch.source, END, passes))
+    hidden = model.decode(_repeated(batch.inputs, START, passes), encoded)
+    return _next_token_loss(model, hidden, batch, smoothing, r_drop)
+
+
+def language_model_loss(model: TokenPredictor, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0) -> Loss:
+    """Predict every next token from the true tokens before it; E10, C2."""
+    passes = _passes(model, r_drop)
+    hidden = model.decode(_repeated(batch.inputs, START, passes))
+    return _next_token_loss(model, hidden, batch, smoothing, r_drop)
+
+
+def _passes(model: TokenPredictor, r_drop: float) -> int:
+    """Return the passes through the model: two for R-Drop, but only while dropout makes a difference."""
+    return 2 if r_drop and model.training else 1
+
+
+def _repeated(tokens: Any, dummy: int, passes: int = 1) -> Tensor:
+    """tokens (B, n) -> the same rows for each pass, (passes B, n); without rows, one of the token `dummy`."""
+    return (tokens if len(tokens) else tokens.new_full((1, 1), dummy)).repeat(passes, 1)
+
+
+def _next_token_loss(model: TokenPredictor, hidden: Tensor, batch: Batch, smoothing: float, r_drop: float) -> Loss:
+    """hidden (passes B, m, p) -> the loss at the labels that are not padding; nothing else is projected to words.
+
+    A batch of fixed shape keeps its shape: everything is projected, and padding is masked out of the sums.
+    """
+    passes = _passes(model, r_drop)
+    hidden, labels = hidden.flatten(0, 1), _repeated(batch.labels, PAD, passes).flatten()  # (B m, p), (B m,)
+    keep = labels != PAD if batch.fixed else None
+    if keep is None and passes * batch.tokens < len(labels):
+        # Sorted to the front in their order: the batch knows their number, so nobody waits for a GPU to count them.
+        rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
+        hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
+    weight, bias = model.output_table
+    alpha = r_drop if passes == 2 else 0.0
+    total, nll = token_loss(hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep)
+    return Loss(total, nll, batch.tokens)
+
+
+def alone(rows: Tensor) -> tuple[Tensor, int]:
+    """Return the rows as they are: one process has all of them."""
+    return rows, 0
+
+
+def contrastive_loss(
+    model: TextEncoder, batch: Batch, *, temperature: float = 0.05, together: Together = alone
+) -> Loss:
+    """Find the target of each source in the batch, and the other way round, by their cosine.
+
+    van den Oord et al. 2018, eq. 4; Reimers & Gurevych 2019. The other sentences of the batch are the negatives, with
+    `together` those of the other processes too; the loss and the right answers are means over both directions.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    count = len(batch.ids)
+    sides = [model(_repeated(tokens, END))[:count] for tokens in (batch.source, batch.labels)]  # (b, p); end with END
+    with torch.autocast(sides[0].device.type, enabled=False):
+        wide = at_least_float32(sides[0].dtype)
+        a, b = (F.normalize(side.to(wide), dim=-1) for side in sides)
+        (all_a, first), (all_b, _) = together(a), together(b)  # (B, p)
+        directions = [a @ all_b.T / temperature, b @ all_a.T / temperature]  # (b, B)
+        right = first + torch.arange(count, device=a.device)
+        total = torch.stack([F.cross_entropy(scores, right, reduction="sum") for scores in directions]).mean()
+        # Of an empty tensor torch takes no maximum.
+        chosen = [scores.argmax(1) if count else right for scores in directions]
+        correct = torch.stack([(answers == right).sum() for answers in chosen]).to(wide).mean()
+    return Loss(total, total.detach(), count, correct)

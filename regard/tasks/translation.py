@@ -1,0 +1,267 @@
+"""Translation: from sentence pairs to a `Translator`.
+
+D13 to D17, E3 to E8. Validation translates some sentences and judges a model by BLEU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.api.translator import Translator
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.errors import RegardError
+from regard.evaluation.alignment import choose_alignment_head
+from regard.evaluation.bleu import Score, corpus_bleu, corpus_chrf
+from regard.models.layer_names import is_cross_attention
+from regard.models.presets import MODELS
+from regard.recipes.facts import Choice, DataFacts
+from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
+from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pair_corpora, train_tokenizer
+from regard.tasks.losses import Objective, Together, translation_loss
+from regard.tasks.task import Data, Misfit, Task, Tokenizers
+from regard.tasks.validation import Validator
+from regard.text.augment.proper_names import met_names
+from regard.text.batches.batch import Batch
+from regard.text.batches.pairs import PairData
+from regard.text.files.corpus import Corpus
+from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.tokenizer import Tokenizer, unseen
+
+CHUNK = 256  # sentences that are translated before the next look at whether to stop
+ALIGNED = 64  # validation sentences that choose the alignment head
+ALIGNED_SAMPLE = 10  # sentences that stand for the ALIGNED ones in a rehearsal
+FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
+
+
+class Translation(Task):
+    """Sentences of one language become sentences of another."""
+
+    name = "translation"
+    models: ClassVar = {kind: MODELS[kind] for kind in ("transformer", "rnn-attention", "rnn-seq2seq")}
+    forms = ("source", "pairs", "demo")
+    needs = "pairs, or source and target"
+    usage = 'regard translate -m FOLDER -t "…"'
+    face = "translator"
+    label_smoothing = (0.1, "as in Vaswani et al. 2017")
+
+    def read_corpora(self, recipe: RecipeTables) -> Corpora:
+        return read_pair_corpora(recipe)
+
+    def make_tokenizers(self, recipe: RecipeTables, corpus: Corpus) -> Tokenizers:
+        target = corpus.target or []
+        if recipe.tokenizer.shared:
+            shared = train_tokenizer(recipe, [*corpus.source, *target])
+            return shared, shared
+        return train_tokenizer(recipe, corpus.source), train_tokenizer(recipe, target)
+
+    def make_data(
+        self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
+    ) -> PairData:
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=True)
+
+    def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
+        return longest_pair(recipe, corpora, tokenizers)
+
+    def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
+        places = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
+        source = numbered_tokens(places, config.source_vocabulary)
+        target = numbered_tokens(places, config.target_vocabulary)
+        return Batch(list(range(rows)), source, target, target, target.numel())
+
+    def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
+        return partial(translation_loss, smoothing=training.label_smoothing or 0.0, r_drop=training.r_drop)
+
+    def validator(self, *args: Any, **options: Any) -> Validator:
+        return TranslationValidator(*args, **options)
+
+    def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
+        if recipe.data.context is not None:
+            yield "data.context", "reads sentences: give max_length"
+        for share in SHARES:
+            if getattr(recipe.data, share) and recipe.tokenizer.kind == "characters":
+                yield f"data.{share}", "that reads characters has no words to change"
+        if recipe.tokenizer.shared is False and recipe.model.get("share_embeddings"):
+            yield "tokenizer.shared", "with one table of vectors has one vocabulary"
+        if recipe.training.temperature != TrainingRecipe.temperature:
+            yield "training.temperature", "has no use for it"
+
+    def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
+        yield Choice("tokenizer.kind", "unigram", "pieces of words leave no word unknown")
+        if tables["model"].get("share_embeddings"):
+            yield Choice("tokenizer.shared", True, "model.share_embeddings asks for it")
+        else:
+            alike = facts.shared_letters >= 0.5
+            share = f"{facts.shared_letters:.0%} of the source's letters are in the target"
+            why = f"{share}: names and numbers {'can be copied' if alike else 'differ'}"
+            yield Choice("tokenizer.shared", alike, why)
+
+    def model_defaults(self, tables: Mapping[str, Any]) -> Iterator[Choice]:
+        names = {field.name for field in dataclasses.fields(MODELS[tables["model"]["kind"]][0])}
+        if "share_embeddings" in names:
+            shared = bool(tables["tokenizer"]["shared"])
+            why = "one table for one vocabulary" if shared else "two vocabularies"
+            yield Choice("model.share_embeddings", shared, why)
+
+    def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
+        return pair_defaults(tables, facts)
+
+    def info(self, recipe: RecipeTables, train: Data, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Return the pieces of the source's vocabulary that training never met, and the names that it did."""
+        assert isinstance(train, PairData)
+        met = np.unique(train.rows[0].flat).tolist()
+        info: dict[str, Any] = {"unseen_pieces": unseen(tokenizers[0], [met])}
+        if recipe.data.names is not None:
+            info["known_names"] = met_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
+        return info
+
+    def wrap(
+        self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
+    ) -> Translator:
+        return Translator(model, source, target, info=info, pack=pack)
+
+
+class TranslationValidator(Validator):
+    """Judges by BLEU and chrF of some sentences, and draws where the model looked."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.translator = Translator(self.model, *self.tokenizers, info=self.info)
+
+    def judge(self, step: int) -> tuple[float, str]:
+        if not self.recipe.decoding.sentences:
+            return super().judge(step)
+        bleu, chrf = self.translate()
+        self.scores |= {"bleu": bleu.to_dict(), "chrf": chrf.to_dict()}
+        line = f"  BLEU {bleu.value:.1f}  chrF {chrf.value:.1f}"
+        for source, _, output in self.samples[:2]:
+            line += f"\n    {source}\n    → {output}"
+        self.draw(step)
+        return bleu.value, line
+
+    def translate(self) -> tuple[Score, Score]:
+        """Return BLEU and chrF of the first sentences; keep some of them as samples."""
+        assert self.corpus.target is not None
+        decoding = self.recipe.decoding
+        search = Greedy() if decoding.beam == 1 else Beam(decoding.beam, length_penalty=decoding.length_penalty)
+        sources, references = self.corpus.source[: decoding.sentences], self.corpus.target[: decoding.sentences]
+        outputs: list[str] = []
+        for start in range(0, len(sources), CHUNK):
+            self.stop.check()
+            chunk = sources[start : start + CHUNK]
+            translations = self.translator.translate(chunk, search=search, max_tokens=decoding.max_tokens, guard=False)
+            outputs += [translation.text for translation in translations]
+        self.samples = list(zip(sources, references, outputs, strict=True))[: self.recipe.training.samples]
+        tokenize = "none" if self.recipe.tokenizer.tokenised else "13a"  # its words are what counts already
+        return corpus_bleu(outputs, references, tokenize=tokenize), corpus_chrf(outputs, references)
+
+    def draw(self, step: int) -> None:
+        """Save a picture of where the model looked while it wrote the first sample."""
+        if not self.samples or not self.translator.model.config.cross_layers:
+            return
+        from regard.look.pictures import figures
+        from regard.look.pictures.matrices import alignment_plot
+
+        source, _, output = self.samples[0]
+        try:
+            alignment = self.translator.align(source, output)
+        except RegardError:  # an untrained model may write nothing at all
+            return
+        folder = self.folder / "alignments"
+        folder.mkdir(exist_ok=True)
+        figure = alignment_plot(alignment.weights, alignment.source, alignment.target, title=f"step {step}")
+        figures.save(figure, folder / f"step-{step:08d}.png")
+
+    def alignment_head(self) -> dict[str, Any] | None:
+        """Return the layer and head whose weights say most about the translation; no gold alignment is needed."""
+        if not self.translator.model.config.cross_layers:
+            return None
+        assert self.corpus.target is not None
+        maps, sources, targets = [], [], []
+        for source, target in zip(self.corpus.source[:ALIGNED], self.corpus.target[:ALIGNED], strict=True):
+            source_ids = self.translator.read(source).ids
+            target_ids = [*self.translator.target_tokenizer.encode(target), END]
+            layers = self.translator.attention_of(source_ids, target_ids).layers
+            maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
+            sources.append(source_ids)
+            targets.append(target_ids)
+        return choose_alignment_head(maps, sources, targets).to_dict()
+
+    def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
+        judging = 0.0
+        if self.recipe.decoding.sentences:
+            judging = self.rehearse_translation(timed, seconds)
+            self.draw(0)  # the first picture takes longer
+            judging += timed(self.draw, 0)
+        aligned = min(ALIGNED, len(self.corpus))
+        tried = min(ALIGNED_SAMPLE, aligned)
+        targets = self.corpus.target or []
+        self.corpus = dataclasses.replace(self.corpus, source=self.corpus.source[:tried], target=targets[:tried])
+        return judging, timed(self.alignment_head) * aligned / tried
+
+    def rehearse_translation(self, timed: Callable[..., float], seconds: float) -> float:
+        """Return the seconds to translate the sentences of a validation: more and more are tried, the rest is scaled.
+
+        An untrained model does not know where to end; it is stopped at the length of the longest reference.
+        """
+        recipe: Any = self.recipe
+        count = min(recipe.decoding.sentences, len(self.corpus))
+        references = self.tokenizers[1].encode_all((self.corpus.target or [])[:count])
+        limit = min(recipe.decoding.max_tokens or 2**31, 1 + max(map(len, references)))
+        timings: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
+        while timings[-1][0] < count and (len(timings) < 3 or timings[-1][1] < seconds / SENTENCES_FACTOR):
+            sentences = min(count, SENTENCES_FACTOR * timings[-1][0] or FIRST_SENTENCES)
+            decoding = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
+            self.recipe = dataclasses.replace(recipe, decoding=decoding)
+            if len(timings) == 1:
+                self.translate()  # the first time takes longer
+            timings.append((sentences, timed(self.translate)))
+        (fewer, before), (sentences, last) = timings[-2:]
+        return last + (count - sentences) * max(0.0, last - before) / (sentences - fewer)
+
+
+def make_pairs(
+    recipe: RecipeTables,
+    corpus: Corpus,
+    tokenizers: Tokenizers,
+    *,
+    training: bool,
+    cache: Path | None,
+    fixed_shapes: bool,
+) -> PairData:
+    """Tokenise sentence pairs; only the training part is shuffled, sampled and augmented."""
+    settings = recipe.training
+    assert settings.batch_tokens is not None  # the recipe is complete
+    return PairData(
+        corpus,
+        *tokenizers,
+        batch_tokens=settings.batch_tokens,
+        seed=settings.seed,
+        shuffle=training,
+        max_length=recipe.data.max_length,
+        sampling=recipe.tokenizer.sampling if training else 0.0,
+        **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
+        shapes=training and settings.fixed_shapes and fixed_shapes,
+        cache=cache,
+    )
+
+
+def pair_defaults(tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
+    """Yield defaults of [data] for sentence pairs."""
+    data, batch = tables["data"], tables["training"]["batch_tokens"]
+    why = "longer pairs are mostly wrong ones, and cost memory"
+    yield Choice("data.max_length", min(batch, 256), why)
+    if not any(data[f"validation_{form}"] for form in ("source", "pairs", "text")):
+        held_out = max(1, min(1000, facts.samples // 20))
+        yield Choice("data.validation", held_out, "a twentieth of the pairs, 1000 at most")
+
+
+TASK = Translation()

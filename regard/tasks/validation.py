@@ -1,0 +1,124 @@
+"""How good a model is while it trains: the loss on the validation part, and what a task measures beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from regard.recipes.tables import RecipeTables
+from regard.tasks.corpora import Corpora
+from regard.tasks.losses import Objective
+from regard.text.batches.batch import Batch
+from regard.text.tokenizers.tokenizer import Tokenizer
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Validation(NamedTuple):
+    """The outcome of a validation: `score` is the number that decides, higher is better."""
+
+    score: float
+    values: dict[str, Any]
+    line: str
+
+
+class Stop(Protocol):
+    """A request to stop, as a signal makes it; `check` raises an exception once it came."""
+
+    signal: int | None
+
+    def check(self) -> None: ...
+
+
+class NoStop:
+    """Nobody asks to stop."""
+
+    signal: int | None = None
+
+    def check(self) -> None:
+        return
+
+
+class ValidationData(Protocol):
+    """The batches of the validation part."""
+
+    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]: ...
+
+
+class Validator:
+    """Judges the model on the validation part. Perplexity is of the true likelihood, whatever the loss smooths.
+
+    A task that measures more overrides `quality`, `summary` or `judge`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: RecipeTables,
+        corpora: Corpora,
+        data: ValidationData,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        objective: Objective,
+        *,
+        folder: Path,
+        device: torch.device,
+        info: dict[str, Any],
+        stop: Stop | None = None,
+    ) -> None:
+        self.stop: Stop = stop or NoStop()  # a signal ends a validation midway
+        self.model, self.recipe, self.corpus = model, recipe, corpora.validation
+        self.data, self.objective, self.folder, self.device = data, objective, folder, device
+        self.tokenizers, self.info = tokenizers, info
+        self.scores: dict[str, Any] = {}  # of the last validation
+        self.samples: list[tuple[str, str, str]] = []  # source, reference and output
+
+    def __call__(self, step: int) -> Validation:
+        """Compute all scores of the model as it is now; the random generators of training are left as they are."""
+        self.model.eval()
+        with torch.inference_mode():
+            self.scores = self.likelihood()
+        line = f"validation: loss {self.scores['loss']:.3f}  {self.summary()}"
+        score, more = self.judge(step)
+        return Validation(score, {**self.scores, "samples": self.samples}, line + more)
+
+    def likelihood(self) -> dict[str, float]:
+        """Return the loss per token (or sample) in nats, and what follows from it."""
+        nll = correct = 0.0
+        count = 0
+        dtype = PRECISIONS.get(self.recipe.training.precision or "fp32")
+        for batch in self.data.batches(0):
+            self.stop.check()
+            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+                loss = self.objective(self.model, batch.to(self.device))
+            nll, count = nll + float(loss.nll), count + loss.tokens
+            correct += 0.0 if loss.correct is None else float(loss.correct)
+        mean = nll / max(count, 1)
+        return {"loss": mean, **self.quality(mean, correct / max(count, 1))}
+
+    def quality(self, loss: float, accuracy: float) -> dict[str, float]:
+        """Return the scores beside the loss; `accuracy` is the share of right predictions, where they are counted."""
+        return {"perplexity": math.exp(min(loss, 700.0))}
+
+    def summary(self) -> str:
+        """Return these scores in words."""
+        return f"perplexity {self.scores['perplexity']:.2f}"
+
+    def judge(self, step: int) -> tuple[float, str]:
+        """Return the score that decides which model is the best, and what else there is to report."""
+        return -self.scores["loss"], ""
+
+    def alignment_head(self) -> dict[str, Any] | None:
+        """Return the attention head that shows best which words belong together, for config.json; None without one."""
+        return None
+
+    def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
+        """Return the seconds that `judge` and `alignment_head` will take, from trying them on a few samples.
+
+        `timed` calls a function and returns its seconds; each trial lasts for about `seconds`.
+        """
+        return 0.0, 0.0

@@ -26,7 +26,7 @@ _WHERE = {
     "MultiHeadAttention": "regard.attention.multihead",
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
-    "record": "regard.attention.recording.record",
+    "record": "regard.attention.recording.recorder",
     "attend_features": "regard.attention.linear.dispatch",
     "RandomFeatures": "regard.attention.linear.features",
     "RandomFeatureAttention": "regard.attention.linear.layer",

@@ -13,7 +13,7 @@ from regard.attention.linear.features import RandomFeatures as RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention as RandomFeatureAttention
 from regard.attention.linear.mixed import MixedAttention as MixedAttention
 from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention
-from regard.attention.recording.record import record as record
+from regard.attention.recording.recorder import record as record
 from regard.attention.scores import (
     AdditiveScore as AdditiveScore,
     BilinearScore as BilinearScore,

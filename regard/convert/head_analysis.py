@@ -24,7 +24,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.variance import relative_variance, squared_sum
 from regard.attention.mask_rules import Mask
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 from regard.convert.sample_texts import Tokens
 
 DRAWS = 4  # of W, over which an error is taken; to choose a factor half of them

@@ -16,7 +16,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import HeadSizes
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 from regard.convert.head_analysis import Head, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.recording.record import record
+from regard.attention.recording.recorder import record
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating, log_probabilities
 from regard.decoding.requests import Job, TextModel, Tokens, make_batches, make_jobs

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from regard.api.results import Attention
 from regard.api.translator import Translator
-from regard.attention.recording.record import record
+from regard.attention.recording.recorder import record
 from regard.decoding.searches.sample import Sample
 from regard.errors import ModelError, UsageError
 from regard.text.tokenizers.special_tokens import END, START

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.mixed import Attention as Layer, MixedAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name, running_eagerly
+from regard.attention.recording.recorder import layer_name, running_eagerly
 from regard.attention.single_head import KeyValueAttention
 from regard.decoding.ensemble import Ensemble
 from regard.errors import UsageError, unknown_name

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.linear.mixed import Attention, MixedAttention
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 from regard.attention.scores import AdditiveScore, ConcatScore
 from regard.attention.single_head import KeyValueAttention
 from regard.decoding.ensemble import Ensemble

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.recording.record import record
+from regard.attention.recording.recorder import record
 from regard.decoding.engine import longest_text
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced import forced_attention

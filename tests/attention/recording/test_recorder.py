@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import ContentAttention, DotScore, KeyValueAttention, MultiHeadAttention, masks, record
-from regard.attention.recording.record import layer_name
+from regard.attention.recording.recorder import layer_name
 
 
 class Block(nn.Module):

@@ -1,0 +1,20 @@
+"""The golden facts are still true; facts.py says what they are and when they may be recorded again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FACTS = Path(__file__).with_name("facts.py")
+GROUPS = ("training", "models", "shipped", "folders", "names", "help")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_facts_are_as_recorded(group):
+    # A process of its own: bits depend on the number of threads, which PyTorch settles when it is imported.
+    done = subprocess.run([sys.executable, FACTS, group], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, f"\n{done.stdout}{done.stderr}"
+    assert f"{group}: " in done.stdout and ", 0 differ" in done.stdout

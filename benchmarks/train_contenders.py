@@ -81,8 +81,10 @@ class Ours:
     """regard's trainer, as `regard train` runs it."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        self.device, self.precision = torch.device(device), precision
-        self.model = fuse(make_model(translator(setting)).to(self.device))
+        self.device = torch.device(device)
+        self.model = make_model(translator(setting)).to(self.device)
+        if self.device.type == "cuda":
+            fuse(self.model)
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
         self.train_step = TrainStep(TrainState(self.model, recipe, device=self.device), loss_function, recipe)

@@ -43,7 +43,9 @@ class Ours:
 
     def __init__(self, config: Config, data: Any, recipe: TrainingRecipe, device: str) -> None:
         self.device, self.recipe = torch.device(device), recipe
-        self.model = fuse(make_model(config).to(self.device))
+        self.model = make_model(config).to(self.device)
+        if self.device.type == "cuda":
+            fuse(self.model)
         self.data = data
         self.objective = objective(self.model, smoothing=recipe.label_smoothing or 0.0)
         self.state = TrainState(self.model, recipe, device=self.device)

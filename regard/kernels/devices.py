@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import torch
 
-# Module constants, and not questions at each call: compiled code then takes the answers as constants.
-HAVE_TRITON = importlib.util.find_spec("triton") is not None  # not imported here, because that takes a while
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton itself reads this variable when kernels are defined
+from regard.machine import has_triton, triton_is_interpreted
+
+# Module constants instead of questions at each call: torch.compile then treats the answers as constants.
+HAVE_TRITON, INTERPRETED = has_triton(), triton_is_interpreted()
 
 
 def runs_triton(device: torch.device) -> bool:

@@ -1,4 +1,4 @@
-"""What the lectures say of the systems, held against the numbers of a comparison.
+"""Check the lectures' claims about the systems against the numbers of a comparison.
 
 D16, D17, H1, H3. Every sentence is computed from the results, whether it agrees with the lectures or not.
 """
@@ -22,7 +22,7 @@ HOLDS, PARTLY, FAILS, OPEN = "holds here", "holds in part here", "does not hold 
 
 @dataclass(frozen=True)
 class SystemResult:
-    """One system on the test part, and what its training took."""
+    """The scores of one system on the test part, and the cost of its training."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class SystemResult:
 
 
 class Claim(NamedTuple):
-    """A statement of the lectures, how it fared, and the numbers that say so."""
+    """A claim of the lectures, the verdict, and the numbers that support it."""
 
     claim: str
     verdict: str
@@ -72,7 +72,7 @@ Pairs = Mapping[tuple[str, str], Comparison]  # (a, b) in the order of the resul
 
 
 def judge_claims(results: Results, pairs: Pairs, diagonal: float | None) -> list[Claim]:
-    """A sentence or two for each claim whose systems were compared; `diagonal` is the error rate of that alignment."""
+    """Judge each claim whose systems were compared; `diagonal` is the error rate of aligning words in order."""
     judged = (
         attention_helps(results, pairs),
         length_matters(results),

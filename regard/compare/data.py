@@ -22,12 +22,12 @@ from regard.training.run.prepare import read_corpora
 
 TEST = 4000  # sentences of the demo corpus; of other data a tenth, but not more
 DEMO_EDGES = tuple(range(5, 29, 3))  # of the lengths of its test sentences, which are 3 to 30 words
-ALIGNED = 400  # test sentences that are held against gold alignments
+ALIGNED = 400  # test sentences that are compared with gold alignments
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Sentences that no system has seen; for the demo corpus with the links of its words."""
+    """The test part; for the demo corpus with the links of its words."""
 
     source: list[str]
     target: list[str]

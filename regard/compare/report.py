@@ -1,4 +1,4 @@
-"""What a comparison found: one table, two pictures, and the text that is computed from them."""
+"""The report of a comparison: a table, two pictures, and the claims that follow from them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outcome:
         return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
 
     def notes(self) -> list[str]:
-        """How the numbers came about."""
+        """Explain how the numbers were measured."""
         first = self._all[0]
         sizes = [result.parameters for result in self._all]
         return [

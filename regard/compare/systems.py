@@ -1,7 +1,7 @@
-"""The systems of `regard compare`: the translators of the lectures, in sizes that are alike.
+"""The systems of `regard compare`: the translators of the lectures, with about the same number of parameters.
 
-C4, D14, D15, E5. What differs between the recurrent ones is the attention and nothing else; the width of each system
-is what makes its number of parameters fit.
+C4, D14, D15, E5. The recurrent systems differ in their attention and nothing else; the width of each system is chosen
+to match the number of parameters.
 """
 
 from __future__ import annotations

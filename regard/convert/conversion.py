@@ -1,7 +1,7 @@
-"""A trained softmax model with some of its heads by random features: look, swap, distil, save.
+"""Convert heads of a trained softmax model to random features: measure, swap, distil, save.
 
-F3. Which heads can be swapped is measured on a text (convert_heads.py); they take their weights along (convert_swap.py)
-and learn to say what the exact ones said (convert_distil.py). The result is a model folder like any other.
+F3. Which heads can be swapped is measured on a text (head_analysis.py). They keep their weights (swap_heads.py) and
+learn to reproduce the output of the exact heads (distillation.py). The result is a model folder like any other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from regard.api.model_names import find_model
+from regard.api.translator import Translator
 from regard.attention.linear.feature_maps import USUAL
 from regard.attention.linear.variance import ESTIMATING
 from regard.convert.distillation import distil
@@ -44,7 +45,7 @@ Watch = Callable[[Sequence[Any], str], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Conversion:
-    """What became of a model, head by head."""
+    """The outcome of a conversion, head by head."""
 
     source: Path  # the folder of the exact model
     features: int
@@ -57,7 +58,7 @@ class Conversion:
     model: nn.Module | None  # the converted one; None where no head was swapped
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers, for programs."""
+        """Return all numbers, for programs."""
         return {
             "source": str(self.source),
             "features": self.features,
@@ -69,27 +70,30 @@ class Conversion:
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write the converted model; its tokenizer and what its training knew go along, scores do not."""
+        """Write the converted model with its tokenizer and the facts of its training, without the scores."""
         if self.model is None:
             raise UsageError(
                 f"no head was swapped: with {self.features} features none is within {self.target:g} of exact "
                 f"attention. Take more features or a greater target, or name heads and let them learn"
             )
         face = self.face
-        tokenizers = (face.source_tokenizer, face.target_tokenizer) if hasattr(face, "source_tokenizer") else ()
+        if isinstance(face, Translator):
+            tokenizers = face.source_tokenizer, face.target_tokenizer
+        else:
+            tokenizers = face.tokenizer, face.tokenizer
         card = self.source / "README.md"
-        told = card.read_text(encoding="utf-8").rstrip() if card.is_file() else f"# A {face.model.config.kind} model"
+        text = card.read_text(encoding="utf-8").rstrip() if card.is_file() else f"# A {face.model.config.kind} model"
         return save_model(
             self.model,
             folder,
-            files=tokenizer_files(*(tokenizers or (face.tokenizer, face.tokenizer))),
+            files=tokenizer_files(*tokenizers),
             info={name: value for name, value in face.info.items() if name not in (*RESERVED, "scores")},
-            card=f"{told}\n\n## Converted\n\n`regard convert` made this model; scores above are of the exact one.\n\n"
+            card=f"{text}\n\n## Converted\n\n`regard convert` made this model; scores above are of the exact one.\n\n"
             f"{self.text()}\n",
         )
 
     def text(self) -> str:
-        """The heads as a table in Markdown, and what follows from it."""
+        """Return the heads as a table in Markdown, and a summary."""
         lines = [
             "| head | \\|x+y\\|² | variance | error | features needed | begun at | error then | distilled | |",
             "|---" * 9 + "|",
@@ -104,20 +108,20 @@ class Conversion:
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
-        """What the table says, in sentences."""
+        """Summarise the table in sentences."""
         fit, chosen = sum(head.start <= self.target for head in self.heads), sum(head.random for head in self.heads)
-        told = [
+        lines = [
             f"{fit} of {len(self.heads)} heads are within {self.target:g} of exact attention with {self.features} "
             f"{self.map} features; the others should stay exact, or have much to learn. Chosen for features: {chosen}."
         ]
         if self.pays_from is None:
-            told.append("No length is known from which on that is faster on this device: regard bench --attention.")
+            lines.append("No length is known from which on that is faster on this device: regard bench --attention.")
         else:
-            told.append(
+            lines.append(
                 f"It is faster on this device from about {self.pays_from:,} tokens on; the longest text here has "
                 f"{self.longest:,}."
             )
-        return " ".join(told)
+        return " ".join(lines)
 
 
 def convert_model(
@@ -145,7 +149,7 @@ def convert_model(
         steps     of distillation; 0: the heads stay as they begin
         swap      False: only measure
 
-    `watch(things, doing)` sees the work go by.
+    `watch(items, activity)` wraps the items of each phase, to show progress.
     """
     if not target > 0:
         raise UsageError(f"the target error must be greater than 0, got {target}")
@@ -187,7 +191,7 @@ def convert_model(
 
 
 def tuning_recipe(source: Path, *, name: str, steps: int) -> Recipe:
-    """The recipe of the training in that folder, for so many steps from a converted model's weights."""
+    """Return the recipe of the training in that folder, for so many steps from a converted model's weights."""
     kept = source / "training" / "recipe.toml"
     if not kept.is_file():
         raise UsageError(

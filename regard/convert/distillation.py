@@ -1,7 +1,7 @@
-"""Teach swapped heads what the exact ones said: the same inputs, and outputs as near to theirs as can be.
+"""Distil exact heads into swapped ones: on the same inputs, the outputs shall be as close as possible.
 
-Hinton et al. 2015 for the idea; Kasai et al. 2021 and Zhang et al. 2024 convert Transformers to linear attention so.
-All layers learn side by side, each from what the exact model shows it: none suffers from errors of those before.
+Hinton et al. 2015 for the idea; Kasai et al. 2021 and Zhang et al. 2024 convert Transformers to linear attention this
+way. All layers learn side by side, each from the inputs that it has in the exact model, so errors do not add up.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def distil(
 ) -> None:
     """Train W_Q, W_K, W_V and the scale of the student's random heads by the mean squared error of their outputs.
 
-    The error of each head is relative to what it says, so that quiet heads count as much as loud ones. W stays as it
-    was drawn. `watch` sees the steps go by.
+    The error of each head is relative to the size of its output, so that all heads count the same. W stays as it was
+    drawn. `watch` wraps the steps, to show progress.
     """
     layers, exact, draw = random_layers(student), exact_layers(teacher), random.Random(seed)
     trained: list[nn.Parameter] = []

@@ -1,7 +1,7 @@
-"""What random features would make of each head of a trained model: measured, predicted, and judged.
+"""Predict and measure how well random features can replace each head of a trained model.
 
-F3. A head is measured on the queries and keys that a text gives it, and judged by the error of its output: that, not
-the error of single weights, is what the rest of the model feels.
+F3. A head is measured on the queries and keys that it computes for a text, and judged by the error of its output: that,
+not the error of single weights, is what the rest of the model sees.
 
     B batch   H heads   G heads of keys   m queries   n keys   d width   F features
 """

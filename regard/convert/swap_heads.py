@@ -1,4 +1,4 @@
-"""The same model with some heads by random features: settings, layers, and the weights that they take over.
+"""Swap heads of a model for random features: its settings, its layers, and the weights that they take over.
 
 H heads   G heads of keys   d_k, d_v widths of a head
 """
@@ -90,34 +90,34 @@ def swap_heads(model: Any, heads: Sequence[Head], *, features: int, map: str, se
 
 
 def random_layers(model: nn.Module) -> dict[str, RandomFeatureAttention | MixedAttention]:
-    """The layers with random features by the names that recordings have."""
+    """Return the layers with random features by the names that recordings have."""
     layers = {
         layer_name(path): layer
         for path, layer in model.named_modules()
         if isinstance(layer, RandomFeatureAttention | MixedAttention)
     }
-    return {name: layer for name, layer in layers.items() if not name.endswith(".random")}  # a part of a mixed one
+    return {name: layer for name, layer in layers.items() if name.split(".")[-1] != "random"}  # a part of a mixed one
 
 
 def random_part(layer: RandomFeatureAttention | MixedAttention) -> RandomFeatureAttention:
-    """What computes the random heads of a layer."""
+    """Return the part of a layer that computes its random heads."""
     return layer.random if isinstance(layer, MixedAttention) else layer
 
 
 def random_heads(layer: RandomFeatureAttention | MixedAttention) -> list[int]:
-    """The numbers of the random heads of a layer."""
+    """Return the numbers of the random heads of a layer."""
     return list(layer.random_heads if isinstance(layer, MixedAttention) else range(layer.sizes.heads))
 
 
 def _converted(
     config: StackConfig, chosen: Mapping[str, Sequence[int]], *, features: int, map: str, seed: int
 ) -> StackConfig:
-    """The settings with random features in the chosen heads."""
+    """Return the settings with random features in the chosen heads."""
     exact = []
     for layer in config.attention_layers:
-        kept = [head for head in range(config.heads) if head not in chosen.get(layer, ())]
-        if kept:
-            exact.append(layer if len(kept) == config.heads else f"{layer}:{','.join(str(head) for head in kept)}")
+        heads = [head for head in range(config.heads) if head not in chosen.get(layer, ())]
+        if heads:
+            exact.append(layer if len(heads) == config.heads else f"{layer}:{','.join(str(head) for head in heads)}")
     return replace(
         config,
         attention="random-features",
@@ -145,8 +145,8 @@ def _rows(sizes: HeadSizes, heads: Sequence[int]) -> list[int]:
     """The rows of the stacked W_Q, W_K, W_V that belong to these heads."""
     H, G, d_k, d_v = sizes
     groups = sorted({head * G // H for head in heads})
-    found, start = [], 0
+    rows, start = [], 0
     for owners, count, width in ((heads, H, d_k), (groups, G, d_k), (groups, G, d_v)):
-        found += [start + owner * width + i for owner in owners for i in range(width)]
+        rows += [start + owner * width + i for owner in owners for i in range(width)]
         start += count * width
-    return found
+    return rows

@@ -44,8 +44,8 @@ class TrainStep:
     """One update of the weights from the micro-batches of a step.
 
     `count` says what a loss is divided by: the target tokens of the batch, or its samples where the loss compares the
-    samples of a batch with each other (sentence encoders); such a batch cannot be split. `describe_sample(sample,
-    epoch)` names a sample in messages. `one_shape` says that all batches have the same shape.
+    samples of a batch with each other (sentence encoders); such a batch cannot be split.
+    `describe_sample(sample, epoch)` names a sample in messages. `one_shape` says that all batches have the same shape.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ def why_not_step(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureS
         return "torch.compile traces the plain step"
     if x.dtype not in DTYPES or state.S.dtype != torch.float32:
         return f"it is for float32, bfloat16 and float16 and a state in float32; got {x.dtype} and {state.S.dtype}"
-    if not all(part.is_contiguous() for part in (state.S, state.z, state.level, state.forgotten)):
+    if not all(part.is_contiguous() for part in (state.S, state.z, state.log_scale, state.log_decay)):
         return "the state must be contiguous"
     unknown = why_unknown(features, KNOWN_TRAITS)
     if unknown is not None:

@@ -21,17 +21,15 @@ from statistics import median
 import torch
 from timing import command, hardware, keep
 from train import SETTINGS
-from train_contenders import RECIPE, Ours
+from train_contenders import Ours
 
 import regard
 from regard.demo.corpus import demo_pairs
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
-from regard.text.batches.prefetch import Ahead
+from regard.text.batches.prefetch import Prefetcher
 from regard.text.files.corpus import Corpus, make_corpus, read_parallel
 from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
-from regard.training.loop.loop import Loop
-from regard.training.loop.losses import objective
 from regard.training.run.prepare import lay
 
 TARGET = 0.02  # of the time
@@ -90,16 +88,16 @@ def endless(data: PairData) -> Iterator[Batch]:
 def wait_of_nothing(data: PairData, milliseconds: float, limit: float) -> dict[str, object]:
     """The share of time that steps of this length wait for their batches, over two epochs or `limit` seconds."""
     steps = min(2 * len(data.plan(0)), int(1e3 * limit / milliseconds))
-    ahead = Ahead(endless(data))
-    ahead.take(never)
-    began, waited, tokens = time.perf_counter(), ahead.waited, 0
+    prefetcher = Prefetcher(endless(data))
+    prefetcher.take(never)
+    began, waited, tokens = time.perf_counter(), prefetcher.waited, 0
     for _ in range(steps):
-        batch = ahead.take(never)
+        batch = prefetcher.take(never)
         tokens += batch.tokens
         time.sleep(milliseconds / 1e3)  # as a GPU computes: this thread does nothing meanwhile
     wall = time.perf_counter() - began
-    waited = ahead.waited - waited
-    ahead.close()
+    waited = prefetcher.waited - waited
+    prefetcher.close()
     return cell(f"steps of {milliseconds:g} ms", "in main memory", steps, wall, waited, tokens)
 
 
@@ -111,21 +109,20 @@ def wait_of_a_model(
     data.move("cpu")
     where = lay(data, place) if there else "in main memory"
     precision = "bf16" if device == "cuda" else "fp32"
-    model = Ours(replace(SIZES[size], vocabulary=vocabulary), device, precision).model
-    loop = Loop(model, data, objective(model, smoothing=0.1), replace(RECIPE, precision=precision), device=place)
-    ahead = Ahead(loop.batches())
+    trainer = Ours(replace(SIZES[size], vocabulary=vocabulary), device, precision)
+    prefetcher = Prefetcher(batch.to(place) for batch in endless(data))
     tokens = 0
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
             synchronize(device)
-            began, waited = time.perf_counter(), ahead.waited
-        batch = ahead.take(never).batch
-        loop.train_step([batch])
+            began, waited = time.perf_counter(), prefetcher.waited
+        batch = prefetcher.take(never)
+        trainer.step(batch)
         tokens += batch.tokens * (step >= WARM_UP)
     synchronize(device)
     wall = time.perf_counter() - began
-    waited = ahead.waited - waited
-    ahead.close()
+    waited = prefetcher.waited - waited
+    prefetcher.close()
     return cell(f"model {size}", where, steps, wall, waited, tokens)
 
 

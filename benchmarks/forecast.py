@@ -22,8 +22,8 @@ from timing import command, hardware, keep
 
 import regard
 import regard.training.budget.forecast
+from regard.machine import peak_memory, reset_peak_memory
 from regard.training.budget.forecast import forecast
-from regard.training.budget.memory import forget_peak, peak_held
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.training_run import Prepared, prepare, run_training
 
@@ -77,11 +77,11 @@ def forecasted(ready: Prepared, folder: Path) -> dict[str, float]:
 
 
 def measured(ready: Prepared, folder: Path) -> dict[str, float]:
-    regard.training.budget.forecast.SHORT = sys.maxsize  # no rehearsal at the beginning: it is not what is measured
-    forget_peak(ready.device)
+    regard.training.budget.forecast.SHORT_TRAINING = sys.maxsize  # no trial run at the beginning: it is not measured
+    reset_peak_memory(ready.device)
     began = time.perf_counter()
     run_training(ready, folder, say=lambda text: None, quiet=True)
-    return {"seconds": time.perf_counter() - began, "memory": peak_held(ready.device)}
+    return {"seconds": time.perf_counter() - began, "memory": peak_memory(ready.device)}
 
 
 def alone(name: str, changes: dict[str, Any]) -> dict[str, float]:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.kernels import fuse
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch, Rows, Sampler
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.loop.loop import Loop
 from regard.training.loop.losses import objective
-from regard.training.loop.train_step import autocast
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep, autocast
 from regard.training.recipe.schema import TrainingRecipe
 
 PAIRS, LONGEST = 20_000, 120  # of the synthetic text; tokens a sentence
@@ -80,26 +81,20 @@ class Ours:
     """regard's trainer, as `regard train` runs it."""
 
     def __init__(self, setting: Setting, device: str, precision: str) -> None:
-        self.device, self.precision = torch.device(device), precision
+        self.device = torch.device(device)
         self.model = make_model(translator(setting)).to(self.device)
+        if self.device.type == "cuda":
+            fuse(self.model)
         recipe = replace(RECIPE, precision=precision)
         loss_function = objective(self.model, smoothing=RECIPE.label_smoothing or 0.0)
-        self.loop = Loop(self.model, NoData(), loss_function, recipe, device=self.device)
+        self.train_step = TrainStep(TrainState(self.model, recipe, device=self.device), loss_function, recipe)
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean over the batch's target tokens, as it is trained on."""
-        with autocast(self.device, self.precision):
-            return self.loop.loss_function(self.model, batch).total / batch.tokens
+        return self.train_step.loss(batch).total / batch.tokens
 
     def step(self, batch: Batch) -> None:
-        self.loop.train_step([batch])
-
-
-class NoData:
-    """The batches are handed to the loop one by one."""
-
-    def batches(self, epoch: int, start: int = 0) -> list[Batch]:
-        return []
+        self.train_step([batch])
 
 
 class Plain:

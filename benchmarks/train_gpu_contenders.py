@@ -17,20 +17,21 @@ from torch.nn import functional as F
 from train_contenders import RECIPE, PlainModel, Setting, copy_weights, translator
 from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 
+from regard.kernels import fuse
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
-from regard.text.batches.prefetch import Ahead
+from regard.text.batches.prefetch import Prefetcher
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.special_tokens import PAD
-from regard.training.loop.loop import Loop
 from regard.training.loop.losses import objective
 from regard.training.loop.progress import Meter
-from regard.training.loop.train_step import autocast
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep, autocast
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
 from regard.training.run.prepare import Corpora, make_data
-from regard.training.run.training_run import kernels
+from regard.training.run.torch_settings import torch_settings
 
 # What GPT-2 is trained with here; translators have RECIPE of train.py.
 # Slow enough that no step goes wrong: after one, losses differ that were equal before.
@@ -43,31 +44,36 @@ class Ours:
     def __init__(self, config: Config, data: Any, recipe: TrainingRecipe, device: str) -> None:
         self.device, self.recipe = torch.device(device), recipe
         self.model = make_model(config).to(self.device)
+        if self.device.type == "cuda":
+            fuse(self.model)
+        self.data = data
         self.objective = objective(self.model, smoothing=recipe.label_smoothing or 0.0)
-        self.loop = Loop(self.model, data, self.objective, recipe, device=self.device)
+        self.state = TrainState(self.model, recipe, device=self.device)
+        one_shape = getattr(data, "one_shape", False)
+        self.train_step = TrainStep(self.state, self.objective, recipe, one_shape=one_shape)
         self.epoch = 0
 
     def kernels(self) -> AbstractContextManager[None]:
-        return kernels(self.recipe, self.device)
+        return torch_settings(self.recipe, self.device)
 
     def batches(self) -> Iterator[Batch]:
         """The batches of the next epoch."""
-        ahead = Ahead(batch.to(self.device) for batch in self.loop.data.batches(self.epoch))
+        prefetcher = Prefetcher(batch.to(self.device) for batch in self.data.batches(self.epoch))
         self.epoch += 1
         try:
-            while (batch := ahead.take(lambda: False)) is not None:
+            while (batch := prefetcher.take(lambda: False)) is not None:
                 yield batch
         finally:
-            ahead.close()
+            prefetcher.close()
 
     def step(self, batch: Batch) -> None:
-        self.loop.train_step([batch])
+        self.train_step([batch])
 
     def look(self) -> float:
         """The mean loss since the last look; waits for the device."""
-        self.loop.settle()
-        meter, self.loop.meter = self.loop.meter, Meter()
-        return meter.values(self.loop.group)["loss"]
+        self.train_step.record_losses()
+        meter, self.state.meter = self.state.meter, Meter()
+        return meter.values(self.state.group)["loss"]
 
     def loss(self, batch: Batch) -> Tensor:
         """What is trained on, by the eager model."""

@@ -64,6 +64,8 @@ _WHERE = {
     "Greedy": "regard.decoding.searches.greedy",
     "Sample": "regard.decoding.searches.sample",
     "Beam": "regard.decoding.searches.beam",
+    "MinimumRisk": "regard.decoding.searches.minimum_risk",
+    "Speculative": "regard.decoding.searches.speculative",
     # look
     "look": "regard.look",
     # api

@@ -22,7 +22,9 @@ from regard.attention.scores import (
 from regard.attention.single_head import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
 from regard.decoding.searches.beam import Beam as Beam
 from regard.decoding.searches.greedy import Greedy as Greedy
+from regard.decoding.searches.minimum_risk import MinimumRisk as MinimumRisk
 from regard.decoding.searches.sample import Sample as Sample
+from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block

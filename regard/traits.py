@@ -19,16 +19,27 @@ CONTAINERS_AND_PRIMITIVES = frozenset({"Linear", "Dropout", "ModuleList", "Seque
 def traits_of(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module and of everything inside it.
 
-    A module that declares no traits contributes its class name, which no engine knows.
+    A module that declares no traits contributes its class name, which no engine knows. So does a subclass that
+    overrides `forward` and inherits the traits of its base.
     """
     traits: set[str] = set()
     for part in module.modules():
-        declared = getattr(part, "traits", None)
+        declared = getattr(part, "traits", None) if _declares_traits(type(part)) else None
         if declared is not None:
             traits |= declared
         elif not (type(part).__module__.startswith("torch.nn.") and type(part).__name__ in CONTAINERS_AND_PRIMITIVES):
             traits.add(f"module {type(part).__name__}")
     return frozenset(traits)
+
+
+def _declares_traits(cls: type) -> bool:
+    """Whether the traits were declared by the class that wrote `forward`, or by a subclass of it."""
+    for base in cls.__mro__:
+        if "traits" in vars(base):
+            return True
+        if "forward" in vars(base):
+            return False
+    return False
 
 
 def why_unknown(module: nn.Module, known: Set[str]) -> str | None:

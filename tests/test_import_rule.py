@@ -79,6 +79,56 @@ def test_parts_import_only_from_parts_above() -> None:
     assert violations(ROOT) == []
 
 
+LESSON = ("positions", "attention", "layers", "models")
+ENGINE = (
+    "regard.kernels",
+    "triton",
+    "ctypes",
+    "subprocess",
+    "os.environ",
+    "os.getenv",
+    "torch.cuda.graph",
+    "torch.cuda.CUDAGraph",
+)
+
+
+def engine_imports(root: Path) -> list[str]:
+    """Imports and uses of kernels, compilers, CUDA graphs and environment variables in the lesson's folders."""
+    found = []
+    for part in LESSON:
+        for path in sorted((root / "regard" / part).rglob("*.py")):
+            place = path.relative_to(root)
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            names = [*imported_modules(tree, ".".join(place.parts[:-1]))]
+            names += [(node.lineno, ast.unparse(node)) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+            for line, name in names:
+                if any(name == forbidden or name.startswith(f"{forbidden}.") for forbidden in ENGINE):
+                    found.append(f"{place}:{line}: {name}")
+    return found
+
+
+def test_the_lesson_is_plain_pytorch() -> None:
+    assert engine_imports(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from regard.kernels.training import fuse",
+        "def f():\n    import triton.language as tl",
+        "import ctypes",
+        "import os\nos.environ['A']",
+        "from os import environ",
+        "graph = torch.cuda.CUDAGraph()",
+    ],
+)
+def test_a_planted_engine_is_found(tmp_path: Path, source: str) -> None:
+    path = tmp_path / "regard/layers/a.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert len(engine_imports(tmp_path)) == 1
+
+
 def test_the_rule_sees_the_package() -> None:
     """An empty walk would pass; the parts that import each other for sure must be seen."""
     tree = ast.parse((ROOT / "regard/attention/dispatch.py").read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.scores import DotScore
 from regard.attention.single_head import ContentAttention, KeyValueAttention
+from regard.kernels import fuse
 from regard.layers.block import Block
 from regard.layers.cells import GRUCell
 from regard.layers.embedding import Embedding
@@ -127,6 +129,29 @@ def test_a_module_without_traits_is_reported_by_its_class_name() -> None:
     assert why_unknown(block, traits_of(block) - {"module Doubled"}) == "not implemented here: module Doubled"
     assert why_unknown(block, traits_of(block)) is None
     assert block(torch.zeros(1, 2, 8)).shape == (1, 2, 8)
+
+
+class Louder(FeedForward):
+    """A user's subclass that changes what is computed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Tagged(FeedForward):
+    """A user's subclass that computes the same."""
+
+    tag = "mine"
+
+
+def test_a_subclass_with_its_own_forward_is_reported_by_its_class_name() -> None:
+    assert traits_of(Louder(dim=4, hidden=8)) == {"module Louder"}
+    assert traits_of(Tagged(dim=4, hidden=8)) == traits_of(FeedForward(dim=4, hidden=8))
+
+
+def test_fused_modules_have_the_traits_of_the_plain_ones() -> None:
+    model = make_model(TransformerConfig(**STACK, **SIDES))
+    assert traits_of(fuse(copy.deepcopy(model))) == traits_of(model)
 
 
 def test_a_position_scheme_is_reported_by_its_class_name() -> None:

@@ -29,4 +29,5 @@ def join_translators(
                     f"of number {number + 1} is another than that of the first: train them with one tokenizer"
                 )
     ensemble = Ensemble([one.model for one in translators], mean=mean)
-    return Translator(ensemble, first.source_tokenizer, first.target_tokenizer, info=first.info)
+    pack = all(one.packs for one in translators)
+    return Translator(ensemble, first.source_tokenizer, first.target_tokenizer, info=first.info, pack=pack)

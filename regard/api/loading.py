@@ -1,4 +1,4 @@
-"""From a name or a folder to a model that is ready to use."""
+"""Load a model by its name or folder, ready to use."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.decoding.cpu.quantize import pack_weights
 from regard.errors import ModelError, UsageError, unknown_name
+from regard.kernels import fuse
+from regard.machine import find_device
 from regard.models.folder import load_with_config
 from regard.text.tokenizers.special_tokens import PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
@@ -24,11 +26,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load(
     name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
 ) -> Translator | Writer | Embedder:
-    """The model of that folder, or the one of that name that regard brings along, ready to use.
+    """Load the model in a folder, or the shipped model with that name, ready to use.
 
-    What comes back follows the model's kind: a Translator, a Writer (language models) or an Embedder (sentence
-    encoders). `device` "auto" is the first of CUDA, MPS and CPU that is there; `dtype` "auto" is float32, and
-    "int8" rounds the weights for a CPU, which reads them faster (decoding/quantize.py).
+    The result follows the model's kind: a Translator, a Writer (language models) or an Embedder (sentence encoders).
+    `device` "auto" is the first of CUDA, MPS and CPU that this machine has; `dtype` "auto" is float32, and "int8"
+    rounds the weights for a CPU, which reads them faster (decoding/cpu/quantize.py).
+
+    In float32 on a CPU the model decodes with a packed copy of its matrices (decoding/cpu/packed_copy.py), as the
+    command line does. `.model` is the plain module.
     """
     folder = find_model(name_or_folder)
     if dtype == "int8":
@@ -36,49 +41,28 @@ def load(
     else:
         number = find_dtype(dtype)
     model, info = load_with_config(folder, device=find_device(device), dtype=number)
-    if dtype == "int8":
-        pack_weights(model, "int8")
+    model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
     rows = [size for name, size in info["model"].items() if name.endswith("vocabulary")]
     try:
-        return wrap_model(model, *read_tokenizers(folder, most=max(rows)), info=info)
+        return wrap_model(model, *read_tokenizers(folder, most=max(rows)), info=info, pack=True)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
 
 
 def wrap_model(
-    model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any]
+    model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
 ) -> Translator | Writer | Embedder:
-    """The face of a model that is in memory, by its kind."""
+    """Wrap a model in the class for its kind; `pack` as in those classes."""
     config: Any = model.config
     if config.pad_id != PAD:
         raise ModelError(f"the model takes token {config.pad_id} for padding, and the tokenizers pad with {PAD}")
     if hasattr(config, "target_vocabulary"):
-        return Translator(model, source, target, info=info)
+        return Translator(model, source, target, info=info, pack=pack)
     if source is not target:
         raise ModelError(f"two tokenizers, and a model of kind {config.kind!r} has one vocabulary")
     if config.kind == "encoder":
         return Embedder(model, source, info=info)
-    return Writer(model, source, info=info)
-
-
-def find_device(device: str | torch.device) -> torch.device:
-    """The device of that name, if this machine has it."""
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise UsageError(unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps"))) from None
-    available = {
-        "cpu": 1,
-        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "mps": int(torch.backends.mps.is_available()),
-    }
-    if (found.index or 0) >= available.get(found.type, 0):
-        raise UsageError(f"there is no device {str(device)!r} on this machine: take 'auto' or 'cpu'")
-    return found
+    return Writer(model, source, info=info, pack=pack)
 
 
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.degenerate_output import circle_end, is_nonsense
+from regard.api.draft_model import check_draft
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import Part, join_translations, split_text
 from regard.api.word_alignment import make_alignment, piece_ends, piece_shares, shared_weights
+from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
 from regard.decoding.searches.beam import Beam
@@ -53,6 +55,7 @@ class Translator:
     """Translates with a model of regard; `regard.load` makes one from a folder.
 
     `info` is what config.json holds beside the model: the head that aligns, pieces never met in training, the recipe.
+    With `pack`, a model in float32 on a CPU decodes with packed weights, which is faster and takes more memory.
     """
 
     def __init__(
@@ -62,8 +65,10 @@ class Translator:
         target_tokenizer: Tokenizer,
         *,
         info: Mapping[str, Any] | None = None,
+        pack: bool = False,
     ) -> None:
         self.model: Any = model
+        self.packs, self._packed = pack, PackedCopy() if pack else None
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.info = dict(info or {})
         config = self.model.config
@@ -75,6 +80,11 @@ class Translator:
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, the model {rows}")
         self.longest = longest_text(self.model)  # learned positions end, the other schemes go on
         self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest)
+
+    @property
+    def decoding_model(self) -> Any:
+        """The model that decodes: `model`, or a copy of it with packed weights where that is faster (on a CPU)."""
+        return self.model if self._packed is None else self._packed.of(self.model)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -142,6 +152,7 @@ class Translator:
         """
         texts = [text] if isinstance(text, str) else list(text)
         search = chosen_search(beam, search, alternatives)
+        check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         cut = [split_text(sentence, self._fits) if guard else [Part(sentence, "")] for sentence in texts]
@@ -183,7 +194,7 @@ class Translator:
         if len(sources) != len(targets):
             raise UsageError(f"score needs as many targets as sources, got {len(sources)} and {len(targets)}")
         ids = [[*self.target_tokenizer.encode(one), END] for one in targets]
-        scored = score_tokens(self.model, [self.read(one).ids for one in sources], ids)
+        scored = score_tokens(self.decoding_model, [self.read(one).ids for one in sources], ids)
         results = [
             ScoredText(text, self.target_tokenizer.pieces(tokens), one.logps)
             for tokens, one, text in zip(ids, scored, targets, strict=True)
@@ -204,7 +215,7 @@ class Translator:
         """Attention from target to source words, by layer (heads, M, N), and the words; the end tokens come last."""
         read, ids = self.read(source), self.target_tokenizer.encode(target)
         spans = words_of(self.target_tokenizer, target, ids)
-        layers = forced_attention(self.model, read.ids, [*ids, END])
+        layers = forced_attention(self.decoding_model, read.ids, [*ids, END])
         cross = {name: weights for name, weights in layers.items() if name.endswith("cross")}
         if words is None:
             ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word([*ids, END])]
@@ -224,7 +235,7 @@ class Translator:
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """All attention weights of the model led along the target `ids`."""
-        layers = forced_attention(self.model, source_ids, ids) if ids else {}
+        layers = forced_attention(self.decoding_model, source_ids, ids) if ids else {}
         return Attention({name: weights.cpu() for name, weights in layers.items()})
 
     def alignment_of(self, translation: Translation, level: Literal["word", "piece"]) -> Alignment:
@@ -289,11 +300,11 @@ class Translator:
         """What the search finds for each source after its prefix."""
         if not tasks:
             return []
-        least = fewest_tokens(search)
+        least, model = fewest_tokens(search), self.decoding_model
 
         def generate(some: Sequence[Task], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
             return generate_tokens(
-                self.model,
+                model,
                 [task.source.ids for task in some],
                 search=search,
                 prefixes=[task.start for task in some] if any(task.start for task in some) else None,

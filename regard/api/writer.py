@@ -15,7 +15,9 @@ from typing import Any
 
 from torch import nn
 
+from regard.api.draft_model import check_draft
 from regard.api.results import ScoredText
+from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
 from regard.decoding.searches.greedy import Greedy
@@ -36,11 +38,15 @@ class Writer:
     """Writes with a language model of regard; `regard.load` makes one from a folder.
 
     A Transformer sees at most `context` tokens, those of its training. When they are full it goes on with the later
-    half of them. A recurrent model has no such limit, and `context` is None.
+    half of them. A recurrent model has no such limit, and `context` is None. With `pack`, a model in float32 on a CPU
+    decodes with packed weights, which is faster and takes more memory.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None, pack: bool = False
+    ) -> None:
         self.model: Any = model
+        self._packed = PackedCopy() if pack else None
         self.tokenizer = tokenizer
         self.info = dict(info or {})
         config: Any = model.config
@@ -54,6 +60,11 @@ class Writer:
                 raise ModelError(f"config.json: context must be a whole number from 2, got {wrong[0]!r}")
             self.context = min(limits, default=None)
 
+    @property
+    def decoding_model(self) -> Any:
+        """The model that decodes: `model`, or a copy of it with packed weights where that is faster (on a CPU)."""
+        return self.model if self._packed is None else self._packed.of(self.model)
+
     def write(
         self,
         prompt: str = "",
@@ -65,9 +76,10 @@ class Writer:
         """What follows the prompt: up to `max_tokens` tokens, the end of the text, or before a text of `stop`."""
         if search.streams:
             return "".join(self.stream(prompt, search=search, max_tokens=max_tokens, stop=stop))
+        check_draft(self, search)
         tokens = self._prefix(prompt)
         room = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
-        ((best, *_),) = generate_tokens(self.model, None, search=search, prefixes=[tokens], max_tokens=room)
+        ((best, *_),) = generate_tokens(self.decoding_model, None, search=search, prefixes=[tokens], max_tokens=room)
         return "".join(until_stop(new_text(self.tokenizer, best.tokens, after=tokens), stops_of(stop)))
 
     def stream(
@@ -110,7 +122,7 @@ class Writer:
         for start in range(window + 1, len(tokens), stride):
             prefixes.append(tokens[start - (window - stride) - 1 : start])
             targets.append(tokens[start : start + stride])
-        scored = score_tokens(self.model, None, targets, prefixes=prefixes) if len(tokens) > 1 else []
+        scored = score_tokens(self.decoding_model, None, targets, prefixes=prefixes) if len(tokens) > 1 else []
         logps = [logp for one in scored for logp in one.logps]
         return ScoredText(text, self.tokenizer.pieces(tokens[1:]), logps)
 
@@ -132,11 +144,11 @@ class Writer:
 
     def _tokens(self, prefix: Sequence[int], search: Search, left: int) -> Iterator[int]:
         """Tokens until the text ends, `left` at most, in as many windows as it takes."""
-        seen, most = list(prefix), left
+        seen, most, model = list(prefix), left, self.decoding_model
         for window in count():
             chance = in_window(search, window, written=most - left)
             room = left if self.context is None else min(left, self.context - len(seen))
-            for token in stream_tokens(self.model, seen, search=chance, max_tokens=room):
+            for token in stream_tokens(model, seen, search=chance, max_tokens=room):
                 if token == END:
                     return
                 seen.append(token)

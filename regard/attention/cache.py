@@ -1,8 +1,8 @@
-"""Keys and values of past tokens, kept so that each new token costs one step.
+"""Keys and values of past tokens, stored so that each new token costs one step.
 
-Five kinds with one interface: what the cache adds to the new keys and values, where new tokens stand, and
-which keys they may see. Buffers are allocated once, by `MultiHeadAttention.new_cache`; k is (B, H, C, d_k) and v
-(B, H, C, d_v).
+Five kinds of cache share one interface: `append` new keys and values, the `positions` of new tokens, and the mask that
+`restrict` makes of the keys they may see. `MultiHeadAttention.new_cache` allocates the buffers once; k is
+(B, H, C, d_k) and v (B, H, C, d_v).
 
     B batch   H key-value heads   C capacity   m new tokens   n keys seen   d_k, d_v widths
 """
@@ -19,14 +19,14 @@ from regard.attention.mask_rules import Mask, as_mask
 
 
 class KVCache:
-    """All rows at the same place: the keys so far come back as a view, so work grows with the text alone.
+    """A cache whose rows all have the same length. It returns a view of the keys so far, so work grows with the text.
 
-    A reader that can find each token by itself sets `origins`: then rows change places there, and nothing is copied.
+    A decoder that looks up each token itself sets `origins`: then beams are reordered there, and nothing is copied.
     """
 
     def __init__(self, k: Tensor, v: Tensor, length: int = 0) -> None:
         self.k, self.v, self.length = k, v, length
-        self.origins: Tensor | None = None  # (B, C): in which row of the buffers each token lies, if not in its own
+        self.origins: Tensor | None = None  # (B, C): the buffer row of each token, if it is not the token's own row
 
     def __len__(self) -> int:
         return len(self.k if self.origins is None else self.origins)
@@ -36,7 +36,7 @@ class KVCache:
         return self.k.shape[2]
 
     def positions(self, m: int) -> Tensor:
-        """Where the next m tokens will stand, (m,)."""
+        """Return the positions of the next m tokens, (m,)."""
         return torch.arange(self.length, self.length + m, device=self.k.device)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,29 +51,29 @@ class KVCache:
         return self.k[:, :, :end], self.v[:, :, :end]
 
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
-        """The mask and `causal` for the last m tokens: as they are, since only written keys come back."""
+        """Return the mask and `causal` for the last m tokens: unchanged, since `append` returns written keys only."""
         return mask, causal
 
     def select(self, rows: Tensor) -> KVCache:
-        """A cache of the given rows in the given order (beams, finished sentences); only what is written is copied."""
+        """Return a cache of the given rows in the given order (beams, finished sentences); copies written keys only."""
         self.settle()
         k, v = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.k, self.v))
         k[:, :, : self.length], v[:, :, : self.length] = self.k[rows, :, : self.length], self.v[rows, :, : self.length]
         return KVCache(k, v, self.length)
 
     def keep(self, rows: Tensor, moved: Tensor) -> None:
-        """Become a cache of these rows, at most as many as there are; only those at the places `moved` are copied."""
+        """Shrink or reorder to these rows in place; only the rows at the indices `moved` are copied."""
         for x in (self.k, self.v):
             x[moved, :, : self.length] = x[rows[moved], :, : self.length]
         self.k, self.v = self.k[: len(rows)], self.v[: len(rows)]
 
     @staticmethod
     def join(caches: Sequence[KVCache | RowCache]) -> RowCache:
-        """One cache of the rows of all, in this order, each at its own place."""
+        """Join the rows of several caches in this order; each row keeps its length."""
         return RowCache.join(caches)
 
     def settle(self) -> None:
-        """Bring the tokens of each row into that row of the buffers again."""
+        """Copy the tokens of each row back into that row of the buffers, and drop `origins`."""
         if self.origins is None:
             return
         index = self.origins[:, None, : self.length, None].long()  # (B, 1, n, 1)
@@ -84,10 +84,10 @@ class KVCache:
 
 
 class StaticCache:
-    """Each row at its own place and every shape fixed, for compiled steps, CUDA graphs, export and mixed batches.
+    """A cache with a length for each row and fixed shapes, for compiled steps, CUDA graphs, export and mixed batches.
 
-    The whole buffer comes back, and `restrict` hides what is not written yet. Nothing here depends on the numbers
-    in `lengths` (B,), the tokens of each row, so one compiled step serves all of them.
+    `append` returns the whole buffers, and `restrict` hides what is not written yet. No shape depends on the values of
+    `lengths` (B,), the tokens of each row, so one compiled step serves all of them.
     """
 
     def __init__(self, k: Tensor, v: Tensor, lengths: Tensor) -> None:
@@ -102,16 +102,16 @@ class StaticCache:
 
     @property
     def seen(self) -> int:
-        """How many keys come back."""
+        """How many keys `append` returns."""
         return self.capacity
 
     def positions(self, m: int) -> Tensor:
-        """Where each row's next m tokens will stand, (B, m)."""
+        """Return the positions of each row's next m tokens, (B, m)."""
         return self.lengths[:, None] + torch.arange(m, device=self.k.device)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new keys (B, H, m, d_k) and values at each row's place and return the whole buffers."""
-        # On another device the look would wait for it, and in a graph the numbers are not there yet.
+        """Store the new keys (B, H, m, d_k) and values behind each row's last token and return the whole buffers."""
+        # Reading the lengths would synchronize with another device, and a graph does not have them yet.
         if not torch.compiler.is_compiling() and self.lengths.device.type == "cpu":
             longest = int(self.lengths.max()) if len(self.lengths) else 0
             if longest + k.shape[2] > self.capacity:
@@ -123,11 +123,11 @@ class StaticCache:
         return self.k, self.v
 
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
-        """The mask (B, 1, m, n) for the last m tokens of each row: keys not written yet, and later ones if causal."""
+        """Return a mask (B, 1, m, n) for the last m tokens of each row: no unwritten and, if causal, no later keys."""
         end = self.lengths[:, None] + torch.arange(1 - m, 1, device=self.k.device) if causal else self.lengths[:, None]
         written = torch.arange(self.seen, device=self.k.device) < end[:, None, :, None]
         if isinstance(mask, Mask):
-            # Its rule asks where the queries stand: at the end of their own text, not of the buffer.
+            # Its rule needs the positions of the queries: at the end of their own text, not of the buffer.
             mask = mask.matrix(m, self.seen, positions=self.positions(m) - m, device=self.k.device)
         return written if mask is None else as_mask(mask) & written, False
 
@@ -135,14 +135,14 @@ class StaticCache:
         return StaticCache(self.k[rows], self.v[rows], self.lengths[rows])
 
     def keep(self, rows: Tensor, moved: Tensor) -> None:
-        """As in KVCache; each row is copied whole, for its length is not looked at."""
+        """As in KVCache, but copy whole rows, because the lengths are not read."""
         for x in (self.k, self.v, self.lengths):
             x[moved] = x[rows[moved]]
         self.k, self.v, self.lengths = (x[: len(rows)] for x in (self.k, self.v, self.lengths))
 
 
 class RowCache(StaticCache):
-    """Each row at its own place, and only as many keys come back as the longest row has: texts of different ages."""
+    """A cache with a length for each row that returns only as many keys as the longest row has."""
 
     def __init__(self, k: Tensor, v: Tensor, lengths: Tensor, longest: int) -> None:
         super().__init__(k, v, lengths)
@@ -150,7 +150,7 @@ class RowCache(StaticCache):
 
     @classmethod
     def join(cls, caches: Sequence[KVCache | RowCache]) -> RowCache:
-        """One cache of the rows of all, in this order."""
+        """Join the rows of several caches in this order."""
         for cache in caches:
             if isinstance(cache, KVCache):
                 cache.settle()
@@ -171,7 +171,7 @@ class RowCache(StaticCache):
         return self.longest
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new keys (B, H, m, d_k) and values at each row's place and return all so far, (B, H, n, d_k)."""
+        """Store the new keys (B, H, m, d_k) and values behind each row's last token; return all so far."""
         if self.longest + k.shape[2] > self.capacity:
             raise ValueError(full(self.capacity, self.longest, k.shape[2]))
         super().append(k, v)
@@ -192,10 +192,10 @@ class RowCache(StaticCache):
 
 
 class WindowCache:
-    """The last tokens alone, for heads that look no farther back: its size is that of the window.
+    """A cache of the last tokens only, for attention with a window: its size is that of the window.
 
-    k and v (B, H, w - 1, d) are what the next token sees beside itself, the newest last. Rows may be texts of different
-    ages, lengths (B,): places before the beginning of a text are hidden.
+    k and v (B, H, w - 1, d) are what the next token sees besides itself, the newest last. Rows may have different
+    `lengths` (B,); entries before the beginning of a text are hidden.
     """
 
     def __init__(self, k: Tensor, v: Tensor, lengths: Tensor) -> None:
@@ -205,22 +205,22 @@ class WindowCache:
         return len(self.k)
 
     def positions(self, m: int) -> Tensor:
-        """Where each row's next m tokens will stand, (B, m)."""
+        """Return the positions of each row's next m tokens, (B, m)."""
         return self.lengths[:, None] + torch.arange(m, device=self.k.device)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The window before the new keys (B, H, m, d_k) and values, and these, (B, H, w - 1 + m, ·)."""
+        """Return the window followed by the new keys (B, H, m, d_k) and values, (B, H, w - 1 + m, ·)."""
         room, m = self.k.shape[2], k.shape[2]
         k, v = (torch.cat([old, new.to(old.dtype)], dim=2) for old, new in ((self.k, k), (self.v, v)))
         self.k, self.v, self.lengths = k[:, :, m : m + room], v[:, :, m : m + room], self.lengths + m
         return k, v
 
     def places(self, k: Tensor) -> Tensor:
-        """Where the keys that `append` gave stand in their texts, (B, n); below 0: before the beginning."""
+        """Return the positions of the keys that `append` returned, (B, n); negative before the beginning of a text."""
         return self.lengths[:, None] + torch.arange(-k.shape[2], 0, device=k.device)
 
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
-        """The mask for the last m tokens, without what stands before the beginning of a text."""
+        """Return the mask for the last m tokens; it hides entries before the beginning of a text."""
         n = self.k.shape[2] + m
         written = torch.arange(n, device=self.k.device) >= n - self.lengths[:, None, None, None]  # (B, 1, 1, n)
         return written if mask is None else as_mask(mask) & written, causal and m > 1
@@ -229,18 +229,18 @@ class WindowCache:
         return WindowCache(self.k[rows], self.v[rows], self.lengths[rows])
 
     def keep(self, rows: Tensor, moved: Tensor) -> None:
-        """Become a cache of these rows; a window is small, so it is copied whole, whatever has `moved`."""
+        """Reorder to these rows in place; a window is small, so all of it is copied, whatever `moved` says."""
         self.k, self.v, self.lengths = self.k[rows], self.v[rows], self.lengths[rows]
 
     @staticmethod
     def join(caches: Sequence[WindowCache]) -> WindowCache:
-        """One cache of the rows of all, in this order."""
+        """Join the rows of several caches in this order."""
         k, v, lengths = (torch.cat([getattr(cache, name) for cache in caches]) for name in ("k", "v", "lengths"))
         return WindowCache(k, v, lengths)
 
 
 class ProjectedSource:
-    """Keys and values of a finished text, projected once: what cross-attention looks at in every step."""
+    """The keys and values of a source, projected once: what cross-attention attends to in every step."""
 
     def __init__(self, k: Tensor, v: Tensor) -> None:
         self.k, self.v = k, v
@@ -249,7 +249,7 @@ class ProjectedSource:
         raise ValueError("a ProjectedSource is for cross-attention, which has no positions: give position=None")
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory as it is: nothing is added to a finished text."""
+        """Return the source unchanged: nothing is added to it."""
         return self.k, self.v
 
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
@@ -260,19 +260,19 @@ class ProjectedSource:
 
     @property
     def length(self) -> int:
-        """How many tokens a mask must tell about."""
+        """The number of tokens that a mask covers."""
         return self.k.shape[2]
 
     @staticmethod
-    def join(memories: Sequence[ProjectedSource]) -> ProjectedSource:
-        """The texts of all, in this order, with zeros up to the longest, which a mask must hide."""
+    def join(sources: Sequence[ProjectedSource]) -> ProjectedSource:
+        """Join several sources in this order, padded with zeros that a mask must hide."""
         return ProjectedSource(
-            join_padded([memory.k for memory in memories], 2), join_padded([memory.v for memory in memories], 2)
+            join_padded([source.k for source in sources], 2), join_padded([source.v for source in sources], 2)
         )
 
 
 def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """One under the other, along `dim` with zeros up to the longest."""
+    """Concatenate along the batch, each part padded with zeros along `dim` to the longest."""
     n = max(part.shape[dim] for part in parts)
     behind = (0, 0) * (parts[0].dim() - 1 - dim)
     return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])

@@ -1,4 +1,4 @@
-"""What `attend` asks of its arguments, and the messages when they do not fit.
+"""Checks of the arguments of `attend` and of the attention layers.
 
 Each message names the argument, what was given and what fits.
 
@@ -6,6 +6,8 @@ Each message names the argument, what was given and what fits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -55,8 +57,43 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, score: str | Score) -> None:
         raise ValueError(f"k and v must have the same heads, and these divide those of q; {_shapes(q, k, v)}")
 
 
+def check_name(what: str, name: str, names: Sequence[str]) -> None:
+    """Raise ValueError unless `name` is one of `names`."""
+    if name not in names:
+        raise ValueError(unknown_name(what, name, names))
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise ValueError unless `dropout` is a probability below 1."""
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+
+
+def check_window(window: int | None) -> None:
+    """Raise ValueError unless a window, if there is one, holds the token itself."""
+    if window is not None and window < 1:
+        raise ValueError(f"window counts tokens from 1, the token itself; got {window}")
+
+
+def check_head_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int | None, *, slices: bool) -> None:
+    """Raise ValueError unless `dim` splits into heads, or their widths are given, and groups of heads are equal."""
+    for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("d_k", d_k), ("d_v", d_v)):
+        if size is not None and size < 1:
+            raise ValueError(f"{name} counts from 1, got {size}")
+    if dim % heads and (d_k is None or d_v is None or slices):
+        raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v, or other heads")
+    if heads % kv_heads:
+        raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
+
+
+def check_input(name: str, x: Tensor, width: int) -> None:
+    """Raise ValueError unless x is (B, length, width)."""
+    if x.dim() != 3 or x.shape[2] != width:
+        raise ValueError(f"{name} must be (B, length, {width}), got {tuple(x.shape)}")
+
+
 def one_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Under autocast, which leaves some tensors in float32 and makes others half, all three in autocast's dtype."""
+    """Cast q, k and v to autocast's dtype where it is on and has left some of them in float32."""
     if not all(isinstance(x, Tensor) for x in (q, k, v)) or q.dtype == k.dtype == v.dtype:
         return q, k, v
     if not torch.is_autocast_enabled(q.device.type):
@@ -66,7 +103,7 @@ def one_dtype(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def check_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """The mask, if it is bool and fits the weights."""
+    """Return the mask if it is bool and broadcasts to the weights; raise TypeError or ValueError otherwise."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TypeError(wrong_mask(mask))
     _check_broadcast("mask", mask, q, k)
@@ -74,7 +111,7 @@ def check_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 
 def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """The bias, if it is floating point and fits the scores."""
+    """Return the bias if it is floating point and broadcasts to the scores; raise TypeError or ValueError otherwise."""
     if not isinstance(bias, Tensor) or not bias.is_floating_point():
         given = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
         raise TypeError(f"bias is added to the scores and must be floating point, got {given}; bools go into mask=")
@@ -85,7 +122,7 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
 def _check_broadcast(name: str, x: Tensor, q: Tensor, k: Tensor) -> None:
     """Raise ValueError unless x broadcasts to the weights of q (B, H, m, d) and k (B, H, n, d)."""
     have, want = x.shape, (*q.shape[:3], k.shape[2])
-    same = len(have) == 4 and have == want  # of other ranks, B would be held against H, and export would fix that
+    same = len(have) == 4 and have == want  # other ranks would compare B with H, and export would then fix B
     if not same and (len(have) > 4 or any(h not in (1, w) for h, w in zip(have[::-1], want[::-1], strict=False))):
         raise ValueError(f"{name} of shape {tuple(have)} does not broadcast to the weights (B, H, m, n) = {want}")
     if x.device != q.device:
@@ -95,12 +132,12 @@ def _check_broadcast(name: str, x: Tensor, q: Tensor, k: Tensor) -> None:
 def with_heads(x: Tensor) -> Tensor:
     """(length, width) or (B, length, width) -> (B, 1, length, width); other ranks stay."""
     if not isinstance(x, Tensor):
-        return x  # the checks that follow say what is wrong with it
+        return x  # the checks that follow report it
     return x[None, None] if x.dim() == 2 else x.unsqueeze(1) if x.dim() == 3 else x
 
 
 def without_heads(x: Tensor, rank: int) -> Tensor:
-    """Back from (B, H, length, width) to the rank that the caller's tensors had."""
+    """Undo `with_heads`: return x in the rank of the caller's tensors."""
     return x if rank == 4 else x[:, 0] if rank == 3 else x[0, 0]
 
 

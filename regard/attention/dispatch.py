@@ -1,6 +1,6 @@
-"""The one door to attention: `attend` checks its arguments and picks the fastest path that can do the work.
+"""The entry point of attention: `attend` checks its arguments and picks the fastest backend that can do the work.
 
-D1, D4, D9, D10, D13. Every path equals `attend_reference`; docs/architecture.md states the tolerances.
+D1, D4, D9, D10, D13. Every backend agrees with `attend_reference`; docs/architecture.md states the tolerances.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
@@ -12,14 +12,21 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from regard.attention.checks import check_bias, check_mask, check_tensors, one_dtype, with_heads, without_heads
+from regard.attention.checks import (
+    check_bias,
+    check_dropout,
+    check_mask,
+    check_tensors,
+    one_dtype,
+    with_heads,
+    without_heads,
+)
 from regard.attention.flex import attend_flex, flex_pays
 from regard.attention.mask_rules import Mask, as_mask, split_causal
 from regard.attention.reference import attend_reference
 from regard.attention.scores import Score
 from regard.attention.sdpa import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix
 from regard.errors import unknown_name
-from regard.kernels.training.short_attention import attend_shortly, short_fits
 
 BACKENDS = ("auto", "reference", "sdpa", *KERNELS, "flex")
 Backend = Literal["auto", "reference", "sdpa", "flash", "efficient", "cudnn", "math", "flex"]
@@ -69,7 +76,7 @@ def attend(
     backend: Backend = "auto",
     return_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Mix the values v by how well their keys k fit the queries q: softmax(score(q, k)) v.
+    """Average the values v, weighted by how well their keys k match the queries q: softmax(score(q, k)) v.
 
     Vaswani et al. 2017, eq. 1; D1, D4, D9. Shapes (B, H, m, d_k), (B, H, n, d_k), (B, H, n, d_v) -> (B, H, m, d_v);
     also without heads (B, m, d) or without batch and heads (m, d). Keys and values may have fewer heads than the
@@ -77,15 +84,15 @@ def attend(
 
         mask     a regard mask or a bool tensor, True = may attend, broadcastable to the weights (B, H, m, n)
         bias     numbers added to the scaled scores, broadcastable likewise
-        causal   no query sees a later key; the last query sees every key, so it is right with a cache
+        causal   no query sees a later key; the last query sees every key, as a cache requires
         score    "scaled" (q.k / sqrt(d_k)), "dot" (q.k), or any callable (q, k) -> (…, m, n), see regard.AdditiveScore
-        scale    what the score is multiplied by; default 1/sqrt(d_k) for "scaled", else 1
-        dropout  share of the weights set to zero; always applied, so give 0.0 outside training
+        scale    factor of the score; default 1/sqrt(d_k) for "scaled", else 1
+        dropout  probability of setting a weight to zero; always applied, so pass 0.0 outside training
         backend  "auto", "reference", "sdpa" or one of its kernels "flash", "efficient", "cudnn", "math"; "flex" in
                  compiled CUDA code
 
-    A query with nothing to attend to gets zeros. With `return_weights` the result is (output, weights), the
-    weights before dropout, computed by the reference.
+    A query whose keys are all masked gets zeros. With `return_weights` the result is (output, weights), the weights
+    before dropout, computed by the reference.
     """
     plain = score == "scaled" and scale is None and bias is None and not dropout
     if plain and backend == "auto" and not return_weights:
@@ -95,19 +102,18 @@ def attend(
 
     q, k, v = one_dtype(q, k, v)
     check_tensors(q, k, v, score)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+    check_dropout(dropout)
     rank = q.dim()
     if rank != 4:
         q, k, v = with_heads(q), with_heads(k), with_heads(v)
-    own_score = None if isinstance(score, str) else score
+    custom_score = None if isinstance(score, str) else score
     if scale is None:
         scale = 1 / math.sqrt(q.shape[-1]) if score == "scaled" else 1.0
 
     if mask is not None:
         if isinstance(mask, Mask):
-            found, mask = split_causal(mask)
-            causal = causal or found
+            includes_causal, mask = split_causal(mask)
+            causal = causal or includes_causal
         else:
             mask = check_mask(with_heads(mask) if rank == 3 else mask, q, k)
     if bias is not None:
@@ -115,14 +121,11 @@ def attend(
 
     if backend == "auto":
         backend = "sdpa"
-        if return_weights or own_score is not None:
+        if return_weights or custom_score is not None:
             backend = "reference"
         elif isinstance(mask, Mask) and flex_pays(q, k, mask, dropout):
             backend = "flex"
-        elif scale > 0 and short_fits(q, k, v, mask, bias, dropout):
-            y = attend_shortly(q, k, v, mask=mask, causal=causal, scale=scale, dropout=dropout)
-            return without_heads(y, rank)
-    elif backend != "reference" and (return_weights or own_score is not None):
+    elif backend != "reference" and (return_weights or custom_score is not None):
         what = "give weights" if return_weights else "compute a score of your own"
         raise ValueError(f"backend {backend!r} cannot {what}: use backend='auto' or 'reference'")
 
@@ -131,7 +134,9 @@ def attend(
         y = attend_sdpa(q, k, v, mask=mask, causal=causal, bias=bias, scale=scale, dropout=dropout)
     elif backend == "reference":
         allowed = mask_matrix(mask, causal, q, k)
-        y, weights = attend_reference(q, k, v, mask=allowed, bias=bias, score=own_score, scale=scale, dropout=dropout)
+        y, weights = attend_reference(
+            q, k, v, mask=allowed, bias=bias, score=custom_score, scale=scale, dropout=dropout
+        )
     elif backend == "flex":
         rule = None if mask is None else as_mask(mask)
         y = attend_flex(q, k, v, mask=rule, causal=causal, bias=bias, scale=scale, dropout=dropout)
@@ -144,5 +149,5 @@ def attend(
         y = without_heads(y, rank)
     if not return_weights:
         return y
-    assert weights is not None  # only the reference is left when weights are asked for
+    assert weights is not None  # return_weights selects the reference
     return y, without_heads(weights, rank)

@@ -1,6 +1,6 @@
-"""FlexAttention: masks that leave whole blocks empty, skipped block by block. Compiled CUDA code only.
+"""FlexAttention: block-sparse masks, whose empty blocks are skipped. Compiled CUDA code only.
 
-Dong et al. 2024. The rule of a mask becomes part of the kernel.
+Dong et al. 2024. The rule of a mask is compiled into the attention code.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
@@ -14,15 +14,15 @@ from regard.attention.mask_rules import Causal, Mask, Place
 
 
 def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:
-    """Is this a long, block-sparse mask in compiled CUDA code, where a dense matrix (B, m, n) had better not be built?
+    """Whether FlexAttention is worthwhile: a long, block-sparse mask in compiled CUDA code.
 
-    1,024 keys, a megabyte of matrix a sentence, is where we draw the line; the times have not been compared yet.
+    The limit is 1,024 keys, where a dense matrix takes a megabyte per sentence; the times have not been compared yet.
     """
     return mask.sparse and why_not_flex(q, dropout) is None and k.shape[2] >= 1024
 
 
 def why_not_flex(q: Tensor, dropout: float) -> str | None:
-    """Why FlexAttention cannot be used here; None when it can."""
+    """Return the reason why FlexAttention cannot be used, or None if it can."""
     if not q.is_cuda:
         return f"backend 'flex' needs a CUDA tensor, got one on {q.device.type}: FlexAttention has no backward there"
     if not torch.compiler.is_compiling():
@@ -43,7 +43,7 @@ def attend_flex(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """The mask's rule, given to torch's FlexAttention as it stands; (B, H, m, d_v)."""
+    """Attend with PyTorch's FlexAttention, which applies the rule of the mask; (B, H, m, d_v)."""
     if (reason := why_not_flex(q, dropout)) is not None:
         raise ValueError(reason)
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -54,7 +54,7 @@ def attend_flex(
     block_mask = None
     if mask is not None:
         mask.fit(m, n)
-        rule = mask.to(q.device).rule  # inside the kernel nothing can move between devices
+        rule = mask.to(q.device).rule  # compiled code cannot move tensors between devices
 
         def may_attend(batch: Tensor, head: Tensor, row: Tensor, j: Tensor) -> Tensor:
             return rule(Place(batch, head, row, row + (n - m), j))

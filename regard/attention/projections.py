@@ -1,8 +1,7 @@
-"""How queries, keys and values come from the inputs: the matrices in front of multi-head attention.
+"""The matrices in front of multi-head attention: how queries, keys and values come from the inputs.
 
 D8, D11, D12. A projection maps (query, key, value), each (B, length, width), to q, k, v of each head, (B, heads,
-length, d). Its halves are `queries`, q alone, and `project_source`, k and v alone, for a text that many
-queries will look at.
+length, d). `queries` computes q alone, and `project_source` k and v alone, for a source that many queries attend to.
 
     B batch   p input width   H heads   G key-value heads   d_k, d_v head widths
 """
@@ -16,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.kernels.training.fused_dropout import draws
+FORMS = ("projected", "slice")
 
 
 class HeadSizes(NamedTuple):
-    """How many heads of which widths."""
+    """The number of heads and their widths."""
 
     heads: int
     kv_heads: int
@@ -34,7 +33,7 @@ class HeadSizes(NamedTuple):
 
 
 class StackedProjection(nn.Module):
-    """All heads' W_Q, W_K, W_V as one stacked matrix: self-attention takes one product, cross-attention two.
+    """W_Q, W_K, W_V of all heads as one stacked matrix: self-attention takes one product, cross-attention two.
 
     Vaswani et al. 2017, section 3.2.2; D11. For queries, keys and values of one width.
     """
@@ -44,7 +43,7 @@ class StackedProjection(nn.Module):
         self.sizes, self.rows = sizes, sizes.rows
         self.weight = nn.Parameter(torch.empty(sum(self.rows), dim))
         self.bias = nn.Parameter(torch.zeros(sum(self.rows))) if bias else None
-        for part in self.weight.split(self.rows):  # each matrix by its own size, as if it stood alone
+        for part in self.weight.split(self.rows):  # initialize each matrix by its own size
             nn.init.xavier_uniform_(part)
 
     @property
@@ -52,39 +51,26 @@ class StackedProjection(nn.Module):
         """None of its own: the layer around it reports its head sizes and its bias."""
         return frozenset()
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, *, constant: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """If `constant`, the bias gets no gradient here: it is left to who finds those of q, k and v."""
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if key is not query or value is not query:
-            return self.queries(query, constant=constant), *self.project_source(key, value, constant=constant)
-        if not constant and self.bias is not None and self.training and self._even() and draws("heads", query, 0.0):
-            from regard.kernels.training.split_heads_triton import CutHeads
-
-            q, k, v = CutHeads.apply(self._part(query, 0, 3, constant=True), self.bias, self.sizes.heads)
-            return q, k, v
-        q, k, v = self._cut(self._part(query, 0, 3, constant), 0)
+            return self.queries(query), *self.project_source(key, value)
+        q, k, v = self.split_heads(F.linear(query, self.weight, self.bias))
         return q, k, v
 
-    def _even(self) -> bool:
-        """Whether q, k and v have as many numbers."""
-        return self.sizes.heads == self.sizes.kv_heads and self.sizes.d_k == self.sizes.d_v
+    def queries(self, query: Tensor) -> Tensor:
+        return cut_heads(self._product(query, 0, 1), self.sizes.heads, self.sizes.d_k)
 
-    def queries(self, query: Tensor, *, constant: bool = False) -> Tensor:
-        return cut_heads(self._part(query, 0, 1, constant), self.sizes.heads, self.sizes.d_k)
-
-    def project_source(self, key: Tensor, value: Tensor, *, constant: bool = False) -> tuple[Tensor, Tensor]:
+    def project_source(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         _, G, d_k, d_v = self.sizes
         if key is not value:
-            k, v = self._part(key, 1, 2, constant), self._part(value, 2, 3, constant)
-            return cut_heads(k, G, d_k), cut_heads(v, G, d_v)
-        k, v = self._cut(self._part(key, 1, 3, constant), 1)
+            return cut_heads(self._product(key, 1, 2), G, d_k), cut_heads(self._product(value, 2, 3), G, d_v)
+        k, v = self.split_heads(self._product(key, 1, 3), first=1)
         return k, v
 
-    def _cut(self, x: Tensor, first: int) -> list[Tensor]:
-        """q, k and v side by side, or without the `first` of them, (B, length, rows) -> the heads of each."""
+    def split_heads(self, x: Tensor, first: int = 0) -> list[Tensor]:
+        """Split q, k and v side by side, (B, length, rows), into heads (B, heads, length, d); first=1: k and v only."""
         H, G, d_k, d_v = self.sizes
-        if d_k == d_v:  # heads of one width are cut all at once
+        if d_k == d_v:  # heads of one width are split all at once
             counts = (H, G, G)[first:]
             parts = x.view(*x.shape[:2], sum(counts), d_k).split_with_sizes(counts, dim=2)
             return [part.transpose(1, 2) for part in parts]
@@ -92,13 +78,10 @@ class StackedProjection(nn.Module):
         widths = ((H, d_k), (G, d_k), (G, d_v))[first:]
         return [cut_heads(part, count, d) for part, (count, d) in zip(parts, widths, strict=True)]
 
-    def _part(self, x: Tensor, first: int, last: int, constant: bool) -> Tensor:
-        weight: Tensor = self.weight
-        bias: Tensor | None = self.bias.detach() if constant and self.bias is not None else self.bias
-        if last - first < 3:
-            rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))
-            weight, bias = weight[rows], None if bias is None else bias[rows]
-        return F.linear(x, weight, bias)
+    def _product(self, x: Tensor, first: int, last: int) -> Tensor:
+        """Multiply x by the matrices number `first` to `last` - 1 of W_Q, W_K, W_V."""
+        rows = slice(sum(self.rows[:first]), sum(self.rows[:last]))
+        return F.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
 
 
 class SeparateProjection(nn.Module):
@@ -137,7 +120,7 @@ class SlicedProjection(nn.Module):
         super().__init__()
         self.heads = heads = sizes.heads
         for name, d in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v)):
-            bound = math.sqrt(6 / (dim // heads + d))  # of each head's matrix by its own size, as if it stood alone
+            bound = math.sqrt(6 / (dim // heads + d))  # initialize each head's matrix by its own size
             block = torch.empty(heads, dim // heads, d).uniform_(-bound, bound)
             setattr(self, f"{name}_weight", nn.Parameter(block))
             setattr(self, f"{name}_bias", nn.Parameter(torch.zeros(heads * d)) if bias else None)
@@ -160,6 +143,20 @@ class SlicedProjection(nn.Module):
         slices = x.unflatten(-1, (self.heads, -1))  # (B, length, H, p/H)
         y = torch.einsum("blhp,hpd->bhld", slices, weight)
         return y if bias is None else y + bias.view(self.heads, 1, -1)
+
+
+def make_projection(
+    form: str, dims: tuple[int, int, int], sizes: HeadSizes, *, bias: bool
+) -> StackedProjection | SeparateProjection | SlicedProjection:
+    """Make the projection for queries, keys and values of the widths `dims`."""
+    dim = dims[0]
+    if form == "slice":
+        if sizes.kv_heads != sizes.heads or dims != (dim,) * 3:
+            raise ValueError("form 'slice' cuts one input into one slice a head: no kv_heads, key_dim or value_dim")
+        return SlicedProjection(dim=dim, sizes=sizes, bias=bias)
+    if dims == (dim,) * 3:
+        return StackedProjection(dim=dim, sizes=sizes, bias=bias)
+    return SeparateProjection(dims=dims, sizes=sizes, bias=bias)
 
 
 def cut_heads(x: Tensor, heads: int, d: int) -> Tensor:

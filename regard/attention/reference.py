@@ -1,6 +1,6 @@
 """Attention as the lectures write it: Y = softmax(scores) V, in plain tensor code.
 
-Vaswani et al. 2017, eq. 1; D1, D9, D10. Slow, readable, and the oracle for every fast path.
+Vaswani et al. 2017, eq. 1; D1, D9, D10. Slow and readable; tests compare every fast backend with it.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
@@ -28,7 +28,7 @@ def attend_reference(
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
     """(output (B, H, m, d_v), weights (B, H, m, n) before dropout); `score` None means the dot product."""
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # a group of heads shares one
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))  # a group shares one head
 
     if score is None:
         s = (_at_least_float(q) * scale) @ _at_least_float(k).transpose(-2, -1)  # (B, H, m, n)
@@ -39,7 +39,7 @@ def attend_reference(
     if mask is not None:
         s = s.masked_fill(~mask, NEVER)
 
-    # softmax(-inf, …, -inf) is 0/0. Such a row has nothing to attend to: it gives zeros, and so do its gradients.
+    # softmax(-inf, …, -inf) is 0/0. A row with all keys masked gives zeros, and so do its gradients.
     empty = (s == NEVER).all(-1, keepdim=True)
     weights = torch.softmax(s.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
     y = F.dropout(weights, dropout) @ _at_least_float(v)

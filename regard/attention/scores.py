@@ -1,7 +1,7 @@
-"""Scores: how well a key fits a query.
+"""Scores: how well a key matches a query.
 
 D5. A score is any callable (q, k) -> (…, m, n). Those with parameters are modules; each splits its work into
-`keys`, done once for a sentence, and `compare`, done for each new query, so that a recurrent decoder does not
+`keys`, done once per sentence, and `compare`, done for each new query, so that a recurrent decoder does not
 project the source again at every step.
 
     … batch and heads   m queries   n keys   q: (…, m, query_dim)   k: (…, n, key_dim)
@@ -22,7 +22,7 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 
 class ScoreModule(Protocol):
-    """What a recurrent decoder asks of a score; nn.Modules below."""
+    """The interface that a recurrent decoder needs; the modules below have it."""
 
     def keys(self, k: Tensor) -> Tensor: ...
     def compare(self, q: Tensor, keys: Tensor) -> Tensor: ...
@@ -139,7 +139,7 @@ SCORES = ("dot", "scaled", "bilinear", "additive", "concat")
 
 
 def make_score(name: str, *, query_dim: int, key_dim: int, hidden: int) -> ScoreModule:
-    """The score of that name (D5), with parameters of the given widths."""
+    """Make the score of that name (D5), with parameters of the given widths."""
     if name in ("dot", "scaled"):
         if query_dim != key_dim:
             raise ValueError(

@@ -1,6 +1,6 @@
-"""torch's fused kernels, `scaled_dot_product_attention`: what `attend` calls wherever they can do the work.
+"""PyTorch's `scaled_dot_product_attention`, the default backend of `attend`.
 
-Dao et al. 2022 (flash), Rabe & Staats 2021 (efficient). They never hold the whole matrix of scores.
+Dao et al. 2022 (flash), Rabe & Staats 2021 (efficient). These never store the whole matrix of scores.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
@@ -26,9 +26,9 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def attend_everyday(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None, causal: bool) -> Tensor | None:
-    """The call that models make all day, with as little as possible before the kernel; None: not such a call.
+    """Attend with as little overhead as possible, for the most common calls; return None for any other call.
 
-    Only the shapes are looked at here. Whatever else is wrong makes torch raise, and then the long way finds the words.
+    Only shapes are checked here. Other mistakes make PyTorch raise, and then `attend` explains them.
     """
     try:
         shape, keys = q.shape, k.shape
@@ -50,10 +50,10 @@ def attend_everyday(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None,
         if isinstance(mask, Mask):
             if mask.sparse:
                 return None
-            found, rule = split_causal(mask)
+            includes_causal, rule = split_causal(mask)
             if rule is None:
                 return attend_everyday(q, k, v, None, True)
-            causal = causal or found
+            causal = causal or includes_causal
             mask = rule.matrix(m, n, device=q.device)
         if mask.dtype is not torch.bool or mask.dim() != 4 or (causal and m != 1):
             return None
@@ -76,9 +76,9 @@ def attend_sdpa(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """Any call; a matrix is built only for what the kernels do not know."""
+    """Attend for any call; a mask matrix is built only if PyTorch has no option for the mask."""
     m, n = q.shape[2], k.shape[2]
-    # torch aligns is_causal to the upper left, which is ours only when m = n; one query sees every key.
+    # PyTorch aligns is_causal to the upper left, which equals our alignment only if m = n; one query sees every key.
     allowed = None
     if causal and m == n and mask is None and bias is None:
         square = True
@@ -87,12 +87,12 @@ def attend_sdpa(
     if bias is not None:
         allowed = bias.to(q.dtype) if allowed is None else bias.to(q.dtype).masked_fill(~allowed, NEVER)
     while allowed is not None and allowed.dim() not in (2, 4):
-        allowed = allowed[None]  # torch's fast kernels know masks of two and of four axes only
+        allowed = allowed[None]  # PyTorch's fast kernels take masks of two or four axes only
     y = F.scaled_dot_product_attention(
         q, k, v, allowed, dropout, square, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
     )
     if y.is_cuda and y.dtype in HALVES and allowed is not None and (mask is not None or bias is not None or m > n):
-        # cuDNN's kernel, which torch prefers on recent GPUs, gives a row without keys the mean of the values.
+        # cuDNN, which PyTorch prefers on recent GPUs, returns the mean of the values for a row without keys.
         seen = allowed if allowed.dtype == torch.bool else allowed != NEVER
         y = y * seen.any(-1, keepdim=True)
     return y
@@ -110,7 +110,7 @@ def attend_kernel(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """One named kernel, or a ValueError that says that it cannot do this."""
+    """Attend with the named kernel; raise ValueError if it does not support the call."""
     with sdpa_kernel(KERNELS[name]):
         try:
             return attend_sdpa(q, k, v, mask=mask, causal=causal, bias=bias, scale=scale, dropout=dropout)
@@ -124,7 +124,7 @@ def attend_kernel(
 
 
 def mask_matrix(mask: Mask | Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
-    """All of the mask as one bool matrix, broadcastable to (B, H, m, n), or None when everything is allowed."""
+    """Return the mask as one bool matrix, broadcastable to (B, H, m, n), or None if everything is allowed."""
     m, n = q.shape[2], k.shape[2]
     if isinstance(mask, Mask):
         mask = check_mask(mask.matrix(m, n, device=q.device), q, k)

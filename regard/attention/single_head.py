@@ -1,6 +1,6 @@
-"""The forms of attention with one head: content, context and key-value attention.
+"""Attention with one head: content, context and key-value attention.
 
-D2, D3, D4. They differ only in where the queries come from.
+D2, D3, D4. They differ only in the origin of the queries.
 
     B batch   m queries   n keys   values (B, n, dim)
 """
@@ -16,7 +16,7 @@ from regard.attention.scores import Score, ScoreModule
 
 
 class KeyValueAttention(nn.Module):
-    """Queries look things up by key and get values: a differentiable database; D4.
+    """Look up values by comparing queries with keys: a differentiable database; D4.
 
     With `key` = `value` and queries that are data (a decoder's state) it is context attention (D3), with an
     AdditiveScore Bahdanau's (D14), with a DotScore or BilinearScore Luong's (D15).
@@ -46,8 +46,8 @@ class KeyValueAttention(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, query_dim), (B, n, key_dim), (B, n, dim) -> (B, m, dim), with `return_weights` also (B, m, n).
 
-        `prepared` says that `key` is what `keys` made of the keys, once for a whole sentence. A `score` given here
-        replaces the layer's own.
+        `prepared`: `key` is the result of `keys`, computed once for a whole sentence. A `score` replaces that of the
+        layer.
         """
         if prepared and value is None:
             raise ValueError("prepared keys cannot stand in for the values: give value=")
@@ -60,12 +60,12 @@ class KeyValueAttention(nn.Module):
         return attend(query, key, value, mask=mask, score=score, dropout=dropout)
 
     def keys(self, key: Tensor) -> Tensor:
-        """The part of the score's work that does not depend on the query, done ahead: (B, n, ·)."""
+        """Compute the part of the score that does not depend on the query, (B, n, ·)."""
         return self.score.keys(key)
 
 
 class ContentAttention(nn.Module):
-    """m learned queries theta_j look at the values: m is fixed by the parameters; D2.
+    """m learned queries theta_j attend to the values; the parameters fix m; D2.
 
     With one query it is learned pooling of a sentence (A3).
     """

@@ -13,7 +13,7 @@ import typer
 
 from regard.cli.evaluate import tracked
 from regard.cli.info import size_text
-from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, pack_float32, plain_warnings, read_text
+from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_text
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def bench_model(
     if table is not None:
         raise UsageError("--table is where --attention keeps what it measures: give both, or neither")
     face = load_writing(model, device, dtype)
-    pack_float32(face)  # as the commands that write do it
     from regard.decoding.benchmark import measure_decoding, random_inputs
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy
@@ -88,7 +87,7 @@ def bench_model(
             inputs = read_inputs(face, file, batch * runs)
         rules = () if tokens is None else (MinTokens(tokens),)
         found = measure_decoding(
-            face.model,
+            face.decoding_model,
             inputs,
             search=Greedy(rules=rules) if beam == 1 else Beam(beam, rules=rules),
             max_tokens=[room(face, one) for one in inputs] if tokens is None else tokens,
@@ -117,8 +116,8 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
     """Measure exact attention against random features, keep the table and show it."""
     import dataclasses
 
-    from regard.api.loading import find_device
     from regard.kernels.linear.crossover import measure_crossover, own_table, read_tables, write_table
+    from regard.machine import find_device
 
     path = own_table() if table is None else table
     read_tables(path)  # a damaged one is told before it takes a minute

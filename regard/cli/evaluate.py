@@ -17,7 +17,6 @@ from regard.cli.shared.model_options import (
     Dtype,
     Models,
     load_translators,
-    pack_float32,
     plain_warnings,
     read_pairs,
     read_text,
@@ -128,7 +127,6 @@ def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, Writer):
         raise UsageError(f"{model} is no language model: give the references as a second file")
-    pack_float32(face)
     stride = face.window // 2 if stride is None else stride
     found = likelihood_of(face, path, stride=stride)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 from regard.cli.shared.model_options import (
     SEARCH,
     Device,
+    Draft,
     Dtype,
     MinP,
     MinTokens,
@@ -25,10 +27,10 @@ from regard.cli.shared.model_options import (
     load_as,
     make_rules,
     make_sample,
-    pack_float32,
     plain_warnings,
     search_option,
     whole_text,
+    with_draft,
     write_utf8,
 )
 from regard.errors import DataError, UsageError
@@ -47,6 +49,7 @@ def generate_text(
     greedy: Annotated[
         bool, typer.Option("--greedy", rich_help_panel=SEARCH, help="Always the most probable token; no chance.")
     ] = False,
+    draft: Draft = None,
     repetition_penalty: Penalty = None,
     no_repeat: NoRepeat = None,
     min_tokens: MinTokens = None,
@@ -65,7 +68,6 @@ def generate_text(
     """
     from regard.api.writer import Writer
     from regard.decoding.searches.greedy import Greedy
-    from regard.decoding.searches.search import Search
 
     options = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--min-p": min_p, "--seed": seed}
     if greedy:
@@ -77,13 +79,18 @@ def generate_text(
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
     drawn = make_sample(temperature, top_k, top_p, min_p, seed, rules)
     writer = load_as(Writer, model, device, dtype)
-    pack_float32(writer)
+    speculative = None if draft is None else with_draft(drawn, draft, writer, device, dtype)
     prompt = read_prompt() if prompt is None else whole_text(prompt, "the prompt")
     write_utf8()
     with plain_warnings():
         for number in range(n):
-            search: Search = Greedy(rules=rules) if greedy else replace(drawn, seed=drawn.seed + number)
-            parts = writer.stream(prompt, search=search, max_tokens=max_tokens, stop=stop)
+            search = Greedy(rules=rules) if greedy else replace(drawn, seed=drawn.seed + number)
+            parts: Iterable[str]
+            if speculative is None:
+                parts = writer.stream(prompt, search=search, max_tokens=max_tokens, stop=stop)
+            else:
+                drafted = replace(speculative, search=search)
+                parts = [writer.write(prompt, search=drafted, max_tokens=max_tokens, stop=stop)]
             if as_json:
                 entry = {"prompt": prompt, "text": "".join(parts), "seed": None if greedy else drawn.seed + number}
                 typer.echo(json.dumps(entry, ensure_ascii=False))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.errors import UsageError
+from regard.machine import launched_by_torchrun
 
 HELP = """Train a model from text files, or from a recipe.
 
@@ -68,7 +68,7 @@ def train_model(
 
         typer.echo(dry_run_report(recipe, init=init))
         return
-    if nproc > 1 and "RANK" in os.environ:
+    if nproc > 1 and launched_by_torchrun():
         raise UsageError("--nproc starts processes on this machine, and torchrun has done so already: give one of them")
     if nproc > 1:
         from regard.training.parallel.launch import launch

@@ -15,6 +15,7 @@ from regard.cli.shared.input_lines import line_windows, open_lines, progress, re
 from regard.cli.shared.model_options import (
     SEARCH,
     Device,
+    Draft,
     Dtype,
     MinP,
     MinTokens,
@@ -29,7 +30,9 @@ from regard.cli.shared.model_options import (
     make_rules,
     make_sample,
     plain_warnings,
+    search_option,
     whole_text,
+    with_draft,
     write_utf8,
 )
 from regard.errors import DataError, RegardError, UsageError
@@ -37,7 +40,9 @@ from regard.errors import DataError, RegardError, UsageError
 if TYPE_CHECKING:
     from regard.api.results import Translation
     from regard.api.translator import Translator
+    from regard.decoding.searches.greedy import Greedy
     from regard.decoding.searches.logit_rules import Rule
+    from regard.decoding.searches.sample import Sample
     from regard.decoding.searches.search import Search
 
 
@@ -62,11 +67,15 @@ def translate_text(
     sample: Annotated[
         bool, typer.Option("--sample", rich_help_panel=SEARCH, help="Draw the translation at random.")
     ] = False,
+    minimum_risk: Annotated[
+        int | None, search_option("Draw so many translations; take the one most like all others.", least=1)
+    ] = None,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
     min_p: MinP = None,
     seed: Seed = None,
+    draft: Draft = None,
     repetition_penalty: Penalty = None,
     no_repeat: NoRepeat = None,
     min_tokens: MinTokens = None,
@@ -99,14 +108,19 @@ def translate_text(
     if plot is not None and text is None:
         raise UsageError("--plot draws one sentence: give it with --text")
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
-    drawn = make_drawn(sample, temperature, top_k, top_p, min_p, seed, rules)
+    drawn = make_drawn(sample, minimum_risk, temperature, top_k, top_p, min_p, seed, rules)
     search = make_search(beam, length_penalty, drawn, alternatives, rules)
     search.rows(alternatives)  # a UsageError now, and not for each line, where it cannot find so many
     phrases = [whole_text(phrase, "--include") for phrase in include or ()]
-    if phrases and (sample or beam == 1):
-        raise UsageError("--include needs a beam, which finds the phrases their place: leave out --sample and --beam 1")
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+    if phrases and (drawn is not None or beam == 1):
+        raise UsageError(
+            "--include needs a beam, which finds a place for each phrase: use no --sample, --minimum-risk or --beam 1"
+        )
+    drafted = None if draft is None else check_draft_options(search, model, alternatives)
     translator = load_translators(model, device, dtype)
+    if draft is not None and drafted is not None:
+        search = with_draft(drafted, draft, translator, device, dtype)
+    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
     check_room(translator, phrases, min_tokens, max_tokens)
     write_utf8()
     with plain_warnings():
@@ -148,6 +162,7 @@ def check_room(translator: Translator, phrases: Sequence[str], min_tokens: int |
 
 def make_drawn(
     sample: bool,
+    minimum_risk: int | None,
     temperature: float | None,
     top_k: int | None,
     top_p: float | None,
@@ -157,12 +172,31 @@ def make_drawn(
 ) -> Search | None:
     """The sampling, if it is wanted; its options without it are a mistake."""
     given = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--min-p": min_p, "--seed": seed}
-    if not sample:
+    if sample and minimum_risk is not None:
+        raise UsageError("--minimum-risk chooses from samples, and --sample takes the first one: give one of them")
+    if not sample and minimum_risk is None:
         for name, value in given.items():
             if value is not None:
-                raise UsageError(f"{name} is an option of sampling: add --sample")
+                raise UsageError(f"{name} is an option of sampling: add --sample or --minimum-risk")
         return None
-    return make_sample(temperature, top_k, top_p, min_p, seed, rules)
+    drawn = make_sample(temperature, top_k, top_p, min_p, seed, rules)
+    if minimum_risk is None:
+        return drawn
+    from regard.decoding.searches.minimum_risk import MinimumRisk
+
+    return MinimumRisk(minimum_risk, drawn)
+
+
+def check_draft_options(search: Search, models: Sequence[str] | None, alternatives: int) -> Greedy | Sample:
+    """The search, if a draft can help it; a UsageError where the other options leave a draft nothing to do."""
+    from regard.decoding.searches.greedy import Greedy
+    from regard.decoding.searches.sample import Sample
+
+    if not isinstance(search, Greedy | Sample):
+        raise UsageError("--draft is for greedy search and sampling: add --beam 1 or --sample")
+    if len(models or ()) > 1 or alternatives > 1:
+        raise UsageError("--draft is for one translation by one model: leave out --alternatives and other --model")
+    return search
 
 
 def make_search(
@@ -179,7 +213,7 @@ def make_search(
 
     if drawn is not None:
         if beam is not None or length_penalty is not None:
-            raise UsageError("--sample draws one token after another: --beam and --length-penalty do not go with it")
+            raise UsageError("samples are drawn token by token: --beam and --length-penalty do not go with them")
         return drawn
     if beam == 1:
         if length_penalty is not None:
@@ -266,7 +300,7 @@ def translate_together(
     except RegardError as error:
         reason = str(error)
     except (MemoryError, RuntimeError) as error:
-        from regard.training.budget.out_of_memory import is_out_of_memory
+        from regard.machine import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -28,6 +27,7 @@ from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Search
 from regard.errors import UsageError
 from regard.layers.block import Block
+from regard.machine import peak_allocated, peak_resident, synchronize
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 
 Clock = Callable[[], float]
@@ -35,7 +35,6 @@ Watch = Callable[[Sequence[int]], Iterable[int]]
 
 READS = 30  # how often the weights' bytes are read to find the speed
 ONCE = {"bridge", "key"}  # of a recurrent decoder: what is computed once for a text
-STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -238,27 +237,10 @@ def read_speed(size: int, device: torch.device, *, clock: Clock = time.perf_coun
 
 def now(device: torch.device, clock: Clock) -> float:
     """The time when all work on the device is done."""
-    if device.type != "cpu":
-        getattr(torch, device.type).synchronize()
+    synchronize(device)
     return clock()
 
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest of the values that `share` percent of them do not exceed."""
     return sorted(values)[max(math.ceil(share / 100 * len(values)), 1) - 1]
-
-
-def peak_resident() -> int | None:
-    """The most memory that this process has had; None where the system does not tell."""
-    if STATUS.exists():  # Linux, where getrusage counts the process that started this one, too
-        return next(int(line.split()[1]) * 1024 for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def peak_allocated(device: torch.device) -> int | None:
-    """The most memory that tensors have had on a GPU; None where there is none, or it does not tell."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None

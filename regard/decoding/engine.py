@@ -19,6 +19,7 @@ from regard.decoding.searches.constraints import needed_phrases
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Hypothesis, Search
+from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 
 GREEDY = Greedy()
@@ -65,10 +66,14 @@ def generate_tokens(
     check_room(model, jobs)
     if constraints is not None:
         jobs = constrained(jobs, constraints)
+    plain = allow_nonsense and cached and constraints is None and observer is None
+    if plain and isinstance(search, Speculative):
+        check_room(search.draft_model, jobs)
+        return [[text] for text in search.write(model, jobs, allow_unknown=allow_unknown)]
     found: dict[int, list[Hypothesis]] = {}
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": allow_unknown}
     with evaluating(model):
-        if allow_nonsense and cached and constraints is None and observer is None and can_capture(model, search):
+        if plain and can_capture(model, search):
             found |= write_captured(model, jobs, **options, batch_tokens=batch_tokens)
         batch = Continuous(model, **options, allow_nonsense=allow_nonsense, observer=observer, cached=cached)
         free = FREE.get(next(model.parameters()).device.type, FREE["elsewhere"])

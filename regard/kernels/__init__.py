@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from torch import nn
@@ -9,15 +10,28 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def fuse(model: Model) -> Model:
-    """Replace plain modules by their fused counterparts, which share the parameters, in place; return the model.
+def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:
+    """Replace plain modules by fused subclasses, in place, and return the model.
 
-    A module whose options a fused counterpart does not implement stays plain.
+    In training on an NVIDIA GPU the fused modules run Triton kernels; everywhere else, and for whatever the kernels do
+    not implement, they run the plain forward. Parameters and state_dict stay the same. `only` restricts the
+    replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads". Without it, layers of
+    random features are replaced too, for training and for decoding.
     """
-    from regard.kernels.linear.fused_layers import FUSED
+    from regard.kernels.linear.fused_layers import fuse_layers
+    from regard.kernels.training.fuse import fuse_modules
 
-    for module in model.modules():
-        fused = FUSED.get(type(module))
-        if fused is not None and fused.why_not(module) is None:
-            module.__class__ = fused
+    fuse_modules(model, only)
+    if only is None:
+        fuse_layers(model)
+    return model
+
+
+def unfuse(model: Model) -> Model:
+    """Replace fused modules by plain ones, in place, and return the model."""
+    from regard.kernels.linear.fused_layers import unfuse_layers
+    from regard.kernels.training.fuse import unfuse_modules
+
+    unfuse_modules(model)
+    unfuse_layers(model)
     return model

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from regard.attention.mask_rules import Mask
 from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
-from regard.kernels.training.fused_block import WIDEST, Sublayer, run_drawn
-from regard.kernels.training.fused_dropout import draws
 
 ORDERS = ("post", "pre")
 
@@ -28,8 +26,8 @@ class Block(nn.Module):
         order "post", as in the paper: x <- Norm(x + Sublayer(x))
         order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
 
-    The residuals carry the positions upward. `norm` makes a fresh normalisation for each sublayer; `dropout` acts on
-    each sublayer's output before it is added (section 5.4).
+    The residuals carry the positions upward. `norm` makes a new normalization for each sublayer; `dropout` acts on
+    the output of each sublayer before it is added (section 5.4).
     """
 
     def __init__(
@@ -67,43 +65,32 @@ class Block(nn.Module):
         mask: Mask | Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        memory: Tensor | Source | None = None,  # what cross-attention looks at, (B, n, p) or from `project_source`
+        memory: Tensor | Source | None = None,  # what cross-attention attends to, (B, n, p) or from `project_source`
         memory_mask: Mask | Tensor | None = None,
-        past: Tensor | None = None,
-        then: nn.Module | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """(B, m, p) -> (B, m, p).
+    ) -> Tensor:
+        """(B, m, p) -> (B, m, p)."""
+        self._check_memory(memory)
+        x = self._sublayer(x, self.self_norm, partial(self.self_attention, mask=mask, causal=causal, cache=cache))
+        if self.cross_attention is not None and self.cross_norm is not None:
+            x = self._sublayer(x, self.cross_norm, partial(self._attend_to_memory, memory=memory, mask=memory_mask))
+        return self._sublayer(x, self.feed_norm, self.feed_forward)
 
-        Where kernels add what the sublayers give, blocks may hand on `past`, and pre-norm ones do the norm `then` that
-        comes after them: see run_drawn.
-        """
+    def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.order == "post":
+            return norm(x + self.dropout(sublayer(x)))
+        return x + self.dropout(sublayer(norm(x)))
+
+    def _attend_to_memory(self, x: Tensor, memory: Tensor | Source | None, mask: Mask | Tensor | None) -> Tensor:
+        assert self.cross_attention is not None
+        if isinstance(memory, Tensor):
+            return self.cross_attention(x, memory, mask=mask)
+        return self.cross_attention(x, mask=mask, cache=memory)
+
+    def _check_memory(self, memory: Tensor | Source | None) -> None:
+        """Raise ValueError unless there is a memory exactly if this block has cross-attention."""
         if (memory is None) != (self.cross_attention is None):
             raise ValueError(
                 "this block has cross-attention and needs memory="
                 if memory is None
                 else "this block has no cross-attention, so memory= would be ignored"
             )
-        attend = partial(self.self_attention, mask=mask, causal=causal, cache=cache)
-        sublayers = [Sublayer(self.self_norm, self.self_attention, attend)]
-        if self.cross_attention is not None and self.cross_norm is not None:
-            across = self.cross_attention
-
-            def look(x: Tensor, **told: Any) -> Tensor:
-                if isinstance(memory, Tensor):
-                    return across(x, memory, mask=memory_mask, **told)
-                return across(x, mask=memory_mask, cache=memory, **told)
-
-            sublayers.append(Sublayer(self.cross_norm, across, look))
-        sublayers.append(Sublayer(self.feed_norm, self.feed_forward, self.feed_forward))
-        if self.draws(x):
-            return run_drawn(sublayers, x, order=self.order, dropout=self.dropout.p, past=past, then=then)
-        for norm, _, sublayer in sublayers:
-            if self.order == "post":
-                x = norm(x + self.dropout(sublayer(x)))
-            else:
-                x = x + self.dropout(sublayer(norm(x)))
-        return x
-
-    def draws(self, x: Tensor) -> bool:
-        """Whether kernels add what the sublayers give, and draw the dropout that acts on it."""
-        return self.dropout.training and draws("residual", x, self.dropout.p) and x.shape[-1] <= WIDEST

@@ -145,13 +145,13 @@ class LSTMCell(nn.LSTMCell):
 
 
 def check_backend(backend: str) -> None:
-    """Refuse a backend that does not exist."""
+    """Raise ValueError for a backend that does not exist."""
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
 
 
 def check_pair(state: object) -> None:
-    """Refuse an LSTM state that is not the pair (h, c); a lone tensor would be taken apart row by row."""
+    """Raise TypeError for an LSTM state that is not the pair (h, c); a tensor would be unpacked row by row."""
     if state is not None and not (isinstance(state, tuple | list) and len(state) == 2):
         raise TypeError(f"state of an LSTM must be the pair (h, c), got {type(state).__name__}")
 
@@ -171,7 +171,7 @@ def _check_cell(cell: nn.RNNCellBase, x: Tensor, state: tuple[Tensor, ...]) -> N
 
 
 def _fused(backend: str) -> bool:
-    """Whether torch's fused cell takes the step: not while compiling, since the compiler fuses our own lines."""
+    """Whether PyTorch's fused cell runs: not while compiling, since the compiler fuses the written-out step."""
     check_backend(backend)
     return backend == "torch" or (backend == "auto" and not torch.compiler.is_compiling())
 

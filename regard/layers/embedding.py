@@ -1,4 +1,4 @@
-"""Tokens to vectors: the embedding table, the same as a matrix product, plain word counts.
+"""Tokens to vectors: the embedding table, its look-up as a matrix product, and word counts.
 
 Bengio et al. 2003; A1, A2.
 
@@ -17,7 +17,7 @@ from regard.layers.checks import check_like, check_width
 
 
 class Embedding(nn.Module):
-    """The table of token vectors; looking up a token is reading its row.
+    """A table of token vectors; to look up a token is to read its row.
 
     Vaswani et al. 2017, section 3.4 (scale); Press & Wolf 2017 (tied output); A1.
 
@@ -44,7 +44,7 @@ class Embedding(nn.Module):
         return frozenset({"embedding", *(name for name, used in options.items() if used)})
 
     def reset_parameters(self) -> None:
-        """Draw the rows from N(0, 1/D): as an output table they give logits of about unit size for unit features."""
+        """Draw the rows from N(0, 1/D), so that a tied output layer gives logits of about unit size."""
         nn.init.normal_(self.weight, std=self.dim**-0.5)
         if self.pad_id is not None:
             with torch.no_grad():
@@ -55,7 +55,7 @@ class Embedding(nn.Module):
         check_integers(tokens)
         try:
             rows = F.embedding(tokens, self.weight, padding_idx=self.pad_id)  # (…, D)
-        except IndexError:  # the look-up on the CPU checks as it goes, for free; on a GPU a check would have to wait
+        except IndexError:  # on the CPU the look-up checks the range for free; on a GPU a check would synchronize
             _check_range(tokens, self.vocabulary)
             raise
         return rows if self.factor == 1.0 else rows * self.factor
@@ -66,7 +66,7 @@ class Embedding(nn.Module):
         check_like("x", x, self.weight)
         scores = F.linear(x, self.weight)  # (…, V)
         if self.pad_id is not None:
-            scores[..., self.pad_id] = 0.0  # its value already, the row being zero; as a constant it has no gradient
+            scores[..., self.pad_id] = 0.0  # the row is zero already; as a constant it has no gradient
         return scores
 
     def extra_repr(self) -> str:
@@ -75,7 +75,7 @@ class Embedding(nn.Module):
 
 
 def one_hot_lookup(tokens: Tensor, table: Tensor) -> Tensor:
-    """The look-up as a matrix product, the slow way: one-hot rows times the table.
+    """Look up tokens by a matrix product, one-hot rows times the table: slow, and the same.
 
     A1.
     """
@@ -87,7 +87,7 @@ def one_hot_lookup(tokens: Tensor, table: Tensor) -> Tensor:
 
 
 def bag_of_words(tokens: Tensor, vocabulary: int) -> Tensor:
-    """How often each token occurs, the order forgotten: the sum of the one-hot rows.
+    """Count how often each token occurs, regardless of order: the sum of the one-hot rows.
 
     A2. tokens (…, T) -> counts (…, V); counts @ table is the sum of the token vectors.
     """

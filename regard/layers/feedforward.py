@@ -1,4 +1,4 @@
-"""The position-wise feed-forward net: two matrices with a nonlinearity between, the same at every position.
+"""The position-wise feed-forward network: two matrices with a nonlinearity between, the same at every position.
 
 Vaswani et al. 2017, section 3.3; E2.
 
@@ -14,19 +14,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import unknown_name
-from regard.kernels.training.fused_dropout import draw_seed, draws
 from regard.layers.checks import check_like, check_width
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """f(x W_1 + b_1) W_2 + b_2, with f = ReLU, GELU (exact, or by tanh as in GPT-2), or gated: SwiGLU.
+    """f(x W_1 + b_1) W_2 + b_2, with f = ReLU, GELU (exact, or the tanh approximation of GPT-2), or gated: SwiGLU.
 
     Vaswani et al. 2017, equation 2; GELU: Hendrycks & Gimpel 2016; SwiGLU: Shazeer 2020, equation 6; E2.
 
-    SwiGLU is (silu(x W) * (x V)) W_2, with W and V stacked in one matrix, W first. Dropout falls on the inner layer;
-    the dropout on what a block adds to its residual is the block's.
+    SwiGLU is (silu(x W) * (x V)) W_2, with W and V stacked in one matrix, W first. `dropout` acts on the inner layer;
+    the dropout on the residual belongs to the block.
     """
 
     def __init__(
@@ -58,46 +57,37 @@ class FeedForward(nn.Module):
         bias = {"feed-forward-bias"} if self.up.bias is not None else set()
         return frozenset({"feed-forward", f"activation {self.activation}", *bias})
 
-    def forward(self, x: Tensor, *, constant_bias: bool = False, seed: Tensor | None = None) -> Tensor:
-        """x (…, p) -> (…, p), each position alone; if `constant_bias`, b_2 gets no gradient here.
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, p) -> (…, p), each position alone."""
+        h = self._activate(self._project_up(x))
+        return self.down(F.dropout(h, self.dropout, self.training))
 
-        A kernel that draws dropout itself takes it from `seed`, or else from one of its own.
-        """
+    def _project_up(self, x: Tensor) -> Tensor:
+        """x W_1 + b_1, (…, d_ff), or (…, 2·d_ff) for SwiGLU."""
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
-        if self.activation in ("relu", "gelu-tanh") and self.training and draws("hidden", x, self.dropout):
-            from regard.kernels.training.feed_forward_triton import activated
+        return self.up(x)
 
-            bias: Tensor | None = self.up.bias
-            h = F.linear(x, self.up.weight, None if bias is None else bias.detach())  # (…, d_ff)
-            if seed is None and self.dropout:
-                seed = draw_seed(h)
-            h, _ = activated(h, bias, seed, self.dropout, self.activation == "relu")
-            return self._down(h, constant_bias)
-        h = self.up(x)  # (…, d_ff), or (…, 2·d_ff) for SwiGLU
+    def _activate(self, h: Tensor) -> Tensor:
+        """f(h), (…, d_ff)."""
         if self.activation == "relu":
-            h = F.relu(h)
-        elif self.activation == "gelu":
-            h = F.gelu(h)
-        elif self.activation == "gelu-tanh":
-            h = gelu_tanh(h)
-        else:
-            gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
-            h = F.silu(gate) * value
-        return self._down(F.dropout(h, self.dropout, self.training), constant_bias)
-
-    def _down(self, h: Tensor, constant_bias: bool) -> Tensor:
-        return F.linear(h, self.down.weight, self.down.bias.detach()) if constant_bias else self.down(h)
+            return F.relu(h)
+        if self.activation == "gelu":
+            return F.gelu(h)
+        if self.activation == "gelu-tanh":
+            return gelu_tanh(h)
+        gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
+        return F.silu(gate) * value
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}, dropout={self.dropout}"
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+    """Approximate GELU by 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 
-    Hendrycks & Gimpel 2016, section 2. (1 + tanh(u)) / 2 = sigmoid(2u), which compiled code
-    writes with one exponential. The exact GELU is costly there: 0.33 ms on an H200 to read and write 400 MB.
+    Hendrycks & Gimpel 2016, section 2. Compiled code uses (1 + tanh(u)) / 2 = sigmoid(2u), which takes a single
+    exponential. The exact GELU is expensive there: 0.33 ms on an H200 to read and write 400 MB.
     """
     if torch.compiler.is_compiling():
         return x * torch.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))

@@ -1,11 +1,11 @@
-"""Normalisation over the features of one token: LayerNorm and RMSNorm, as modules and as plain formulas.
+"""Normalization over the features of one token: LayerNorm and RMSNorm, as modules and as plain formulas.
 
 Ba et al. 2016, Zhang & Sennrich 2019; E1.
 
-No statistics are kept and none are shared between tokens, so batches of one, any length and one token at a time all
-give the same. The modules run torch's fused kernels; the functions say what these compute.
+No statistics are stored or shared between tokens, so the result does not depend on the batch, the length, or whether
+tokens come one at a time. The modules call PyTorch's implementations; the functions write the formulas out.
 
-Shapes: p features of one token; every other dimension is left alone.
+Shapes: p features of one token; all other dimensions are batch dimensions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
-    """RMSNorm written out: gamma * x / sqrt(mean(x^2) + eps); LayerNorm without the centring.
+    """RMSNorm written out: gamma * x / sqrt(mean(x^2) + eps); LayerNorm without centering.
 
     Zhang & Sennrich 2019, equation 4; E1.
     """
@@ -39,7 +39,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation with a trained gain (weight) and shift (bias).
+    """Layer normalization with a trained gain (weight) and shift (bias).
 
     Ba et al. 2016; E1.
     """
@@ -59,7 +59,7 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         check_width(x, self.dim)
         if x.dtype in HALVES and self.weight.dtype != x.dtype:
-            # Under autocast. The kernel sums in float32 whatever it is given; autocast would also write float32.
+            # Under autocast. PyTorch sums in float32 in any case; autocast would also return float32.
             bias = None if self.bias is None else self.bias.to(x.dtype)
             with torch.autocast(x.device.type, enabled=False):
                 return F.layer_norm(x, (self.dim,), self.weight.to(x.dtype), bias, self.eps)
@@ -70,7 +70,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation with a trained gain (weight).
+    """Root-mean-square normalization with a trained gain (weight).
 
     Zhang & Sennrich 2019; E1.
     """

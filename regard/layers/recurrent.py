@@ -2,9 +2,9 @@
 
 Elman 1990, Cho et al. 2014, Hochreiter & Schmidhuber 1997; C1.
 
-Options, parameters and state dicts are torch's. `backend` says who computes: "torch" its kernels, "reference" the loop
-below, "auto" the kernels wherever they can do the work. The classes build on torch's RNNBase, not on its RNN, GRU and
-LSTM, since torch.compile refuses to look inside those, and a decoder's step has to compile as a whole.
+Options, parameters and state dicts are those of PyTorch. `backend` "torch" runs PyTorch's implementation, "reference"
+the loop below, and "auto" PyTorch's wherever it supports the call. The classes build on torch's RNNBase, not on its
+RNN, GRU and LSTM, because torch.compile does not trace those, and a decoder's step has to compile as a whole.
 
 Shapes: B batch, T time, D input width, H hidden width, P width of an output h (H, or the projection's),
         L layers, R directions (1 or 2). Inside, time comes first: (T, B, ·).
@@ -84,8 +84,8 @@ class RNN(nn.RNNBase):
     ) -> tuple[Tensor, Tensor]:
         """x (T, B, D), (B, T, D) with batch_first, or (T, D) -> outputs, and the last state (L·R, B, H).
 
-        With `lengths` (B,) what lies past a sequence's length is not read: outputs there are zero, the last state
-        is that of the last real token, and the backward direction starts there.
+        With `lengths` (B,) padding is not read: outputs there are zero, the last state is that of the last real token,
+        and the backward direction starts there.
         """
         start = None if state is None else (state,)
         if _kernels_run(self, x, start, lengths, backend):
@@ -95,7 +95,7 @@ class RNN(nn.RNNBase):
         return y, h
 
     def step(self, x: Tensor, state: State, weights: Weights, real: Tensor | None = None) -> tuple[Tensor, State]:
-        """x (B, D) -> the output (B, H) and the next state; what is not `real` (B, 1), but padding, changes nothing."""
+        """x (B, D) -> the output (B, H) and the next state; rows of padding, not `real` (B, 1), keep their state."""
         (h,) = state
         return _passed(real, (rnn_step(x, h, weights, self.nonlinearity),), state)
 
@@ -193,7 +193,7 @@ class LSTM(nn.RNNBase):
             dtype=dtype,
         )
 
-    # What torch's LSTM does differently from its base when its kernels run.
+    # Where torch's LSTM differs from its base.
     check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
@@ -241,7 +241,7 @@ def _options(layer: nn.RNNBase) -> set[str]:
 def _written_out(
     layer: nn.RNNBase, step: Step, x: Tensor, start: State | None, lengths: Tensor | None
 ) -> tuple[Tensor, State]:
-    """Layers one upon the other, each in one or both directions, dropout between them and not after the last."""
+    """Run the layers in order, each in one or both directions, with dropout between them and not after the last."""
     batched = x.dim() == 3
     if not batched:
         x = x.unsqueeze(1)  # (T, 1, D)
@@ -254,7 +254,7 @@ def _written_out(
     real = None
     if lengths is not None:
         real = torch.arange(len(x), device=x.device)[:, None, None] < lengths.to(x.device)[:, None]  # (T, B, 1)
-        x = torch.where(real, x, 0)  # whatever lies in the padding, NaN too, must not reach a gradient
+        x = torch.where(real, x, 0)  # nothing in the padding, not even NaN, may reach a gradient
 
     ends: list[State] = []
     for depth in range(layer.num_layers):
@@ -277,10 +277,10 @@ def _written_out(
 def _unroll(
     step: Step, x: Tensor, state: State, weights: Weights, real: Tensor | None, backwards: bool
 ) -> tuple[Tensor, State]:
-    """The loop over time, of one layer in one direction: y_t = F(x_t, h_{t-1}).
+    """Loop over time, one layer in one direction: y_t = F(x_t, h_{t-1}).
 
-    A padded step leaves the state alone. So the backward loop, which meets the padding first, still has its initial
-    state when it comes to the last real token.
+    A padded step does not change the state, so the backward loop, which reads the padding first, still has its initial
+    state at the last real token.
     """
     y: list[Tensor] = []
     for t in reversed(range(len(x))) if backwards else range(len(x)):
@@ -290,25 +290,25 @@ def _unroll(
 
 
 def _passed(real: Tensor | None, new: State, state: State) -> tuple[Tensor, State]:
-    """The output and the state after a step: where it met padding, 0 and the state before it."""
+    """Return the output and the state after a step; for padding 0 and the state before it."""
     if real is None:
         return new[0], new
-    kept = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
-    return torch.where(real, new[0], 0), kept
+    following = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
+    return torch.where(real, new[0], 0), following
 
 
 def _packed(
     layer: nn.RNNBase, kernels: Callable[..., tuple[Any, S]], x: Tensor, state: S | None, lengths: Tensor | None
 ) -> tuple[Tensor, S]:
-    """Torch's kernels, which stay outside of compiled graphs."""
-    # Not imported above: to say so loads torch's compiler, two seconds of every start, also for Transformers.
+    """Run PyTorch's implementation, which stays outside of compiled graphs."""
+    # Imported here because it loads PyTorch's compiler, which takes two seconds, also for Transformers.
     from regard.layers.packed_sequences import run_packed
 
     return run_packed(layer, kernels, x, state, lengths)
 
 
 def _kernels_run(layer: nn.RNNBase, x: Tensor, start: State | None, lengths: Tensor | None, backend: str) -> bool:
-    """Check the arguments, and say whether torch's kernels compute (else the loop does)."""
+    """Check the arguments, and return whether PyTorch's implementation runs (otherwise the loop does)."""
     check_backend(backend)
     _check_input(layer, x, start)
     if lengths is not None:
@@ -322,9 +322,9 @@ def _kernels_run(layer: nn.RNNBase, x: Tensor, start: State | None, lengths: Ten
 
 
 def kernel_obstacle(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> str | None:
-    """Why torch's kernels cannot do this work, or None if they can.
+    """Return the reason why PyTorch's implementation does not support the call, or None if it does.
 
-    Not seen from here: under torch.func.vmap, and for forward-mode derivatives, ask for backend="reference".
+    This function cannot see torch.func.vmap and forward-mode derivatives: use backend="reference" there.
     """
     if lengths is not None and lengths.numel() == 0:
         return "torch does not pack an empty batch"
@@ -337,7 +337,7 @@ def kernel_obstacle(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> str
 
 
 def _state_sizes(layer: nn.RNNBase) -> list[tuple[int, int]]:
-    """Rows L·R and width of each part of the state: h alone, or h and c of an LSTM."""
+    """Return the rows L·R and the width of each part of the state: h alone, or h and c of an LSTM."""
     rows = layer.num_layers * (2 if layer.bidirectional else 1)
     h = (rows, layer.proj_size or layer.hidden_size)
     return [h, (rows, layer.hidden_size)] if layer.mode == "LSTM" else [h]
@@ -383,7 +383,7 @@ def _check_lengths(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> None:
         raise TypeError(f"lengths must be whole numbers (torch.long), got {lengths.dtype}")
     if lengths.shape != (batch,):
         raise ValueError(f"lengths must be ({batch},), one for each sequence, got {tuple(lengths.shape)}")
-    if batch == 0 or lengths.is_cuda:  # a look at them would wait for the GPU
+    if batch == 0 or lengths.is_cuda:  # reading them would synchronize with the GPU
         return
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest < 1 or longest > time:

@@ -1,4 +1,4 @@
-"""Word vectors that others trained, from the text files of word2vec and GloVe, and into an embedding table.
+"""Pretrained word vectors from word2vec and GloVe text files, read and copied into an embedding table.
 
 Mikolov et al. 2013, Pennington et al. 2014; A2.
 """
@@ -23,11 +23,11 @@ from regard.layers.embedding import Embedding
 
 
 def read_vectors(path: str | Path, *, limit: int | None = None) -> tuple[list[str], Tensor]:
-    """The words of a vector file and their matrix (words, width); word2vec text, GloVe text, either also as .gz.
+    """Read the words of a vector file and their matrix (words, width); word2vec or GloVe text, also gzipped.
 
     A2. The first line of a word2vec file holds two whole numbers, count and width; a GloVe file has no such line.
-    `limit` keeps the first words only (files list frequent words first). Of a word that stands there twice the first
-    row is kept, and a warning says how many there were.
+    `limit` reads the first words only (files list frequent words first). For a repeated word the first row counts, and
+    a warning gives the number of such rows.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, or None for all, got {limit}")
@@ -51,7 +51,7 @@ def read_vectors(path: str | Path, *, limit: int | None = None) -> tuple[list[st
 
 @dataclass(frozen=True)
 class FillReport:
-    """What fill_from_vectors did: how many tokens it found, which ones it did not, and the width of the vectors."""
+    """The result of fill_from_vectors: how many tokens were found, which were missing, and the width of the vectors."""
 
     found: int
     missing: tuple[str, ...]
@@ -61,8 +61,8 @@ class FillReport:
 def fill_from_vectors(embedding: Embedding, tokens: Sequence[str], path: str | Path) -> FillReport:
     """Copy vectors from a word2vec or GloVe text file into the rows of `tokens`, token i being row i.
 
-    A2. A token takes the vector of the very same word, else of its lower-cased form. All other rows, and the padding
-    row, stay as they are. Numbers of words that no token asks for are not parsed, so large files go by quickly.
+    A2. A token takes the vector of the identical word, else of its lower-cased form. All other rows, and the padding
+    row, stay unchanged. Numbers of words that are no tokens are not parsed, so large files are read quickly.
     """
     path = Path(path)
     if len(tokens) != embedding.vocabulary:
@@ -79,7 +79,7 @@ def fill_from_vectors(embedding: Embedding, tokens: Sequence[str], path: str | P
             vectors[row.word] = _parse(path, row)
 
     missing = []
-    with torch.no_grad():  # only after the whole file was read: a damaged one leaves the table as it was
+    with torch.no_grad():  # after the whole file was read, so that a damaged file leaves the table unchanged
         for index, token in rows_to_fill.items():
             vector = vectors.get(token, vectors.get(token.lower()))
             if vector is None:
@@ -96,16 +96,16 @@ class _Row(NamedTuple):
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    """The rows of a vector file, one at a time, each with the same number of columns."""
+    """Yield the rows of a vector file, all with the same number of columns."""
     promised, dim, count = None, 0, 0
     for line, text in _lines(path):
-        fields = text.split(" ")  # on blanks alone: words may hold other kinds of space
+        fields = text.split(" ")  # at blanks only: words may contain other white space
         if line == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
             promised, dim = int(fields[0]), int(fields[1])
             continue
         dim = dim or len(fields) - 1
-        # Some words of the large GloVe files hold a blank (". . ."): the numbers are the last columns. A number
-        # among the blanks is one column too many.
+        # Some words of the large GloVe files contain a blank (". . ."), so the numbers are the last columns. A number
+        # within the word is one column too many.
         extra = fields[1:-dim] if dim else []
         if len(fields) < dim + 1 or dim == 0 or any(_is_number(field) for field in extra):
             expected = f"a word and {dim} numbers" if dim else "a word and its numbers"
@@ -119,7 +119,7 @@ def _rows(path: Path) -> Iterator[_Row]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a UTF-8 file, gzipped or not, without what ends them."""
+    """Yield the numbered lines of a UTF-8 file, gzipped or not, without line ends."""
     line = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The attention layers of a model: exact, by random features, or heads of both kinds side by side.
+"""The attention layers of a model: exact, with random features, or heads of both kinds side by side.
 
 Vaswani et al. 2017, section 3.2; Peng et al. 2021, section 3; F3.
 """
@@ -13,11 +13,11 @@ from regard.models.config import StackConfig
 from regard.models.exact_heads import is_causal
 from regard.positions import Position
 
-MOST = 4096  # layers of a model: each has a seed of its own, and models with other seeds have others
+MAX_LAYERS = 4096  # of a model: each layer has its own seed, and models with other seeds have other ones
 
 
 def make_attention(config: StackConfig, layer: str, position: Position | None) -> Attention:
-    """The layer of that name ("decoder.2.cross") with these settings."""
+    """Make the layer of that name ("decoder.2.cross") with these settings."""
     exact = config.exact_heads_of(layer)
     if len(exact) == config.heads:
         return _exact(config, layer, position, len(exact), output=True)
@@ -67,7 +67,7 @@ def _random(
         normalize=None if map == "rows" else config.feature_norm,
         learned_scale=config.feature_scale,
         gate=config.feature_gate and is_causal(layer),
-        seed=config.feature_seed * MOST + config.attention_layers.index(layer),
+        seed=config.feature_seed * MAX_LAYERS + config.attention_layers.index(layer),
         redraw_every=config.feature_redraw,
         bias=config.bias,
         output=output,
@@ -76,5 +76,5 @@ def _random(
 
 
 def _groups(config: StackConfig, heads: int) -> int | None:
-    """How many heads of keys and values so many heads have."""
+    """Return the number of key-value heads for this number of heads."""
     return None if config.kv_heads is None else heads * config.kv_heads // config.heads

@@ -1,7 +1,7 @@
-"""Language models: the next token from those before it, by attention or by recurrence.
+"""Language models: predict the next token from those before it, by attention or by recurrence.
 
-E10, C2. Trained many-to-many with the true next token as the next input (teacher forcing); generating feeds each drawn
-token back in.
+E10, C2. Training is many-to-many, with the true next token as the next input (teacher forcing); generation feeds each
+sampled token back in.
 
     B batch   m tokens   p model width   V vocabulary
 """
@@ -41,7 +41,7 @@ class TransformerLM(nn.Module):
         return self.project(self.decode(tokens))
 
     def decode(self, tokens: Tensor, *, state: TransformerState | None = None) -> Tensor:
-        """(B, m) -> (B, m, p): a whole text, or the next tokens of a `state`."""
+        """(B, m) -> (B, m, p) for a whole text, or for the next tokens of a `state`."""
         if state is None:
             return self.decoder(self.input(tokens), causal=True)
         return self.decoder(self.input(tokens, state.positions(tokens.shape[1])), causal=True, caches=state.caches)
@@ -52,16 +52,16 @@ class TransformerLM(nn.Module):
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
-        """What `project` multiplies by, (V, p), and adds: for a loss that makes the logits part by part."""
+        """The matrix (V, p) and the bias of `project`, for a loss that computes the logits in parts."""
         return self.input.embedding.weight if self.output is None else self.output.weight, None
 
     def start(self, batch: int, capacity: int, *, static: bool = False) -> TransformerState:
-        """A state for `batch` texts of up to `capacity` tokens; `static` as in StaticCache."""
+        """Return a state for `batch` texts of up to `capacity` tokens; for `static` see StaticCache."""
         return TransformerState(self.decoder.new_caches(batch, capacity, static=static))
 
 
 class RecurrentLM(nn.Module):
-    """The recurrent language model: one state is all that it knows of the text so far.
+    """The recurrent language model: a state of fixed size summarizes the text so far.
 
     Mikolov et al. 2010, Graves 2013; C2.
     """
@@ -84,7 +84,7 @@ class RecurrentLM(nn.Module):
         return self.project(self.decode(tokens))
 
     def decode(self, tokens: Tensor, *, state: RecurrentState | None = None) -> Tensor:
-        """(B, m) -> (B, m, hidden): a whole text, or the next tokens of a `state`."""
+        """(B, m) -> (B, m, hidden) for a whole text, or for the next tokens of a `state`."""
         if tokens.dim() != 2:
             raise ValueError(f"tokens must be (B, length), got {tuple(tokens.shape)}")
         hidden = None if state is None else state.hidden
@@ -99,11 +99,11 @@ class RecurrentLM(nn.Module):
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
-        """What `project` multiplies by, (V, hidden), and adds: for a loss that makes the logits part by part."""
+        """The matrix (V, hidden) and the bias of `project`, for a loss that computes the logits in parts."""
         return (self.embedding.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def start(self, batch: int, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
-        """A state for `batch` texts. It is of one size whatever the length, so capacity and static change nothing."""
+        """Return a state for `batch` texts. Its size is fixed, so capacity and static have no effect."""
         h = self.embedding.weight.new_zeros(self.config.layers, batch, self.config.hidden)
-        # c is a tensor of its own: one that is h too would ask a compiled step for a graph of its own.
+        # c is a separate tensor: if it were h itself, a compiled step would need a graph for this case.
         return RecurrentState((h, torch.zeros_like(h)) if self.config.cell == "lstm" else h)

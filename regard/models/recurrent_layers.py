@@ -1,4 +1,4 @@
-"""The recurrent layers of a model: made from its settings, run by torch's kernels or as part of a compiled graph.
+"""The recurrent layers of a model: made from its settings, and run.
 
 C1; Sutskever et al. 2014.
 
@@ -18,7 +18,7 @@ from regard.models.decoding_state import Hidden
 def make_recurrent(
     config: RecurrentConfig, input_size: int, hidden_size: int, *, bidirectional: bool = False
 ) -> RNN | GRU | LSTM:
-    """The recurrent layers of these settings, batch first."""
+    """Make the recurrent layers of these settings, batch first."""
     kind = {"rnn": RNN, "gru": GRU, "lstm": LSTM}[config.cell]
     return kind(
         input_size,
@@ -35,9 +35,9 @@ def run_recurrent(
 ) -> tuple[Tensor, Hidden]:
     """x (B, T, ·) through the layers.
 
-    One step inside torch.compile is written out, so that the graph holds it, and so are sequences whose lengths only
-    the GPU knows: torch's kernels would have to wait for them.
+    A single step inside torch.compile uses the written-out loop, so that the graph contains it. So do sequences whose
+    lengths are on the GPU: PyTorch's implementation would synchronize to read them.
     """
     step = x.shape[1] == 1 and lengths is None and torch.compiler.is_compiling()
-    unknown = lengths is not None and lengths.is_cuda
-    return rnn(x, hidden, lengths=lengths, backend="reference" if step or unknown else "auto")
+    lengths_on_gpu = lengths is not None and lengths.is_cuda
+    return rnn(x, hidden, lengths=lengths, backend="reference" if step or lengths_on_gpu else "auto")

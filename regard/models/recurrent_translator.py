@@ -1,7 +1,7 @@
 """The recurrent translator: without attention (Sutskever), with Bahdanau's, with Luong's.
 
-C4, D14, D15. The encoder reads the source into states h_j. Without attention its last state is all that the decoder
-gets; with it the decoder looks at all h_j anew for each word.
+C4, D14, D15. The encoder reads the source into states h_j. Without attention the decoder gets only the last state; with
+attention it attends to all h_j for each word.
 
     B batch   n source tokens   m target tokens   h_j source states   s_i decoder states   c_i contexts
 """
@@ -45,9 +45,9 @@ class RecurrentEncoder(nn.Module):
         return Encoded(self.dropout(states), keep, map_hidden(self._join_directions, final))
 
     def _lengths(self, keep: Tensor) -> Tensor:
-        """The tokens of each source (B,), on the CPU, where packing wants them: the one wait for the device.
+        """Return the number of tokens of each source (B,) on the CPU, where packing needs it: the only synchronization.
 
-        Training on a GPU waits for nothing: there the steps are written out, and can be recorded (CUDA graphs).
+        Training on a GPU does not synchronize: there the steps are written out, so that a CUDA graph can capture them.
         """
         if keep.is_cuda and torch.is_grad_enabled():
             return keep.sum(1)
@@ -67,7 +67,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    """Write the target word by word from the state s_i and, with attention, the context c_i.
+    """Generate the target word by word from the state s_i and, with attention, the context c_i.
 
     Bahdanau et al. 2015, eq. 4 to 6 and appendix A.2.2: c_i = sum_j alpha_ij h_j by a(s_{i-1}, h_j);
     s_i = f(s_{i-1}, y_{i-1}, c_i); the readout sees s_i, c_i and y_{i-1} (D14).
@@ -84,7 +84,7 @@ class RecurrentDecoder(nn.Module):
         self.embedding = Embedding(vocabulary=config.target_vocabulary, dim=embedding)
         extra = source_width if self.bahdanau else hidden if config.input_feeding else 0
         self.rnn = make_recurrent(config, embedding + extra, hidden)
-        # Sutskever hands the last state over as it is; where widths or directions differ, a layer fits it (A.2.2).
+        # Sutskever passes the last state on unchanged; if widths or directions differ, a layer adapts it (A.2.2).
         self.bridge = nn.Linear(source_width, hidden) if config.bidirectional or source_width != hidden else None
         self.cross_attention: KeyValueAttention | None = None
         self.readout: nn.Linear | None = None
@@ -106,7 +106,7 @@ class RecurrentDecoder(nn.Module):
         return frozenset({"RecurrentDecoder", *(name for name, used in options.items() if used)})
 
     def start(self, encoded: Encoded) -> RecurrentState:
-        """The state before the first word: s_0 from the encoder's last state, the keys of the source prepared."""
+        """Return the state before the first word: s_0 from the encoder's last state, and the keys of the source."""
         final = encoded.final
         if final is None:
             raise ValueError("a recurrent decoder needs the encoder's last state, and this source has none")
@@ -124,7 +124,7 @@ class RecurrentDecoder(nn.Module):
         return torch.tanh(self.bridge(final))
 
     def forward(self, target: Tensor, state: RecurrentState) -> Tensor:
-        """(B, m) -> readouts (B, m, hidden), and the state moves on by m words."""
+        """(B, m) -> readouts (B, m, hidden); advances the state by m words."""
         batch = top(state.hidden).shape[0]
         if target.dim() != 2 or target.shape[0] != batch or target.shape[1] < 1:
             raise ValueError(f"target must be ({batch}, length) with at least one word, got {tuple(target.shape)}")
@@ -135,34 +135,34 @@ class RecurrentDecoder(nn.Module):
 
     @property
     def step_by_step(self) -> bool:
-        """Whether something is fed back from word to word; where nothing is, all words go in one go."""
+        """Whether a word depends on the output of the previous one; otherwise all words are computed at once."""
         return self.bahdanau or self.input_feeding
 
     def step(self, y: Tensor, state: RecurrentState) -> Tensor:
-        """y_{i-1} (B, 1, embedding) -> readout (B, 1, hidden); without feedback as many words as there are."""
+        """y_{i-1} (B, 1, embedding) -> readout (B, 1, hidden); without feedback any number of words."""
         if self.cross_attention is None or self.readout is None:
             s, state.hidden = run_recurrent(self.rnn, y, state.hidden)
             return self.dropout(s)
         if self.bahdanau:
-            c = self._look(top(state.hidden), state)
+            c = self._context(top(state.hidden), state)
             s, state.hidden = run_recurrent(self.rnn, torch.cat([y, c], dim=-1), state.hidden)
             return self.dropout(torch.tanh(self.readout(torch.cat([s, c, y], dim=-1))))
         x = y if state.feed is None else torch.cat([y, state.feed], dim=-1)
         s, state.hidden = run_recurrent(self.rnn, x, state.hidden)
-        c = self._look(s, state)
+        c = self._context(s, state)
         attentional = torch.tanh(self.readout(torch.cat([c, s], dim=-1)))
         if self.input_feeding:
             state.feed = attentional
         return self.dropout(attentional)
 
-    def _look(self, s: Tensor, state: RecurrentState) -> Tensor:
-        """The context of the queries s (B, m, hidden): sum_j alpha_ij h_j, (B, m, source width)."""
+    def _context(self, s: Tensor, state: RecurrentState) -> Tensor:
+        """Return the context of the queries s (B, m, hidden): sum_j alpha_ij h_j, (B, m, source width)."""
         assert self.cross_attention is not None
         return self.cross_attention(s, state.keys, state.values, mask=state.mask, prepared=True)
 
 
 class RecurrentTranslator(nn.Module):
-    """The recurrent encoder-decoder with the Transformer's seams: `encode`, `decode`, `project`, `start`.
+    """The recurrent encoder-decoder with the interface of the Transformer: `encode`, `decode`, `project`, `start`.
 
     Sutskever et al. 2014, Bahdanau et al. 2015, Luong et al. 2015; C4, D14, D15.
     """
@@ -184,11 +184,11 @@ class RecurrentTranslator(nn.Module):
         return self.project(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        """(B, n) -> the source's states (B, n, width) and the encoder's last state; padding is what equals pad_id."""
+        """(B, n) -> states (B, n, width) and the last state of the encoder; tokens equal to pad_id are padding."""
         return self.encoder(source)
 
     def decode(self, target: Tensor, encoded: Encoded | None = None, *, state: RecurrentState | None = None) -> Tensor:
-        """(B, m) -> (B, m, hidden): a whole target beside the source it translates, or the next words of a `state`."""
+        """(B, m) -> (B, m, hidden): a whole target together with its encoded source, or the next words of a `state`."""
         if (encoded is None) == (state is None):
             raise ValueError("decode takes either the encoded source or a state made from it by start()")
         if encoded is not None:
@@ -201,16 +201,16 @@ class RecurrentTranslator(nn.Module):
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
-        """What `project` multiplies by, (V, hidden), and adds: for a loss that makes the logits part by part."""
+        """The matrix (V, hidden) and the bias of `project`, for a loss that computes the logits in parts."""
         embedding = self.decoder.embedding
         return (embedding.weight, None) if self.output is None else (self.output.weight, self.output.bias)
 
     def start(self, encoded: Encoded, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
-        """The state before the first word; its size is fixed, so capacity and static change nothing."""
+        """Return the state before the first word; its size is fixed, so capacity and static have no effect."""
         return self.decoder.start(encoded)
 
 
 def top(hidden: Hidden) -> Tensor:
-    """The last layer's h as a query, (B, 1, hidden)."""
+    """Return the last layer's h as a query, (B, 1, hidden)."""
     h = hidden if isinstance(hidden, Tensor) else hidden[0]
     return h[-1][:, None]

@@ -1,4 +1,4 @@
-"""The sentence encoder: a text becomes one vector, so that texts can be compared.
+"""The sentence encoder: it maps a text to one vector, so that texts can be compared.
 
 Reimers & Gurevych 2019; A3.
 
@@ -32,18 +32,18 @@ class SentenceEncoder(nn.Module):
         return frozenset({"SentenceEncoder", f"pooling {self.config.pooling}"})
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (B, n) -> one vector a sentence (B, p), of unit length where the settings say so."""
+        """tokens (B, n) -> one vector per sentence (B, p), of unit length if `config.normalize`."""
         encoded = self.encode(tokens)
         x = self._pooled(encoded.states, encoded.keep)
         return F.normalize(x, dim=-1) if self.config.normalize else x
 
     def encode(self, tokens: Tensor) -> Encoded:
-        """(B, n) -> one vector a token (B, n, p); padding is what equals pad_id."""
+        """(B, n) -> one vector per token (B, n, p); tokens equal to pad_id are padding."""
         keep = tokens != self.config.pad_id
         return Encoded(self.encoder(self.input(tokens), mask=keep[:, None, None]), keep)
 
     def _pooled(self, x: Tensor, keep: Tensor) -> Tensor:
-        """x (B, n, p), keep (B, n) -> (B, p). A sentence without tokens is the zero vector."""
+        """x (B, n, p), keep (B, n) -> (B, p). A sentence without tokens gives the zero vector."""
         if x.shape[1] == 0:
             return x.new_zeros(x.shape[0], x.shape[2])
         if self.pool is not None:

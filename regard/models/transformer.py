@@ -15,9 +15,9 @@ from regard.models.stack import make_input, make_stack
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder, with seams: `encode` the source, `decode` the target, `project` to the vocabulary.
+    """The encoder-decoder in three steps: `encode` the source, `decode` the target, `project` to the vocabulary.
 
-    Training (E7) is `model(source, target)`, the target moved right by one behind the start token. Translating (E8) is
+    Training (E7) is `model(source, target)`, the target shifted right by one after the start token. Translating (E8) is
     `state = model.start(model.encode(source), capacity)` and then `model.project(model.decode(tokens, state=state))`
     for each new token.
     """
@@ -43,16 +43,16 @@ class Transformer(nn.Module):
         return self.project(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> Encoded:
-        """(B, n) -> the source's vectors (B, n, p); padding is what equals pad_id."""
+        """(B, n) -> the vectors of the source (B, n, p); tokens equal to pad_id are padding."""
         keep = source != self.config.pad_id  # (B, n)
         return Encoded(self.encoder(self.source(source), mask=keep[:, None, None]), keep)
 
     def decode(
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
     ) -> Tensor:
-        """(B, m) -> (B, m, p): a whole target beside the source it translates, or the next tokens of a `state`.
+        """(B, m) -> (B, m, p): a whole target together with its encoded source, or the next tokens of a `state`.
 
-        Padding stands at the end of a target, where no earlier token looks.
+        Padding is at the end of a target, where the causal mask hides it.
         """
         if (encoded is None) == (state is None):
             raise ValueError("decode takes either the encoded source or a state made from it by start()")
@@ -69,16 +69,16 @@ class Transformer(nn.Module):
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
-        """What `project` multiplies by, (V, p), and adds: for a loss that makes the logits part by part."""
+        """The matrix (V, p) and the bias of `project`, for a loss that computes the logits in parts."""
         return self.target.embedding.weight if self.output is None else self.output.weight, None
 
     def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
-        """A state for up to `capacity` target tokens; the source is prepared here, once, for each block to look at.
+        """Return a state for up to `capacity` target tokens, with the source projected once for each block.
 
-        `static` fixes all shapes and lets each row stand at its own place, see StaticCache.
+        `static` fixes all shapes and gives each row its own length; see StaticCache.
         """
         caches = self.decoder.new_caches(len(encoded.states), capacity, static=static)
-        # On a CPU the look is free, and attention without a mask is faster; elsewhere it would wait for the device.
+        # Attention without a mask is faster. On a CPU the test is free; elsewhere it would synchronize.
         full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
         mask = None if full else encoded.keep[:, None, None]
         return TransformerState(caches, self.decoder.project_source(encoded.states, mask), mask)

@@ -1,4 +1,4 @@
-"""A position scheme by one word, as a recipe names it."""
+"""Position schemes by name, as in a recipe."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ def make_position(
     value_dim: int | None = None,
     causal: bool = False,
 ) -> Position:
-    """The scheme of that name, with its usual options, for a model of width dim; B2 to B8.
+    """Make the scheme of that name, with its default options, for a model of width dim; B2 to B8.
 
-    The arguments describe the model, and each scheme takes what it needs: "learned" the max_length, "rotary" and
-    "relative" (Shaw's) the head_dim (dim // heads unless given) and "relative" the value_dim (head_dim unless
-    given), "t5" and "alibi" the heads; "t5" looks one way only in a causal model. For other options call the
-    class itself.
+    The arguments describe the model, and each scheme takes what it needs: "learned" takes max_length, "rotary" and
+    "relative" (Shaw's) take head_dim (default dim // heads), "relative" also value_dim (default head_dim), "t5" and
+    "alibi" take heads. In a causal model "t5" has buckets for the past only. For other options use the class itself.
     """
     check_size("dim", dim)
     check_size("heads", heads)
@@ -55,3 +54,21 @@ def make_position(
         case "index":
             return Index(dim=dim)
     raise UsageError(unknown_name("position", name, POSITIONS))
+
+
+def make_attention_position(
+    position: Position | str | None, *, dim: int, heads: int, head_dim: int, value_dim: int
+) -> Position | None:
+    """Return the scheme of an attention layer, made from its name if necessary; None for no scheme.
+
+    A scheme that acts on the embeddings raises ValueError.
+    """
+    if position is None or position == "none":
+        return None
+    if isinstance(position, str):
+        position = make_position(position, dim=dim, heads=heads, head_dim=head_dim, value_dim=value_dim)
+    if position.acts_on != "attention":
+        raise ValueError(
+            f"position {type(position).__name__} acts on the embeddings; inside attention: rotary, relative, t5, alibi"
+        )
+    return position

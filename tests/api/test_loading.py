@@ -13,11 +13,12 @@ import torch
 
 from regard.api import model_names as finding
 from regard.api.embedder import Embedder
-from regard.api.loading import find_device, load, wrap_model
+from regard.api.loading import load, wrap_model
 from regard.api.model_names import shipped_models
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.errors import ModelError, UsageError
+from regard.machine import find_device
 from regard.models.folder import save_model
 from regard.models.presets import make_model
 from regard.text.tokenizers.subwords import SubwordTokenizer

@@ -116,7 +116,7 @@ def test_weights_are_laid_out_as_for_other_commands(
     measure = ("bench", "-m", models["translator"], "--runs", "1", "--tokens", "2", "--json")
     packed = json.loads(command(*measure).stdout)
     there = compiled.compiled() is not None
-    monkeypatch.setattr(compiled, "compiled", lambda: None)
+    monkeypatch.setattr("regard.decoding.cpu.packed_copy.compiled", lambda: None)
     plain = json.loads(command(*measure).stdout)
     assert forms == [there, False]
     assert packed["step_bytes"] == plain["step_bytes"]  # the same numbers in another order

@@ -12,6 +12,7 @@ from regard.api.loading import load
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.speculative import Speculative
 
 Run = Callable[..., Result]
 
@@ -57,6 +58,17 @@ def test_several_texts_have_seeds_one_after_the_other(command: Run, models: dict
     assert shown == "\n".join(f"Jane{entry['text']}\n" for entry in entries)
 
 
+def test_a_draft_helps(command: Run, models: dict[str, str]) -> None:
+    options = ("generate", "-m", models["writer"], "Jane", "--max-tokens", "9", "--json")
+    draft = ("--draft", models["writer"])
+    assert command(*options, "--greedy", *draft).stdout == command(*options, "--greedy").stdout
+    entries = [json.loads(line) for line in command(*options, *draft, "--seed", "2", "-n", "2").stdout.splitlines()]
+    writer = load(models["writer"])
+    for entry, seed in zip(entries, (2, 3), strict=True):
+        search = Speculative(writer, Sample(seed=seed))
+        assert entry == {"prompt": "Jane", "text": writer.write("Jane", search=search, max_tokens=9), "seed": seed}
+
+
 def test_stop(command: Run, models: dict[str, str]) -> None:
     options = ("-m", models["writer"], "Jane", "--max-tokens", "9", "--greedy", "--json")
     whole = json.loads(command("generate", *options).stdout)["text"]
@@ -70,6 +82,7 @@ def test_stop(command: Run, models: dict[str, str]) -> None:
         (["--greedy", "--seed", "1"], "--seed is an option of sampling, and --greedy does not draw"),
         (["--greedy", "--top-k", "1"], "--top-k is an option of sampling"),
         (["--greedy", "-n", "2"], "--greedy has one text"),
+        (["--draft", "fr-en"], "use `regard translate -m fr-en`"),
         (["--temperature", "0"], "temperature must be a number above 0"),
         (["--stop", ""], "stop must not be an empty text"),
         (["--min-tokens", "201"], "--min-tokens 201 is more than --max-tokens 200"),

@@ -131,7 +131,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp
     rest = start(files, tmp_path / "run")
     said = rest.communicate(timeout=200)[1]
     assert rest.returncode == 0, said
-    assert f"going on from step {stopped[1]}\n" in said
+    assert f"continuing from step {stopped[1]}\n" in said
     assert (tmp_path / "run/training/step-00000200/weights.safetensors").exists()
 
 

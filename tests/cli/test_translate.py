@@ -30,8 +30,11 @@ from regard.decoding.cpu.quantize import Weight
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
+from regard.decoding.searches.minimum_risk import MinimumRisk, overlap
 from regard.decoding.searches.sample import Sample
+from regard.decoding.searches.speculative import Speculative
 from regard.errors import DataError
+from regard.text.tokenizers.special_tokens import END
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "from regard.cli import main; main()"
@@ -128,7 +131,7 @@ def test_draws_depend_on_the_line_and_not_on_the_batch(command: Run, models: dic
 def test_rules_reach_every_search() -> None:
     rules = make_rules(1.5, 2, 3, 9)
     assert rules == (RepetitionPenalty(1.5), NoRepeat(2), MinTokens(3)) and make_rules(None, None, None, None) == ()
-    drawn = make_drawn(True, None, None, None, None, None, rules)
+    drawn = make_drawn(True, None, None, None, None, None, None, rules)
     assert drawn == Sample(rules=rules) and make_search(None, None, drawn, 1, rules) is drawn
     assert make_search(1, None, None, 1, rules) == Greedy(rules=rules)
     assert make_search(4, 0.5, None, 1, rules) == Beam(4, length_penalty=0.5, rules=rules)
@@ -164,11 +167,15 @@ def test_weights_are_laid_out_for_c_where_there_is_one(
     forms, translate = [], Translator.translate
 
     def watched(self: Translator, *texts: Any, **settings: Any) -> Any:
-        forms.append(isinstance(next(self.model.parameters()), Weight))
+        forms.append(isinstance(next(self.decoding_model.parameters()), Weight))
         return translate(self, *texts, **settings)
 
-    plain = load(models["translator"])
-    wanted = [plain, join_translators([plain, load(models["other"])])]
+    def plain(name: str) -> Translator:
+        face = load(models[name])
+        assert isinstance(face, Translator)
+        return Translator(face.model, face.source_tokenizer, face.target_tokenizer, info=face.info)
+
+    wanted = [plain("translator"), join_translators([plain("translator"), plain("other")])]
     monkeypatch.setattr(Translator, "translate", watched)
     both = ("-m", models["translator"], "-m", models["other"])
     for face, chosen in zip(wanted, (both[:2], both), strict=True):
@@ -179,9 +186,38 @@ def test_weights_are_laid_out_for_c_where_there_is_one(
         for ours, theirs in zip(found["alignment"]["weights"], told.alignment().weights.tolist(), strict=True):
             assert ours == pytest.approx(theirs, abs=2e-4)
     command("translate", "-m", models["translator"], *SHORT, "--dtype", "bfloat16", "-t", "le chat")
-    monkeypatch.setattr(compiled, "compiled", lambda: None)
+    monkeypatch.setattr("regard.decoding.cpu.packed_copy.compiled", lambda: None)
     command("translate", "-m", models["translator"], *SHORT, "-t", "le chat")
     assert forms == [False, False]
+
+
+def test_minimum_risk_takes_the_text_most_like_the_others(command: Run, models: dict[str, str]) -> None:
+    options = ("--minimum-risk", "6", "--temperature", "2", "--seed", "3", *SHORT)
+    result = command("translate", "-m", models["translator"], *options, "-t", "le chat noir", "--json")
+    translator: Any = load(models["translator"])
+    search = MinimumRisk(6, Sample(temperature=2.0, seed=3))
+    found = translator.translate("le chat noir", search=search, max_tokens=6)
+    assert json.loads(result.stdout)["tokens"] == found.tokens
+    texts = translator.translate("le chat noir", search=search.search, alternatives=6, max_tokens=6, guard=False)
+    drawn = [[token for token in text.ids if token != END] for text in texts.alternatives]
+
+    def mean_utility(ids: list[int]) -> float:
+        return sum(overlap(ids, other) for other in drawn) / len(drawn)
+
+    assert mean_utility([token for token in found.ids if token != END]) == max(map(mean_utility, drawn))
+
+
+@pytest.mark.parametrize("options", [["--beam", "1"], ["--sample", "--seed", "5"]])
+def test_a_draft_helps(command: Run, models: dict[str, str], options: list[str]) -> None:
+    """Greedy search finds the same text; a sample is one of Speculative."""
+    chosen = ("translate", "-m", models["translator"], *SHORT, *options, "-t", "le chat noir", "--json")
+    drafted = json.loads(command(*chosen, "--draft", models["other"]).stdout)
+    if "--sample" not in options:
+        assert drafted == json.loads(command(*chosen).stdout)
+        return
+    translator: Any = load(models["translator"])
+    search = Speculative(load(models["other"]), Sample(seed=5))
+    assert drafted["tokens"] == translator.translate("le chat noir", search=search, max_tokens=6).tokens
 
 
 def test_the_length_penalty_reaches_the_beam() -> None:
@@ -201,9 +237,18 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
     [
         (["--temperature", "0.5"], "--temperature is an option of sampling: add --sample"),
         (["--seed", "0"], "--seed is an option of sampling"),
-        (["--sample", "--beam", "2"], "do not go with it"),
-        (["--sample", "--length-penalty", "1"], "do not go with it"),
+        (["--sample", "--beam", "2"], "do not go with them"),
+        (["--sample", "--length-penalty", "1"], "do not go with them"),
         (["--beam", "1", "--length-penalty", "1"], "--beam 1 has one"),
+        (["--minimum-risk", "4", "--sample"], "give one of them"),
+        (["--minimum-risk", "4", "--beam", "2"], "do not go with them"),
+        (["--minimum-risk", "4", "--include", "cat"], "--include needs a beam"),
+        (["--minimum-risk", "2", "-n", "3"], "alternatives=3 is more than candidates=2"),
+        (["--draft", "fr-en"], "add --beam 1 or --sample"),
+        (["--draft", "fr-en", "--beam", "1"], "model and draft must have the same tokenizers"),
+        (["--draft", "fr-en", "--sample", "-n", "2"], "--draft is for one translation by one model"),
+        (["--draft", "fr-en", "--beam", "1", "-m", "fr-en"], "--draft is for one translation by one model"),
+        (["--draft", "shakespeare", "--beam", "1"], "use `regard generate -m shakespeare`"),
         (["--attention"], "--attention needs --json or --text"),
         (["--plot", "a.png"], "--plot draws one sentence"),
         (["-t", "le chat", "file.txt"], "a file or --text, not both"),

@@ -168,11 +168,11 @@ def test_a_signal_is_passed_on_and_waited_for(
 def test_memory_is_the_peak_of_the_process_alone() -> None:
     """A child of a large process: 100 MB that it frees again count, the parent's 200 MB do not."""
     script = (
-        "from regard.training.budget.child_process import peak_memory\n"
-        "before = peak_memory()\n"
+        "from regard.machine import peak_resident\n"
+        "before = peak_resident()\n"
         "x = b'1' * 100_000_000\n"
         "del x\n"
-        "print(before, peak_memory())"
+        "print(before, peak_resident())"
     )
     ballast = b"1" * 200_000_000
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout

@@ -115,11 +115,11 @@ class Armed:
 
         def init(loop: Any, *arguments: Any, **options: Any) -> None:
             original(loop, *arguments, **options)
-            self.loop, loss_function = loop, loop.loss_function
+            self.loop, loss_function = loop, loop.step.loss_function
             self.loop_begins()
 
             def disturbed(model: Any, batch: Any) -> Any:
-                step = loop.progress.step + 1
+                step = loop.state.progress.step + 1
                 events.event(f"step {step}")
                 for disturb in self.before_loss:
                     disturb(step, batch)
@@ -128,7 +128,7 @@ class Armed:
                     loss = disturb(step, loss)
                 return loss
 
-            loop.loss_function = disturbed
+            loop.step.loss_function = disturbed
 
         Loop.__init__ = init
         enter = StopFlag.__enter__
@@ -258,7 +258,7 @@ class Armed:
 
     def note_batches(self, file: str) -> None:
         def note(step: int, batch: Any) -> None:
-            if self.loop.model.training:
+            if self.loop.state.model.training:
                 rank = int(os.environ.get("RANK", 0))
                 append(file, json.dumps([step, rank, batch.ids, getattr(batch, "whole_ids", batch.ids)]))
 

@@ -61,7 +61,7 @@ def test_other_data_that_are_allowed(processes: int, nursery: Nursery, tmp_path:
     change(recipe, lambda lines: lines[:60])
     note = {"kind": "note batches", "file": str(tmp_path / "batches")}
     team = nursery.train(recipe, run, "--allow-changed-data", processes=processes, faults=(note,))
-    assert "going on from step 6" in code(team, 0)
+    assert "continuing from step 6" in code(team, 0)
     batches = trained_on(tmp_path / "batches")
     seen: list[int] = []
     for (ids,) in batches.values():
@@ -94,7 +94,7 @@ ALLOWED = {
 def test_more_steps_and_other_intervals(key: str, begun: tuple[Path, Path], nursery: Nursery, tmp_path: Path) -> None:
     recipe, run = begun[0], shutil.copytree(begun[1], tmp_path / "run")
     told = code(nursery.train(recipe, run, "--set", f"{key}={ALLOWED[key]}"), 0)
-    assert "going on from step 6" in told
+    assert "continuing from step 6" in told
     newest = {"training.steps": [12, 13], "training.save_every": [10, 12], "training.keep": [6, 9, 12]}
     assert whole_checkpoints(run) == newest.get(key, [9, 12])
 

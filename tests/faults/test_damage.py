@@ -51,7 +51,7 @@ def test_the_one_before_it_is_used(
     (warning,) = [line for line in told.splitlines() if "step-00000006" in line]
     assert name in warning
     assert "going back to the checkpoint before it" in warning
-    assert "going on from step 3" in told
+    assert "continuing from step 3" in told
     assert contents(run) == contents(whole)
 
 
@@ -59,7 +59,7 @@ def test_two_processes_go_back_together(half: Path, nursery: Nursery, recipe: Pa
     run = tmp_path / "run"
     code(nursery.train(recipe, run, processes=2, faults=({"kind": "die", "at": 8},)), -9)
     flip(run / "training" / "step-00000006" / "optimizer.safetensors")
-    assert "going on from step 3" in code(nursery.train(recipe, run, processes=2), 0)
+    assert "continuing from step 3" in code(nursery.train(recipe, run, processes=2), 0)
     assert contents(run) == contents(wholes(2))
 
 
@@ -71,7 +71,7 @@ def test_none_is_good(processes: int, half: Path, nursery: Nursery, recipe: Path
     before = sorted(run.rglob("step-*/*"))
     told = first_code(nursery.train(recipe, run, processes=processes), 4)
     last = told.strip().splitlines()[-1]
-    assert "no checkpoint is whole" in last
+    assert "no checkpoint is intact" in last
     for found in ("step-00000006: weights.safetensors is missing", "step-00000003: state.json is damaged"):
         assert found in last
     assert "Traceback" not in told
@@ -82,5 +82,5 @@ def test_a_pointer_that_points_nowhere(half: Path, nursery: Nursery, recipe: Pat
     """`latest` is for people: what lies in the folder decides."""
     run = shutil.copytree(half, tmp_path / "run")
     (run / "training" / "latest").write_text("step-00000999")
-    assert "going on from step 6" in code(nursery.train(recipe, run), 0)
+    assert "continuing from step 6" in code(nursery.train(recipe, run), 0)
     assert contents(run) == contents(whole)

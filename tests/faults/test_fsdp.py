@@ -47,7 +47,7 @@ def test_resumes(recipe: Path, nursery: Nursery, tmp_path: Path) -> None:
     assert whole_checkpoints(run) == [3, 4]
     killed = nursery.train(recipe, run, *FSDP, processes=2, faults=(FLOAT64, {"kind": "die", "at": 8, "rank": 0}))
     assert -9 in killed.wait()
-    assert "going on from step 6" in code(nursery.train(recipe, run, *FSDP, processes=2, faults=(FLOAT64,)), 0)
+    assert "continuing from step 6" in code(nursery.train(recipe, run, *FSDP, processes=2, faults=(FLOAT64,)), 0)
     assert largest_difference(tensors(run, 12), tensors(tmp_path / "whole", 12)) <= 1e-9
 
 

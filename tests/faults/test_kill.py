@@ -149,7 +149,7 @@ def kill_in_save(moments: Iterable[int], nursery: Nursery, recipe: Path, whole: 
         assert killed_at(nursery, recipe, run, event)
         newest = max(whole_checkpoints(run))
         assert newest in (6, 9)
-        assert f"going on from step {newest}" in code(nursery.train(recipe, run), 0)
+        assert f"continuing from step {newest}" in code(nursery.train(recipe, run), 0)
         assert contents(run) == contents(whole)
         assert leftovers(run) == []
 

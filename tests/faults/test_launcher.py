@@ -184,5 +184,5 @@ def test_torchrun_restarts(recipe: Path, wholes: Callable[[int], Path], tmp_path
     told = (tmp_path / "err").read_text()
     assert ended == 0, told
     assert (tmp_path / "killed").exists()
-    assert re.search("going on from step 6", told)
+    assert re.search("continuing from step 6", told)
     assert contents(run) == contents(wholes(2))

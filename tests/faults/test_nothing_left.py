@@ -12,7 +12,7 @@ import pytest
 from harness import below, leftovers
 
 from regard.errors import DivergedError, StoppedError
-from regard.training.loop.loop import Loop
+from regard.training.loop.train_step import TrainStep
 from regard.training.run.training_run import train
 
 
@@ -28,16 +28,17 @@ def in_use() -> tuple[set[str], set[str], set[int]]:
 def test_nothing_is_left(end: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(recipe, out=tmp_path / "first", overrides={"training.steps": 4}, quiet=True)  # what is opened once for all
     before, handlers = in_use(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    step = Loop.train_step
+    step = TrainStep.__call__
 
-    def disturbed(loop: Loop, micro: list) -> None:
-        step(loop, micro)
-        if loop.progress.step == 5 and end == "stopped":
+    def disturbed(train_step: TrainStep, micro_batches: list) -> None:
+        step(train_step, micro_batches)
+        progress = train_step.state.progress
+        if progress.step == 5 and end == "stopped":
             signal.raise_signal(signal.SIGTERM)
-        if loop.progress.step == 5 and end == "failed":
+        if progress.step == 5 and end == "failed":
             raise DivergedError("as if")
 
-    monkeypatch.setattr(Loop, "train_step", disturbed)
+    monkeypatch.setattr(TrainStep, "__call__", disturbed)
     if end == "done":
         train(recipe, out=tmp_path / "run", quiet=True)
     else:

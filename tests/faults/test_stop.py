@@ -33,7 +33,7 @@ def test_sigterm(
     assert f"stopped by SIGTERM after step {last}" in code(team, 143)
     assert max(whole_checkpoints(run)) == last
     assert leftovers(run) == []
-    assert f"going on from step {last}" in code(nursery.train(recipe, run, processes=processes), 0)
+    assert f"continuing from step {last}" in code(nursery.train(recipe, run, processes=processes), 0)
     assert contents(run) == contents(wholes(processes))
 
 
@@ -60,7 +60,7 @@ def test_ctrl_c_twice(where: str, at: int, newest: int, nursery: Nursery, recipe
     team.send(signal.SIGINT)
     code(team, 130)
     assert whole_checkpoints(run) == [newest]
-    assert f"going on from step {newest}" in code(nursery.train(recipe, run), 0)
+    assert f"continuing from step {newest}" in code(nursery.train(recipe, run), 0)
     assert contents(run) == contents(whole)
 
 
@@ -84,4 +84,4 @@ def test_sigterm_before_the_first_step(nursery: Nursery, recipe: Path, tmp_path:
     wait_for(tmp_path / "reached")
     os.kill(team.pid, signal.SIGTERM)
     code(team, 143)
-    assert "going on from" not in code(nursery.train(recipe, run), 0)
+    assert "continuing from" not in code(nursery.train(recipe, run), 0)

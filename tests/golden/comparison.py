@@ -99,7 +99,8 @@ def _compare_numbers(name: str, recorded: float, computed: float, *, exact: bool
     if exact and not rounded:
         same, how = recorded.hex() == computed.hex(), "to the last bit"
     else:
-        relative = next((tolerance for part, tolerance in LOOSE.items() if part in name), RELATIVE)
+        loose = (tolerance for part, tolerance in LOOSE.items() if part in name and not exact)
+        relative = next(loose, RELATIVE)
         absolute = ROUNDING if rounded else ABSOLUTE
         same = math.isclose(recorded, computed, rel_tol=relative, abs_tol=absolute) or recorded.hex() == computed.hex()
         how = f"within {relative:g}"

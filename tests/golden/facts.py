@@ -8,8 +8,8 @@ The facts are reached through public names, the command line, recipes and model 
 of the code inside the package. The groups:
 
     training   losses, gradient norms and final weights of short CPU runs of every kind of model
-    models     outputs, gradients and searches of small untrained models with many combinations of settings
-    shipped    translations, scores, samples and alignments of the shipped models
+    models     outputs, gradients and searches of small untrained models with many combinations of settings; attention
+    shipped    translations, scores, samples, alignments and traces of the shipped models
     folders    outputs of the model folders of format 1, and what saving them again writes
     names      the public names with their signatures
     help       the help text of every command (help.txt)

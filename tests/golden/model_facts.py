@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attention_facts import attention_facts
 from comparison import exact, tensor_checksum
 
 import regard
@@ -47,7 +48,7 @@ def model_facts() -> dict[str, Any]:
     tokenizer = regard.CharacterTokenizer(CHARACTERS)
     sides = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size}
     one = {"vocabulary": tokenizer.size}
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"attention": attention_facts()}
     for name, settings in {**TRANSFORMERS, **OF_TRANSLATION}.items():
         config = regard.TransformerConfig(**{**SMALL, **sides, **settings})
         facts[f"transformer, {name}"] = facts_of(config, tokenizer)

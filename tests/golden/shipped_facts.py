@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from comparison import exact, tensor_checksum, with_exact_numbers
+from comparison import checksum, exact, tensor_checksum, with_exact_numbers
 
 import regard
 
@@ -89,6 +89,7 @@ def translator_facts(translator: regard.Translator) -> dict[str, Any]:
         "alignment of pieces": alignment_facts(beam[4].alignment("piece")),
         "forced alignments": [alignment_facts(alignment) for alignment in aligned],
         "alignment head": list(translator.alignment_head),
+        "trace": trace_facts(translator, sentences[1]),
         "attention": [tensor_checksum(dict(translation.attention.layers)) for translation in beam],
     }
 
@@ -107,6 +108,14 @@ def alignment_facts(alignment: Any) -> dict[str, Any]:
     return {"pairs": pairs, "weights": tensor_checksum({"weights": alignment.weights})}
 
 
+def trace_facts(face: Any, text: str, **options: Any) -> dict[str, str]:
+    """A checksum of each part of a trace but its notes, which are prose."""
+    trace = regard.look.trace_text(face, text, vectors=True, **options).to_dict()
+    return {
+        name: checksum(json.dumps(part, sort_keys=True).encode()) for name, part in trace.items() if name != "notes"
+    }
+
+
 def scored(text: Any) -> dict[str, Any]:
     return {"score": exact(text.score), "tokens": [exact(logp) for logp in text.logps]}
 
@@ -119,6 +128,7 @@ def writer_facts(writer: regard.Writer) -> dict[str, Any]:
         "sampled": [writer.write(prompt, search=drawn, max_tokens=80) for prompt in PROMPTS],
         "sampled beyond the context": writer.write(PROMPTS[0], search=drawn, max_tokens=300),
         "until a stop": writer.write(PROMPTS[0], search=drawn, max_tokens=80, stop=["\n"]),
+        "trace": trace_facts(writer, TEXT, max_tokens=5),
         "forced": scored(writer.score(TEXT)),
         "forced in windows": exact(writer.score(TEXT * 8, stride=64).score),
     }

@@ -7,6 +7,7 @@ which is what one vector for a whole sentence lacks (Bahdanau et al. 2015, figur
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from random import Random
 
 import pytest
@@ -17,8 +18,9 @@ from regard.decoding.engine import generate_tokens
 from regard.evaluation.by_length import Bucket, scores_by_length
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, START
-from regard.training.loop.loop import Loop
 from regard.training.loop.losses import objective
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
 
 WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 450
@@ -27,22 +29,20 @@ TARGET = [f"word{i}" for i in range(WORDS)]
 FIRST = 4  # the tokens before it are special
 
 
-class Sentences:
+def sentences() -> Iterator[Batch]:
     """Batches of random sentences of one length each, without end."""
-
-    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        random = Random(epoch)
-        while True:
-            length = random.randint(3, LONGEST)
-            rows = torch.tensor([[random.randrange(WORDS) for _ in range(length)] for _ in range(ROWS)]) + FIRST
-            begin, end = torch.full((ROWS, 1), START), torch.full((ROWS, 1), END)
-            yield Batch(
-                ids=list(range(ROWS)),
-                source=torch.cat([rows, end], 1),
-                inputs=torch.cat([begin, rows], 1),
-                labels=torch.cat([rows, end], 1),
-                tokens=ROWS * (length + 1),
-            )
+    random = Random(0)
+    while True:
+        length = random.randint(3, LONGEST)
+        rows = torch.tensor([[random.randrange(WORDS) for _ in range(length)] for _ in range(ROWS)]) + FIRST
+        begin, end = torch.full((ROWS, 1), START), torch.full((ROWS, 1), END)
+        yield Batch(
+            ids=list(range(ROWS)),
+            source=torch.cat([rows, end], 1),
+            inputs=torch.cat([begin, rows], 1),
+            labels=torch.cat([rows, end], 1),
+            tokens=ROWS * (length + 1),
+        )
 
 
 def trained(attention: str, hidden: int) -> RecurrentTranslator:
@@ -58,10 +58,9 @@ def trained(attention: str, hidden: int) -> RecurrentTranslator:
         )
     )
     recipe = TrainingRecipe(steps=STEPS, lr=0.01, warmup=20, schedule="cosine", precision="fp32")
-    loop = Loop(model, Sentences(), objective(model), recipe, device=torch.device("cpu"))
-    batches = loop.batches()
-    for _ in range(STEPS):
-        loop.train_step([next(batches).batch])
+    step = TrainStep(TrainState(model, recipe, device=torch.device("cpu")), objective(model), recipe)
+    for batch in islice(sentences(), STEPS):
+        step([batch])
     return model.eval()
 
 

@@ -19,7 +19,7 @@ from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample
-from regard.decoding.searches.speculative import speculate_tokens
+from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 from regard.models.config import EncoderConfig, TransformerConfig, TransformerLMConfig
 from regard.models.exact_heads import pick_heads
@@ -84,7 +84,8 @@ def test_a_draft_may_have_states_that_cannot_be_cut(name: str) -> None:
     model = make(name)
     given = inputs(model, [0, 1, 2])
     want = generate_tokens(model, **given, search=Greedy(), max_tokens=9)
-    got = speculate_tokens(model, model, given["source"], prefixes=given.get("prefixes"), max_tokens=9)
+    search = Speculative(model)
+    got = [text for (text,) in generate_tokens(model, **given, search=search, max_tokens=9)]
     assert [one.tokens for one in got] == [one[0].tokens for one in want]
 
 

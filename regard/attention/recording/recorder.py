@@ -1,8 +1,8 @@
 """Record the attention weights of a model: every layer, every head, by name, while it runs.
 
-H4. Hooks ask each attention module for its weights and take them off its output again, so the model computes what
-it always computes and nothing is there when nothing is recorded. Row i of a map is the distribution that was used
-when output token i was produced.
+H4. Hooks request the weights from each attention module and remove them from its output again, so the model computes
+the same as without a recording, and costs nothing when nothing is recorded. Row i of a map is the distribution that was
+used to compute output token i.
 
     B batch   H heads   m queries   n keys
 """
@@ -32,7 +32,7 @@ class Recording(Mapping[str, Tensor]):
         self._steps: dict[str, list[Tensor]] = {name: [] for name in names}
 
     def steps(self, name: str) -> list[Tensor]:
-        """The weights of each call of that layer, (B, H, m, n) each, as they came."""
+        """Return the weights of each call of that layer in order, (B, H, m, n) each."""
         if name not in self._steps:
             near = difflib.get_close_matches(name, self._steps, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -55,7 +55,7 @@ class Recording(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
     def clear(self) -> None:
-        """Forget what was recorded so far, for example between two sentences."""
+        """Delete what was recorded so far, for example between two sentences."""
         for steps in self._steps.values():
             steps.clear()
 
@@ -68,11 +68,11 @@ def record(model: nn.Module) -> Iterator[Recording]:
             model(source, target)
         r["decoder.2.cross"]  # (B, H, m, n)
 
-    The names are those of the layers: encoder, decoder, the block's number, self or cross. Compiled models run eagerly
-    meanwhile. Layers that are torch's own, or of `transformers` models with eager attention, are recorded as well
-    (foreign.py).
+    A layer's name is encoder or decoder, the number of the block, and self or cross. Compiled models run eagerly inside
+    the block. PyTorch's own layers and those of `transformers` models with eager attention are recorded as well
+    (other_libraries.py).
     """
-    # Weights are looked at, not trained on: they are kept without their graph.
+    # Nobody trains on recorded weights, so they are stored without their graph.
     layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}
     others = foreign_layers(model)
     recording = Recording([*layers, *others])
@@ -93,13 +93,13 @@ def record(model: nn.Module) -> Iterator[Recording]:
 
 
 def running_eagerly() -> AbstractContextManager[Any]:
-    """Compiled models run their Python code inside the block, and so their hooks."""
-    # Where torch's compiler is not loaded, which takes a second, nothing can be compiled.
+    """Run compiled models eagerly inside the block, so that their hooks run."""
+    # Without PyTorch's compiler, whose import takes a second, nothing can be compiled.
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def layer_name(path: str) -> str:
-    """The short name of a layer: decoder.blocks.2.cross_attention -> decoder.2.cross."""
+    """Return the short name of a layer: decoder.blocks.2.cross_attention -> decoder.2.cross."""
     parts = [part.removesuffix("_attention") for part in path.split(".") if part not in ("blocks", "_orig_mod")]
     return ".".join(parts) or "attention"
 
@@ -109,7 +109,7 @@ def _returns_weights(module: nn.Module) -> bool:
 
 
 def _hooks(name: str, recording: Recording, asked: set[str]) -> tuple[Callable, Callable]:
-    """(hook that asks the module for weights, hook that stores them and gives the caller what it asked for)."""
+    """Return a hook that requests the weights, and one that stores them and returns what the caller requested."""
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         if kwargs.get("return_weights"):

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.writer import Writer
+    from regard.decoding.searches.greedy import Greedy
     from regard.decoding.searches.logit_rules import Rule
     from regard.decoding.searches.sample import Sample
+    from regard.decoding.searches.speculative import Speculative
 
 DEFAULT_MODEL = "fr-en"
 STDIN = Path("-")
@@ -59,6 +61,12 @@ Penalty = Annotated[
     typer.Option("--repetition-penalty", rich_help_panel=SEARCH, help="From 1: what came before is less likely."),
 ]
 NoRepeat = Annotated[int | None, search_option("No phrase of so many tokens comes twice.", least=1)]
+Draft = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL", rich_help_panel=SEARCH, help="A smaller model with the same tokenizer that drafts tokens."
+    ),
+]
 
 
 def load_as(wanted: type[Face], model: str, device: str, dtype: str) -> Face:
@@ -79,26 +87,17 @@ def load_translators(models: Sequence[str] | None, device: str, dtype: str) -> T
     from regard.api.translator import Translator
 
     faces = [load_as(Translator, model, device, dtype) for model in models or [DEFAULT_MODEL]]
-    translator = faces[0] if len(faces) == 1 else join_translators(faces)
-    pack_float32(translator)
-    return translator
+    return faces[0] if len(faces) == 1 else join_translators(faces)
 
 
-def pack_float32(face: Translator | Writer) -> None:
-    """Lay float32 weights on a CPU out as our C reads them, for a command that does nothing but decode.
+def with_draft(search: Greedy | Sample, draft: str, face: Face, device: str, dtype: str) -> Speculative:
+    """Let the model of that name or folder draft tokens for a search; it must be of the same kind as `face`."""
+    from regard.api.draft_model import check_draft
+    from regard.decoding.searches.speculative import Speculative
 
-    Without C they stay as they are: torch's own kernels for such weights keep something for every number of rows that
-    they meet, and a long file has them all.
-    """
-    import torch
-
-    from regard.decoding.cpu.c_matrix import compiled
-    from regard.decoding.cpu.quantize import Weight, pack_weights
-
-    weights = list(face.model.parameters())
-    plain = all(one.dtype is torch.float32 and not isinstance(one, Weight) for one in weights)
-    if plain and weights[0].device.type == "cpu" and compiled() is not None:
-        pack_weights(face.model, "packed")
+    speculative = Speculative(load_as(type(face), draft, device, dtype), search)
+    check_draft(face, speculative)
+    return speculative
 
 
 def make_rules(

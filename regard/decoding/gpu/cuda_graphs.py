@@ -10,7 +10,6 @@ who reads each token as it comes, the step alone is recorded.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 import warnings
@@ -29,6 +28,7 @@ from regard.decoding.requests import Job, width
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, Search
+from regard.machine import setting
 from regard.models.decoding_state import TransformerState
 from regard.text.tokenizers.special_tokens import END, pad_batch
 
@@ -330,7 +330,7 @@ def can_record(model: Any) -> bool:
     To look for a fault, REGARD_GRAPHS=0 in the environment leaves all steps to the modules.
     """
     device = next(model.parameters()).device.type
-    if device not in DEVICES or os.environ.get("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled(device):
+    if device not in DEVICES or setting("REGARD_GRAPHS") == "0" or torch.is_autocast_enabled(device):
         return False
     try:
         from regard.decoding.gpu.decoder import is_known

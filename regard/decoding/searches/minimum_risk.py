@@ -1,7 +1,7 @@
-"""Minimum Bayes risk: of many texts the one that is most like all the others.
+"""Minimum Bayes risk decoding: of many candidate texts, the one that is most like all the others.
 
-Kumar and Byrne 2004; with samples, Eikema and Aziz 2020. The most probable text may be an odd one out, empty even; what
-many of a model's samples agree on seldom is.
+Kumar and Byrne 2004; with samples, Eikema and Aziz 2020. The most probable text may be an outlier, even an empty text.
+A text that many of a model's samples agree on rarely is.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def phrases(tokens: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class MinimumRisk:
-    """Let another search find `candidates` texts and take the one with the highest mean utility against all of them.
+    """Of `candidates` texts that another search finds, take the one with the highest mean utility against all of them.
 
-    Each candidate stands for one possible truth, so one that was drawn twice counts twice. `ranking` is that mean.
-    Any function of two token lists can be the utility: one that decodes them and compares words, say.
+    Each candidate stands for one possible truth, so a text that was drawn twice counts twice. `ranking` is that mean.
+    The utility is any function of two token lists, for example one that decodes them and compares words.
     """
 
     candidates: int = 32
@@ -71,7 +71,9 @@ class MinimumRisk:
 
     def rows(self, alternatives: int) -> int:
         if alternatives > self.candidates:
-            raise UsageError(f"alternatives={alternatives} of {self.candidates} candidates: take more of these")
+            raise UsageError(
+                f"alternatives={alternatives} is more than candidates={self.candidates}: ask for more candidates"
+            )
         return self.search.rows(self.candidates)
 
     def begin(self, inputs: Inputs) -> Run:

@@ -74,7 +74,7 @@ class Run(Protocol):
 
 
 class Search(Protocol):
-    """The settings of a search: Greedy, Sample, Beam, MinimumRisk."""
+    """The settings of a search: Greedy, Sample, Beam, MinimumRisk, Speculative."""
 
     streams: ClassVar[bool]  # whether a token is final when it is chosen
 

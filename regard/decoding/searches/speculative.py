@@ -1,72 +1,95 @@
-"""Speculative decoding: a small model writes ahead, and the large one checks several tokens in one pass.
+"""Speculative decoding: a small model drafts tokens, and the large model checks several of them in one pass.
 
-Leviathan et al. 2023, algorithm 1. What comes out is the large model's: with greedy search the same text, with
-sampling texts of the same probabilities, whatever the small model says. It is only sooner there, the more often the
-small one guesses right. Texts are written one by one, for each has its own right guesses; a batch of many texts is
-better served by generate_tokens.
+Leviathan et al. 2023, algorithm 1. The result is the large model's: with greedy search the same text, with sampling
+texts of the same distribution, whatever the draft model predicts. It takes fewer passes of the large model, the more
+often the draft is right. Texts are written one by one, because each has its own number of accepted tokens; for a batch
+of many texts the plain search is faster.
 
-    V vocabulary   g tokens guessed
+    V vocabulary   g drafted tokens
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from regard.attention.cache import KVCache
-from regard.decoding.engine import GREEDY, check_room
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import barred, encode, evaluating, log_probabilities
-from regard.decoding.requests import Job, TextModel, Tokens, make_jobs
+from regard.decoding.requests import Job, TextModel
 from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.logit_rules import apply_rules
+from regard.decoding.searches.logit_rules import Rule, apply_rules
 from regard.decoding.searches.sample import Sample, invert, uniform
-from regard.decoding.searches.search import Hypothesis, close
+from regard.decoding.searches.search import Hypothesis, Inputs, Run, close
 from regard.errors import UsageError
 from regard.models.decoding_state import TransformerState
 from regard.text.tokenizers.special_tokens import END
 
+GREEDY = Greedy()
 
-def speculate_tokens(
-    model: TextModel,
-    draft: TextModel,
-    source: Sequence[Tokens] | None,
-    *,
-    search: Greedy | Sample = GREEDY,
-    prefixes: Sequence[Tokens] | None = None,
-    max_tokens: int | Sequence[int],
-    ahead: int = 4,
-    allow_unknown: bool = True,
-) -> list[Hypothesis]:
-    """The text of `model` for each input, with a `draft` model that writes up to `ahead` tokens before it.
 
-    All else is as in generate_tokens. A sample is one of the same distribution, not the same as there.
+@dataclass(frozen=True)
+class Speculative:
+    """Greedy search or sampling, in which a smaller model drafts up to `ahead` tokens at a time.
+
+    `draft` is a model with the same vocabularies, or the translator or writer of one. Greedy search finds the same text
+    as without a draft. A sample follows the same distribution, but another text comes out than without a draft.
     """
-    if not isinstance(search, Greedy | Sample):
-        raise UsageError(f"only Greedy and Sample can be sped up by a draft, got {type(search).__name__}")
-    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
-        raise UsageError(f"ahead must be a whole number from 1, got {ahead!r}")
-    if isinstance(model, Ensemble) or isinstance(draft, Ensemble):
-        raise UsageError("speculative decoding takes single models, no ensembles")
-    for name in ("vocabulary", "source_vocabulary", "target_vocabulary"):
-        sizes = [getattr(one.config, name, None) for one in (model, draft)]
-        if sizes[0] != sizes[1]:
+
+    draft: Any = field(repr=False)
+    search: Greedy | Sample = GREEDY
+    ahead: int = 4
+
+    streams: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.search, Greedy | Sample):
+            raise UsageError(f"only Greedy and Sample can use a draft, got {type(self.search).__name__}")
+        if isinstance(self.ahead, bool) or not isinstance(self.ahead, int) or self.ahead < 1:
+            raise UsageError(f"ahead must be a whole number from 1, got {self.ahead!r}")
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        return self.search.rules
+
+    @property
+    def draft_model(self) -> TextModel:
+        """The model that drafts."""
+        return getattr(self.draft, "decoding_model", self.draft)
+
+    def rows(self, alternatives: int) -> int:
+        if alternatives != 1:
             raise UsageError(
-                f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
+                f"speculative decoding finds one text, and alternatives={alternatives}: search without a draft for more"
             )
-    jobs = make_jobs(model, source, prefixes, max_tokens)
-    check_room(model, jobs)
-    check_room(draft, jobs)
-    with torch.inference_mode(), evaluating(model), evaluating(draft):
-        return [_Speculation(model, draft, job, search, allow_unknown).write(ahead) for job in jobs]
+        return 1
+
+    def begin(self, inputs: Inputs) -> Run:
+        """Run without a draft, side by side with other texts; `write` uses the draft."""
+        return self.search.begin(inputs)
+
+    def write(self, model: TextModel, jobs: Sequence[Job], *, allow_unknown: bool) -> list[Hypothesis]:
+        """Write the text of each job with the model, one after the other, with the help of the draft."""
+        draft = self.draft_model
+        if isinstance(model, Ensemble) or isinstance(draft, Ensemble):
+            raise UsageError("speculative decoding takes single models, no ensembles")
+        for name in ("vocabulary", "source_vocabulary", "target_vocabulary"):
+            sizes = [getattr(each.config, name, None) for each in (model, draft)]
+            if sizes[0] != sizes[1]:
+                raise UsageError(
+                    f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
+                )
+        with torch.inference_mode(), evaluating(model), evaluating(draft):
+            return [_Speculation(model, draft, job, self.search, allow_unknown).write(self.ahead) for job in jobs]
 
 
 class Reader:
-    """A model that reads one text, and takes up again where it left the text that it had read before."""
+    """A model that reads one text, and continues from the part that it has read before."""
 
     def __init__(self, model: TextModel, job: Job) -> None:
         self.model, self.device = model, next(model.parameters()).device

@@ -28,6 +28,7 @@ from regard.attention.linear.features import RandomFeatures
 from regard.errors import DataError
 from regard.files import cache_folder, replace_file
 from regard.kernels.linear.attend import attend_features
+from regard.machine import device_name
 from regard.version import __version__
 
 SHIPPED = Path(__file__).with_name("crossover.json")
@@ -183,11 +184,6 @@ def _take_turns(
             contender()
             times.append(now() - start)
     return [float(f"{1000 * median(times[1:]):.4g}") for times in taken]
-
-
-def device_name(device: torch.device) -> str:
-    """Return the name of a device in a table: "cpu" for all CPUs, the model name of a GPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def own_table() -> Path:

@@ -75,3 +75,18 @@ class FusedRandomFeatureAttention(RandomFeatureAttention):
 
 
 FUSED: dict[type[nn.Module], Any] = {RandomFeatureAttention: FusedRandomFeatureAttention}
+
+
+def fuse_layers(model: nn.Module) -> None:
+    """Replace the plain layers of a model in place; a layer with an option that is not implemented here stays plain."""
+    for module in model.modules():
+        fused = FUSED.get(type(module))
+        if fused is not None and fused.why_not(module) is None:
+            module.__class__ = fused
+
+
+def unfuse_layers(model: nn.Module) -> None:
+    """Replace the fused layers of a model by plain ones in place."""
+    plain = {fused: kind for kind, fused in FUSED.items()}
+    for module in model.modules():
+        module.__class__ = plain.get(type(module), type(module))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import platform
-import shutil
 import subprocess
 import tempfile
 from ctypes import c_void_p
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.files import cache_folder
+from regard.machine import c_compiler, cpu_flags
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,12 +29,12 @@ def load_library(source: Path, *headers: Path) -> Any:
 
     It may include common.h, and others of the package, which are then to be named here.
     """
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None or os.environ.get("REGARD_NATIVE") == "0":
+    compiler = c_compiler()
+    if compiler is None:
         return None
     try:
         texts = [path.read_text(encoding="utf-8") for path in (source, COMMON, *headers)]
-        about = f"{texts} {FLAGS} {platform.machine()} {_cpu()}"
+        about = f"{texts} {FLAGS} {cpu_flags()}"
         place = cache_folder() / f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -61,12 +59,3 @@ def compile_to(out: Path, source: Path, compiler: str, flags: tuple[str, ...]) -
 
 def pointer(tensor: Tensor | None) -> c_void_p:
     return c_void_p(None if tensor is None else tensor.data_ptr())
-
-
-def _cpu() -> str:
-    """What tells this CPU from another that shares the folder."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        return ""

@@ -9,7 +9,6 @@ gradients of the features and of the table. Nothing of their size waits for the 
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from regard.kernels.devices import runs_triton
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
 PART = 64  # of a GPU's memory is for scores in bf16: for each lot of them the table's gradient is read and written
@@ -190,12 +191,8 @@ def loss_and_gradient(
 
 
 def fused_fits(scores: Tensor) -> bool:
-    """Whether Triton's kernel can do this; it is looked for on a GPU only, for to load Triton takes a while."""
-    if not scores.is_cuda or scores.dtype not in FUSED:
-        return False
-    from regard.kernels.gpu import AMPERE
-
-    return AMPERE and importlib.util.find_spec("triton") is not None
+    """Whether the Triton kernel can compute the loss of these scores; on a CPU it would only be interpreted."""
+    return scores.is_cuda and scores.dtype in FUSED and runs_triton(scores.device)
 
 
 def _divergences(log_p: Tensor) -> Tensor:

@@ -1,68 +1,161 @@
-"""A block's sublayers in training on NVIDIA GPUs: what block.py does, by fewer kernels, which draw its dropout too.
+"""Blocks and stacks in training on NVIDIA GPUs: residual, dropout and the next norm in one kernel.
 
-Vaswani et al. 2017, sections 3.1 and 5.4; E3, E4. Residual, dropout and the norm behind it are one kernel, which
-also finds the gradient of the sublayer's last bias on the way. A block draws the seeds of all its dropout at once.
+Vaswani et al. 2017, sections 3.1 and 5.4; E3, E4. The kernel of residual_triton.py also sums up the gradient of the
+sublayer's last bias. A block draws the seeds of all its dropout masks with one launch.
 
     B batch   m tokens   p model width
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from regard.attention.multihead import MultiHeadAttention
-from regard.kernels.training.fused_dropout import draw_seed
-from regard.layers.feedforward import FeedForward
+from regard.attention.mask_rules import Mask
+from regard.attention.types import Cache, Source
+from regard.kernels.training.fused_attention import KNOWN as ATTENTION, FusedMultiHeadAttention
+from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, why_not_train
+from regard.kernels.training.fused_feed_forward import KNOWN as FEED_FORWARD, FusedFeedForward
+from regard.layers.block import Block
 from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.models.stack import Stack
 
-WIDEST = 4096  # p that the kernels take
+MAX_WIDTH = 4096  # p
+KNOWN = frozenset({"block", "post-norm", "pre-norm", "cross-attention"})
+NORMS = frozenset({"LayerNorm", "RMSNorm"})
+
+
+class Carried(NamedTuple):
+    """The input of a block inside a FusedStack, which passes it in place of x.
+
+    A post-norm block reads its input twice, in the sublayer and in the residual. With the residual as a second tensor,
+    `past`, each gradient arrives on its own, and the kernel adds them: see add_norm.
+
+    A pre-norm block ends with a sum, and the next one begins with a norm. They are one kernel if this block knows the
+    `next_norm`; its result is `past` of the next block.
+    """
+
+    x: Tensor
+    past: Tensor
+    next_norm: nn.Module | None
 
 
 class Sublayer(NamedTuple):
-    """Attention or feed-forward, the norm that belongs to it, and how it is run: with x and what else it is told."""
+    """Attention or feed-forward with its norm, and the arguments of its call after x."""
 
     norm: nn.Module
     module: nn.Module
-    run: Callable[..., Tensor]
+    arguments: tuple[Tensor, ...]
+    options: dict[str, Any]
 
 
-def run_drawn(
-    sublayers: Sequence[Sublayer],
+class FusedBlock(Block):
+    """Block in training on NVIDIA GPUs."""
+
+    traits = Block.traits
+
+    def forward(  # type: ignore[override]  # inside a FusedStack it returns a pair
+        self,
+        x: Tensor | Carried,
+        *,
+        mask: Mask | Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+        memory: Tensor | Source | None = None,
+        memory_mask: Mask | Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """(B, m, p) -> (B, m, p); for a Carried also `past` of the next block."""
+        if not isinstance(x, Carried):
+            if self.why_not(x) is not None:
+                return super().forward(x, mask=mask, causal=causal, cache=cache, memory=memory, memory_mask=memory_mask)
+            x, past, next_norm = x, None, None
+        else:
+            x, past, next_norm = x
+        self._check_memory(memory)
+        options: dict[str, Any] = {"mask": mask, "causal": causal, **({} if cache is None else {"cache": cache})}
+        sublayers = [Sublayer(self.self_norm, self.self_attention, (), options)]
+        if self.cross_attention is not None and self.cross_norm is not None:
+            source = (memory,) if isinstance(memory, Tensor) else ()
+            options = {"mask": memory_mask, **({} if source else {"cache": memory})}
+            sublayers.append(Sublayer(self.cross_norm, self.cross_attention, source, options))
+        sublayers.append(Sublayer(self.feed_norm, self.feed_forward, (), {}))
+        return self._run(sublayers, x, past, next_norm)
+
+    def why_not(self, x: Tensor) -> str | None:
+        """Return the reason why the kernels cannot add the sublayers' outputs to x, or None if they can."""
+        if x.shape[-1] > MAX_WIDTH:
+            return "the model is wider than 4096"
+        if type(self.dropout) is not nn.Dropout or not self.dropout.training or has_hooks(self.dropout):
+            return "the dropout was replaced, switched off or hooked"
+        return why_not_train(self, KNOWN, x, self.dropout.p)
+
+    def _run(
+        self, sublayers: Sequence[Sublayer], x: Tensor, past: Tensor | None, next_norm: nn.Module | None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        count, dropout = len(sublayers), self.dropout.p
+        seeds = draw_seed(x, 2 * count).split(1) if dropout else [None] * 2 * count
+        pairs = zip(seeds[::2], seeds[1::2], strict=True)  # of each sublayer: inside, and on its output
+        if self.order == "post":
+            residual = x if past is None else past
+            for sublayer, (inside, outside) in zip(sublayers, pairs, strict=True):
+                x, residual = _add_norm(x, x, sublayer, sublayer.norm, residual, inside, outside, dropout, post=True)
+            return x if past is None else (x, residual)
+        normed = sublayers[0].norm(x) if past is None else past
+        norms = [*(sublayer.norm for sublayer in sublayers[1:]), next_norm]
+        for sublayer, norm, (inside, outside) in zip(sublayers, norms, pairs, strict=True):
+            normed, x = _add_norm(x, normed, sublayer, norm, x, inside, outside, dropout, post=False)
+        return x if past is None else (x, normed)
+
+
+class FusedStack(Stack):
+    """Stack whose fused blocks pass on what the next one needs; see Carried."""
+
+    traits = Stack.traits
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        causal: bool = False,
+        caches: Sequence[Cache] | None = None,
+        memory: Tensor | Sequence[Source] | None = None,
+        memory_mask: Mask | Tensor | None = None,
+    ) -> Tensor:
+        orders = {self._order(block, x) for block in self.blocks}
+        if not has_known_traits(self, frozenset({"stack"})) or len(orders) != 1 or None in orders:
+            return super().forward(x, mask=mask, causal=causal, caches=caches, memory=memory, memory_mask=memory_mask)
+        next_norms: list[nn.Module | None] = [None] * len(self.blocks)
+        past = x
+        if orders == {"pre"}:
+            past = self.blocks[0].self_norm(x)
+            next_norms = [*(block.self_norm for block in self.blocks[1:]), self.norm]
+        for number, block in enumerate(self.blocks):
+            x, past = block(
+                Carried(x, past, next_norms[number]),
+                mask=mask,
+                causal=causal,
+                cache=None if caches is None else caches[number],
+                memory=memory if memory is None or isinstance(memory, Tensor) else memory[number],
+                memory_mask=memory_mask,
+            )
+        if orders == {"pre"}:
+            return past  # the last block has applied the norm of the stack
+        return x if self.norm is None else self.norm(x)
+
+    def _order(self, block: Block, x: Tensor) -> str | None:
+        """Return the order of a block that may be given a Carried, or None: a hook would see it in place of x."""
+        hooked = block._forward_hooks or block._forward_pre_hooks or block._backward_hooks
+        if not self.training or hooked or type(block) is not FusedBlock or block.why_not(x) is not None:
+            return None
+        return block.order
+
+
+def _add_norm(
     x: Tensor,
-    *,
-    order: str,
-    dropout: float,
-    past: Tensor | None,
-    then: nn.Module | None,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Block.forward for x (B, m, p); with `past` also that of the next block.
-
-    Of a post-norm block's input the residual and the sublayer are one tensor. If the kernel is given it twice, the
-    second time as `past`, then each gradient comes by itself, and it adds them: see add_norm.
-
-    A pre-norm block ends with a sum and the next one begins with a norm. They are one kernel if this block is told the
-    norm, as `then`; what it gives is the next one's `past`.
-    """
-    seeds = draw_seed(x, 2 * len(sublayers)).split(1) if dropout else [None] * 2 * len(sublayers)
-    draws = zip(seeds[::2], seeds[1::2], strict=True)  # for each sublayer, inside and on what it gives
-    if order == "post":
-        before = x if past is None else past
-        for sublayer, (inside, outside) in zip(sublayers, draws, strict=True):
-            x, before = _add(x, x, sublayer, sublayer.norm, before, inside, outside, dropout, post=True)
-        return x if past is None else (x, before)
-    normed = sublayers[0].norm(x) if past is None else past
-    norms = [*(sublayer.norm for sublayer in sublayers[1:]), then]
-    for sublayer, norm, (inside, outside) in zip(sublayers, norms, draws, strict=True):
-        normed, x = _add(x, normed, sublayer, norm, x, inside, outside, dropout, post=False)
-    return x if past is None else (x, normed)
-
-
-def _add(
-    x: Tensor,
-    given: Tensor,
+    sublayer_input: Tensor,
     sublayer: Sublayer,
     norm: nn.Module | None,
     past: Tensor,
@@ -72,17 +165,20 @@ def _add(
     *,
     post: bool,
 ) -> tuple[Tensor, Tensor]:
-    """norm(s) of s = x + dropout(sublayer(given)), and what is `past` of the next sum: s, or the next x itself."""
+    """Return norm(s) of s = x + dropout(sublayer(…)), and `past` of the next sum: s, or the next x itself."""
     from regard.kernels.training.residual_triton import add_dropped, add_norm
 
-    fused = isinstance(norm, LayerNorm | RMSNorm)
-    shift = last_bias(sublayer.module) if fused else None
-    told: dict[str, Any] = {}
-    if isinstance(sublayer.module, MultiHeadAttention | FeedForward):
-        told = {"seed": inside, "constant_bias": shift is not None}
-    h = sublayer.run(given, **told)
-    if x.dtype != h.dtype or not (norm is None or fused):  # the kernels take one dtype, and norms that they know
-        h = h if shift is None else h + (shift - shift.detach())  # zero, but for the gradient
+    fused = isinstance(norm, LayerNorm | RMSNorm) and _is_plain(norm)
+    last_bias = None
+    if _runs_in_block(sublayer):
+        last_bias = _last_bias(sublayer.module) if fused else None
+        h = sublayer.module._in_block(  # type: ignore[operator]
+            sublayer_input, *sublayer.arguments, **sublayer.options, seed=inside, detach_bias=last_bias is not None
+        )
+    else:
+        h = sublayer.module(sublayer_input, *sublayer.arguments, **sublayer.options)
+    if x.dtype != h.dtype or not (norm is None or fused):  # the kernels take one dtype, and the norms that they know
+        h = h if last_bias is None else h + (last_bias - last_bias.detach())  # adds zero, but passes on the gradient
         s = x + nn.functional.dropout(h, dropout)
         y = s if norm is None else norm(s)
         return y, y if post else s
@@ -90,12 +186,22 @@ def _add(
         s = x + h if outside is None else add_dropped(x, h, outside, dropout)
         return s, s
     bias, centred = (norm.bias, True) if isinstance(norm, LayerNorm) else (None, False)
-    return add_norm(x, past, h, shift, norm.weight, bias, outside, dropout, norm.eps, centred, post)
+    return add_norm(x, past, h, last_bias, norm.weight, bias, outside, dropout, norm.eps, centred, post)
 
 
-def last_bias(module: nn.Module) -> Tensor | None:
-    """What a sublayer adds last, if it can leave the gradient of that to others."""
-    if not isinstance(module, MultiHeadAttention | FeedForward):
-        return None
-    last = module.output if isinstance(module, MultiHeadAttention) else module.down
+def _is_plain(norm: nn.Module) -> bool:
+    return type(norm) in (LayerNorm, RMSNorm) and not has_hooks(norm) and has_known_traits(norm, NORMS)
+
+
+def _runs_in_block(sublayer: Sublayer) -> bool:
+    """Whether a sublayer takes its seed from the block, which computes the gradient of its last bias."""
+    module = sublayer.module
+    if has_hooks(module) or "cache" in sublayer.options:
+        return False
+    known = {FusedMultiHeadAttention: ATTENTION, FusedFeedForward: FEED_FORWARD}.get(type(module))
+    return known is not None and has_known_traits(module, known)
+
+
+def _last_bias(module: nn.Module) -> Tensor | None:
+    last = module.output if isinstance(module, FusedMultiHeadAttention) else module.down
     return last.bias if type(last) is nn.Linear else None

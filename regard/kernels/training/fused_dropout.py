@@ -1,58 +1,59 @@
-"""Dropout that kernels draw themselves, in training on NVIDIA GPUs: when, and from which seed.
+"""When the training kernels run, and the seeds from which they draw dropout masks.
 
-Srivastava et al. 2014. A mask that is stored is written once and read twice. The kernels of `drawn_triton` draw it in
-the forward pass and once more in the backward pass, from the same seed. The seed is a number on the device that
-torch's generator gives at each call: so a recorded step draws anew when it is repeated, `torch.manual_seed` fixes all
-masks, and a training that goes on from a checkpoint goes on with the masks that it would have had.
-
-The places are "input" (tokens to vectors), "residual" (and the norm after it), "hidden" (ReLU or GELU), "attention" (of
-short texts) and "heads" (the gradients of q, k and v joined). In "residual", "hidden" and "heads" kernels run without
-dropout too: they also add up what the tokens give to the biases' gradients. The environment variable REGARD_DRAWN may
-name fewer places, with commas between; where it is empty, all is left to torch.
+Srivastava et al. 2014. A stored mask is written once and read twice. The kernels of dropout_triton.py draw the mask in
+the forward pass and again in the backward pass, from the same seed. The seed is a number on the device that torch's
+generator draws at each call. A captured CUDA graph therefore draws new masks at each replay, `torch.manual_seed` fixes
+all masks, and a training that resumes from a checkpoint continues with the same masks.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
+from collections.abc import Set
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.errors import UsageError, unknown_name
+from regard.kernels.devices import runs_triton
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ALL = ("input", "residual", "hidden", "attention", "heads")
-WITHOUT = ("residual", "hidden", "heads")  # where they also run if nothing is dropped
-HAVE_TRITON = importlib.util.find_spec("triton") is not None  # only looked for: to load it takes a while
-MOST = 0.99  # of what is dropped: shares are counted in 1/65536
+MAX_DROPOUT = 0.99  # the kernels count the probability in 1/65536
 
 
-def read_places(asked: str | None) -> tuple[str, ...]:
-    """All places; or where some are asked for, these."""
-    if asked is None:
-        return ALL
-    named = tuple(filter(None, (name.strip() for name in asked.split(","))))
-    for name in named:
-        if name not in ALL:
-            raise UsageError(unknown_name("place in REGARD_DRAWN", name, ALL))
-    return named
+def why_not_train(module: nn.Module, known: Set[str], x: Tensor, dropout: float = 0.0) -> str | None:
+    """Return the reason why no kernel may do the work of a module on x, or None if one may.
+
+    `known` are the traits of the module that the kernel implements.
+    """
+    if not module.training:
+        return "the module is not in training mode"
+    if not torch.is_grad_enabled():
+        return "gradients are disabled"
+    if not has_known_traits(module, known):
+        return "the module has a trait that the kernel does not implement"
+    if dropout > MAX_DROPOUT:
+        return "the dropout probability is above 0.99"
+    if x.dtype not in DTYPES:
+        return "the dtype is not float32, bfloat16 or float16"
+    return None if runs_triton(x.device) else "Triton kernels do not run on this device"
 
 
-PLACES = read_places(os.environ.get("REGARD_DRAWN"))
+def has_known_traits(module: Any, known: Set[str]) -> bool:
+    """Whether `known` covers the module's own traits; submodules are asked on their own."""
+    return module.traits <= known
 
 
-def draws(what: str, x: Tensor, dropout: float) -> bool:
-    """Whether a kernel drops such a share of x, or none, in the place that is called `what`."""
-    if not (what in PLACES and (dropout or what in WITHOUT) and dropout <= MOST and torch.is_grad_enabled()):
-        return False
-    if not (x.is_cuda and HAVE_TRITON and x.dtype in DTYPES):
-        return False
-    from regard.kernels.gpu import AMPERE
-
-    return AMPERE
+def has_hooks(module: nn.Module) -> bool:
+    """Whether something observes or changes the calls of a module, which must then go through `module(…)`."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl is not None
+    )
 
 
 def draw_seed(like: Tensor, count: int = 1) -> Tensor:
-    """A number that a call's mask comes from, (1,), on the device; or those of several calls, drawn by one kernel."""
+    """Draw the seeds of `count` masks from torch's generator, (count,), on the device of `like`, with one launch."""
     return torch.randint(2**63 - 1, (count,), device=like.device)

@@ -1,44 +1,45 @@
-"""A training in a process of its own, so that the memory it takes is its own.
+"""Train in a child process, so that its memory can be measured.
 
     python -m regard.training.budget.child_process RECIPE FOLDER [--quiet]
 
-This file imports nothing heavy by itself, so that a stop that comes early is obeyed at once.
+This module imports nothing heavy at the top, so an early signal is obeyed at once.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
+from regard.machine import peak_allocated, peak_resident
 from regard.training.loop.signals import StopFlag
 
 MEMORY = "memory.json"
 
 
 def train_apart(recipe: Path, folder: Path, *, quiet: bool = False) -> None:
-    """Train in another process, or go on; its progress goes to our stderr, and a signal is passed on to it."""
+    """Train in another process, or continue; its progress goes to our stderr, and signals are forwarded to it."""
     command = [sys.executable, "-m", "regard.training.budget.child_process", str(recipe), str(folder)]
     with StopFlag() as stop:
-        # A session of its own: a Ctrl-C in the terminal reaches only us, and the child gets it once.
+        # In a new session, so that Ctrl-C in the terminal reaches only this process, which forwards it once.
         child = subprocess.Popen([*command, *(["--quiet"] if quiet else [])], start_new_session=True)
         try:
-            told = False
-            while (code := _ended(child)) is None:
-                if stop.signal and not told:
+            forwarded = False
+            while (code := _exit_code(child)) is None:
+                if stop.signal and not forwarded:
                     child.send_signal(stop.signal)
-                    told = True
+                    forwarded = True
         except BaseException:
             child.kill()
             child.wait()
             raise
     if stop.signal:
         raise StoppedError(
-            f"stopped by {stop.name} in the training of {folder.name}; the same command goes on from there", stop.signal
+            f"stopped by {stop.name} in the training of {folder.name}; run the same command again to continue",
+            stop.signal,
         )
     if code:
         error = RegardError(f"the training of {folder.name} ended with exit code {code}; its message is above")
@@ -46,38 +47,21 @@ def train_apart(recipe: Path, folder: Path, *, quiet: bool = False) -> None:
         raise error
 
 
-def _ended(child: subprocess.Popen[bytes]) -> int | None:
+def _exit_code(child: subprocess.Popen[bytes]) -> int | None:
     try:
         return child.wait(timeout=0.2)
     except subprocess.TimeoutExpired:
         return None
 
 
-def peak_memory() -> int | None:
-    """The most bytes that this process has had: of the GPU where one trains, else of main memory; None if unknown."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch.cuda.max_memory_allocated())
-    status = Path("/proc/self/status")
-    if status.exists():
-        # Not getrusage: Linux counts there what the parent had when it started this process.
-        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.MULTILINE)
-        return int(found[1]) * 1024 if found else None
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
-
-
 def read_memory(folder: Path) -> int | None:
-    """The peak that was written down for a run, in bytes."""
+    """Return the peak memory that was recorded for a run, in bytes."""
     file = folder / MEMORY
     return json.loads(file.read_bytes())["peak"] if file.exists() else None
 
 
 def main(arguments: list[str]) -> int:
-    """What the child does; the exit code."""
+    """Train in the child process; return the exit code."""
     recipe, folder = map(Path, arguments[:2])
     quiet = "--quiet" in arguments
 
@@ -90,14 +74,14 @@ def main(arguments: list[str]) -> int:
 
         train(recipe, out=folder, say=say, quiet=quiet)
     except RegardError as error:
-        if not isinstance(error, StoppedError):  # the parent says that better
+        if not isinstance(error, StoppedError):  # the parent has the better message
             sys.stderr.write(f"regard: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     finally:
-        peaks = [peak for peak in (read_memory(folder), peak_memory()) if peak is not None]
-        if folder.exists() and peaks:  # of all starts of this run
+        peaks = [peak for peak in (read_memory(folder), peak_allocated() or peak_resident()) if peak is not None]
+        if folder.exists() and peaks:  # over all starts of this run
             replace_file(folder / MEMORY, json.dumps({"peak": max(peaks)}).encode())
     return 0
 

@@ -1,11 +1,14 @@
-"""Does it fit? Batches that memory has room for, and checkpoints that the disk has room for."""
+"""The batch size that fits: lowers training.batch_tokens until a step fits into memory; checks the disk too.
+
+The wish comes from regard/training/recipe/defaults.py, which chooses training.batch_tokens from the data and the
+machine. `fit_batch` measures a step (memory.py) and lowers that choice where memory is short. What the user has set
+stays as it is.
+"""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import heapq
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,88 +18,86 @@ import torch
 from torch import nn
 
 from regard.errors import ResourceError, UsageError
+from regard.machine import available_memory, free_disk, is_out_of_memory
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget.memory import (
     StepMemory,
-    as_text,
+    format_bytes,
     full_batch,
-    grown,
-    held,
+    measuring_step,
+    process_growth,
     recipe_loss,
-    room,
     size_of,
     step_memory,
 )
-from regard.training.budget.out_of_memory import is_out_of_memory
-from regard.training.checkpoint.files import checkpoint_steps, disk_is_full
-from regard.training.loop.loop import needed
-from regard.training.loop.optimizer import freeze
-from regard.training.loop.train_step import autocast
+from regard.training.checkpoint.files import checkpoint_steps, disk_full_reason
 from regard.training.recipe.defaults import Choice
+from regard.training.recipe.required import required
 from regard.training.recipe.schema import LANGUAGE_MODELS, Recipe
 from regard.training.run.prepare import Corpora
 
-SHARE = 0.8  # of the free memory, for what is chosen: a forecast may be wrong by a quarter
-CROWDED = 0.95  # from here on what is given is warned of
-LONGEST = 64  # texts of most characters, among which the longest in tokens is looked for
-STRETCHED = 1.5  # times as many tokens, where subwords are sampled
-TRIED = ("cuda",)  # where a step that does not fit is an error; elsewhere the system ends the process
+SHARE_FOR_CHOICES = 0.8  # of the free memory, for a chosen batch size: a forecast may be wrong by a quarter
+SHARE_TO_WARN = 0.95  # of the free memory; settings that take more get a warning
+LONGEST_TEXTS = 64  # texts of most characters, among which the one with the most tokens is sought
+SAMPLING_GROWTH = 1.5  # times as many tokens when subwords are sampled
+TRIAL_DEVICES = ("cuda",)  # where running out of memory raises an error; elsewhere the system kills the process
 BATCH, ACCUMULATE = "training.batch_tokens", "training.accumulate"
 
 
 @dataclass(frozen=True)
-class Space:
-    """What is free for training, and what steps with batches of other sizes would take of it."""
+class MemoryBudget:
+    """The free memory, and what steps with batches of different sizes take of it."""
 
     recipe: Recipe
     step: StepMemory
     free: int
     device: torch.device
-    world: int = 1  # processes, each with its share of a batch
+    world: int = 1  # number of processes; each takes its share of a batch
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
-        """The recipe's batch_tokens and accumulate, then smaller batches and more of them, down to one longest row."""
+        """The recipe's (batch_tokens, accumulate), then half the tokens twice as often, down to one longest row."""
         training = self.recipe.training
-        sizes = [(needed(training.batch_tokens), needed(training.accumulate))]
+        sizes = [(required(training.batch_tokens), required(training.accumulate))]
         while sizes[-1][0] // 2 >= self.step.length:
             sizes.append((sizes[-1][0] // 2, sizes[-1][1] * 2))
         return sizes
 
     def needs(self, batch_tokens: int, accumulate: int) -> float:
-        """Bytes that training with such batches takes, beside the model that is there; at worst, of the longest rows.
+        """Return the bytes that training takes in addition to the model, in the worst case: all rows are the longest.
 
-        Processes on CPUs are taken to share one machine's memory. GPUs are each one's own.
+        Processes on CPUs are assumed to share one machine's memory. Each process has a GPU of its own.
         """
         training = self.recipe.training
-        parts = self.world if training.parallel == "fsdp" else 1
+        shards = self.world if training.parallel == "fsdp" else 1
         rows = self.step.rows(batch_tokens, self.world)
-        peak = self.step.peak(rows, accumulate=accumulate, parts=parts)
+        peak = self.step.peak(rows, accumulate=accumulate, shards=shards)
         if training.capture and self.device.type == "cuda":
-            peak += self.step.activations(rows)  # recorded steps have memory of their own
-        more = grown(peak - self.step.weights, self.device)
-        return more if self.device.type == "cuda" else more * self.world
+            peak += self.step.activations(rows)  # captured steps have memory of their own
+        growth = process_growth(peak - self.step.weights, self.device)
+        return growth if self.device.type == "cuda" else growth * self.world
 
     def fitting(self) -> tuple[int, int] | None:
-        """The largest batch, and how many of them a step, that fit."""
-        return next((size for size in self.sizes if self.needs(*size) <= SHARE * self.free), None)
+        """Return the largest (batch_tokens, accumulate) that fits, None if none does."""
+        return next((size for size in self.sizes if self.needs(*size) <= SHARE_FOR_CHOICES * self.free), None)
 
     def advice(self) -> str:
-        """Settings that would fit, for those that do not."""
-        if (found := self.fitting()) is not None:
-            same = "" if self.recipe.kind == "encoder" else ", and learns the same"  # its batch is what it chooses from
-            return f"--set {BATCH}={found[0]} --set {ACCUMULATE}={found[1]} fits{same}"
+        """Suggest settings that fit."""
+        if (size := self.fitting()) is not None:
+            # An encoder chooses among the sentences of a batch, so a smaller batch is another task.
+            same = "" if self.recipe.kind == "encoder" else ", and learns the same"
+            return f"--set {BATCH}={size[0]} --set {ACCUMULATE}={size[1]} fits{same}"
         longest = "data.context" if self.recipe.kind in LANGUAGE_MODELS else "data.max_length"
-        return f"not even one row of {self.step.length} tokens fits: take a smaller model, or lower {longest}"
+        return f"not even one row of {self.step.length} tokens fits: use a smaller model, or lower {longest}"
 
-    def told(self, size: tuple[int, int]) -> str:
-        """The numbers behind a decision."""
-        return f"steps take about {as_text(self.needs(*size))} of {as_text(self.free)} free"
+    def describe(self, size: tuple[int, int]) -> str:
+        """Give the numbers behind a decision."""
+        return f"steps take about {format_bytes(self.needs(*size))} of {format_bytes(self.free)} free"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A recipe whose batches fit, the choices that it rests on now, and a warning where they do not fit."""
+    """A recipe whose batches fit, its choices, and a warning if they do not fit after all."""
 
     recipe: Recipe
     choices: list[Choice]
@@ -115,55 +116,55 @@ def fit_batch(
 ) -> Fit:
     """Lower a chosen training.batch_tokens until steps of the longest rows fit, and raise a chosen accumulate as much.
 
-    What was given, and so is not among the choices, stays: it is only warned of. The model lies on its device. It stays
-    as it is, and so do the random numbers to come.
+    Settings of the user, which are not among the choices, stay; they only cause a warning. The model is on its device.
+    It stays as it is, and so do the random generators.
     """
     length = longest_row(recipe, corpora, tokenizers)
     step = step_memory(model, recipe_loss(model, recipe.training), recipe.training, length=length, device=device)
-    space = Space(recipe, step, room(device) - held(device), device, world)
-    first = space.sizes[0]
+    budget = MemoryBudget(recipe, step, available_memory(device), device, world)
+    first = budget.sizes[0]
     if BATCH not in {choice.key for choice in choices}:
-        crowded = space.needs(*first) > CROWDED * space.free
-        told = f"{BATCH} = {first[0]} will hardly fit: {space.told(first)}; {space.advice()}"
-        return Fit(recipe, list(choices), told if crowded else None)
-    size = space.fitting() or space.sizes[-1]
-    if device.type in TRIED and world == 1:
+        text = f"{BATCH} = {first[0]} will hardly fit: {budget.describe(first)}; {budget.advice()}"
+        is_tight = budget.needs(*first) > SHARE_TO_WARN * budget.free
+        return Fit(recipe, list(choices), text if is_tight else None)
+    size = budget.fitting() or budget.sizes[-1]
+    if device.type in TRIAL_DEVICES and world == 1:
         size = first_that_runs(
-            space.sizes[space.sizes.index(size) :],
+            budget.sizes[budget.sizes.index(size) :],
             lambda size: trial_step(model, recipe, rows=step.rows(size[0]), length=length, device=device),
         )
-    warning = None if space.fitting() else f"training will hardly fit: {space.told(size)}; {space.advice()}"
-    return _with_size(space, choices, size, warning)
+    warning = None if budget.fitting() else f"training will hardly fit: {budget.describe(size)}; {budget.advice()}"
+    return _with_size(budget, choices, size, warning)
 
 
-def _with_size(space: Space, choices: Sequence[Choice], size: tuple[int, int], warning: str | None) -> Fit:
-    """The recipe and its choices with batches of that size, where they were chosen."""
-    recipe, wished = space.recipe, space.sizes[0][0]
+def _with_size(budget: MemoryBudget, choices: Sequence[Choice], size: tuple[int, int], warning: str | None) -> Fit:
+    """Return the recipe and its choices with batches of that size."""
+    recipe, wished_tokens = budget.recipe, budget.sizes[0][0]
     reasons = {choice.key: choice.why for choice in choices}
-    why = reasons[BATCH] if size[0] == wished else f"{wished} would not fit"
-    changed = {BATCH: Choice(BATCH, size[0], f"{why}; {space.told(size)}")}
+    why = reasons[BATCH] if size[0] == wished_tokens else f"{wished_tokens} would not fit"
+    changed = {BATCH: Choice(BATCH, size[0], f"{why}; {budget.describe(size)}")}
     training = dataclasses.replace(recipe.training, batch_tokens=size[0])
-    if ACCUMULATE in reasons and size[0] != wished:
-        changed[ACCUMULATE] = Choice(ACCUMULATE, size[1], f"a step learns from {wished} tokens nevertheless")
+    if ACCUMULATE in reasons and size[0] != wished_tokens:
+        changed[ACCUMULATE] = Choice(ACCUMULATE, size[1], f"a step still learns from {wished_tokens} tokens")
         training = dataclasses.replace(training, accumulate=size[1])
-    told = [changed.get(choice.key, choice) for choice in choices]
-    return Fit(dataclasses.replace(recipe, training=training), told, warning)
+    new_choices = [changed.get(choice.key, choice) for choice in choices]
+    return Fit(dataclasses.replace(recipe, training=training), new_choices, warning)
 
 
 def longest_row(recipe: Recipe, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Tokens of the longest row that training will meet, the end token with it: sought among the longest texts."""
+    """Return the tokens of the longest row in training, end token included; sought among the longest texts."""
     if recipe.kind in LANGUAGE_MODELS:
-        return needed(recipe.data.context)
-    limit = min(needed(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
+        return required(recipe.data.context)
+    limit = min(required(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
     longest = 1
     for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
-        most = heapq.nlargest(LONGEST, texts, key=len)
-        longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(most))])
-    return min(limit, int(longest * (STRETCHED if recipe.tokenizer.sampling else 1)))
+        long_texts = heapq.nlargest(LONGEST_TEXTS, texts, key=len)
+        longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(long_texts))])
+    return min(limit, int(longest * (SAMPLING_GROWTH if recipe.tokenizer.sampling else 1)))
 
 
 def first_that_runs(sizes: Sequence[tuple[int, int]], run: Callable[[tuple[int, int]], None]) -> tuple[int, int]:
-    """The first of the sizes that does not run out of memory; the last one is not tried."""
+    """Return the first of the sizes that does not run out of memory; the last one is not tried."""
     for size in sizes[:-1]:
         try:
             run(size)
@@ -178,39 +179,36 @@ def first_that_runs(sizes: Sequence[tuple[int, int]], run: Callable[[tuple[int, 
 
 
 def trial_step(model: nn.Module, recipe: Recipe, *, rows: int, length: int, device: torch.device) -> None:
-    """Hold at once all that a step of such a batch holds, with a copy of the model."""
+    """Allocate everything that a step of such a batch needs, on a copy of the model."""
     training = recipe.training
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        tried = copy.deepcopy(model).train()
-        freeze(tried, training.freeze)
-        trained = [parameter for parameter in tried.parameters() if parameter.requires_grad]
-        means = [torch.empty_like(one) for one in trained for _ in range(3 if training.ema else 2)]
-        batch, loss_function = full_batch(tried, rows, length, device), recipe_loss(tried, training)
-        for _ in range(2):  # the second pass meets the gradients of the first
-            with autocast(device, training.precision):
-                loss = loss_function(tried, batch)
-            (loss.total / batch.tokens).backward()
-    del means
+        step = measuring_step(model, recipe_loss(model, training), training, device)
+        moments = [torch.empty_like(weight) for weight in step.state.names for _ in range(3 if training.ema else 2)]
+        batch = full_batch(model, rows, length, device)
+        for _ in range(2):  # during the second pass, the gradients of the first exist too
+            (step.loss(batch).total / batch.tokens).backward()
+    del moments
 
 
 def disk_lines(recipe: Recipe, model: nn.Module, folder: Path) -> list[str]:
-    """A warning where the disk lacks room for the run's checkpoints; UsageError where its folder cannot be written."""
-    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    """Return a warning if the disk lacks room for the checkpoints; raise UsageError if the folder is not writable."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=place):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        kind = UsageError if disk_is_full(error) is None else ResourceError
-        raise kind(f"cannot write to {place}: {error.strerror}; choose another --out") from error
+        error_class = UsageError if disk_full_reason(error) is None else ResourceError
+        raise error_class(f"cannot write to {existing}: {error.strerror}; choose another --out") from error
     training, weights = recipe.training, size_of(model.parameters())
-    checkpoint = weights * (4 if training.ema else 3)  # Adam's two means, and that of the weights
-    kept = max(training.keep, training.average)
-    there = min(kept, len(checkpoint_steps(folder / "training")))
-    wanted = (kept + 1 - there) * checkpoint + 2 * weights  # one more of each while it is being written
-    free = shutil.disk_usage(place).free
-    if wanted <= free:
+    checkpoint = weights * (4 if training.ema else 3)  # with Adam's two moments and the moving average
+    count = max(training.keep, training.average)
+    already_there = min(count, len(checkpoint_steps(folder / "training")))
+    needed = (count + 1 - already_there) * checkpoint + 2 * weights  # one more of each while it is being written
+    free = free_disk(existing)
+    if needed <= free:
         return []
     return [
-        f"warning: the disk of {folder} has {as_text(free)} free, and {kept} checkpoints, one more while it is "
-        f"written, and the model will take {as_text(wanted)}: make room, lower training.keep, or choose another --out"
+        f"warning: the disk of {folder} has {format_bytes(free)} free, but {count} checkpoints, one more while it is "
+        f"written, and the model will take {format_bytes(needed)}: free some space, lower training.keep, or choose "
+        f"another --out"
     ]

@@ -1,6 +1,6 @@
-"""What a training will cost, before it starts: memory and time, rehearsed with a copy of the model.
+"""The cost of a training before it starts: memory and time, from a short trial run with a copy of the model.
 
-print("\\n".join(forecast(ready).lines()))    # `ready` is what regard.training.run.training_run.prepare gives
+print("\\n".join(forecast(ready).lines()))    # `ready` comes from regard.training.run.training_run.prepare
 """
 
 from __future__ import annotations
@@ -8,41 +8,29 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from regard.errors import ResourceError
-from regard.training.budget.fit import CROWDED, Space, longest_row
-from regard.training.budget.memory import (
-    StepMemory,
-    as_text,
-    forget_peak,
-    held,
-    peak_held,
-    recipe_loss,
-    room,
-    step_memory,
-)
-from regard.training.budget.out_of_memory import is_out_of_memory
-from regard.training.budget.trial_run import Few, Rehearsal
-from regard.training.loop.loop import needed
+from regard.machine import available_memory, is_out_of_memory, memory_in_use, peak_memory, reset_peak_memory
+from regard.training.budget.fit import SHARE_TO_WARN, MemoryBudget, longest_row
+from regard.training.budget.memory import StepMemory, format_bytes, recipe_loss, step_memory
+from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.report import duration
 from regard.training.loop.signals import Interrupted, StopFlag
+from regard.training.recipe.required import required
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.run.prepared import Prepared
 
-if TYPE_CHECKING:
-    from regard.training.run.training_run import Prepared
-
-THOROUGH, BRIEF = 2.0, 0.5  # seconds for each part of a rehearsal
-SHORT = 200  # steps of a training that is over before a forecast of its time would help
-BEST = 0.75  # of the validations, that find a better model than before, which is then kept
-LATER = 1.15  # times as much as in the rehearsal a process on a CPU grows later, by benchmarks/forecast.py
+THOROUGH_SECONDS, BRIEF_SECONDS = 2.0, 0.5  # for each part of a trial run
+SHORT_TRAINING = 200  # steps; a shorter training is over before a forecast of its time would help
+SHARE_OF_BEST = 0.75  # of the validations find a better model than before, which is then saved
+LATER_GROWTH = 1.15  # a process on a CPU grows by this factor after the trial run, by benchmarks/forecast.py
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often what is done in the rest of a training."""
+    """How often the rest of a training does what."""
 
     steps: int
     validations: int
@@ -50,24 +38,24 @@ class Counts:
 
 
 def counts_of(training: TrainingRecipe, start: int = 0) -> Counts:
-    """From step `start` to the last one, at which the model is validated and saved whatever the intervals."""
-    steps = needed(training.steps)
+    """Count from step `start` to the last one, where the model is always validated and saved."""
+    steps = required(training.steps)
 
     def times(every: int) -> int:
         return max(0, -(-steps // every) - start // every)
 
-    saves = times(needed(training.save_every)) + (start == 0)  # the first one before the first step
-    mean = training.average > 1  # is judged at the end, too
-    return Counts(max(0, steps - start), times(needed(training.validate_every)) + mean, saves)
+    saves = times(required(training.save_every)) + (start == 0)  # the first one is before the first step
+    averages = training.average > 1  # the average of the checkpoints is validated at the end, too
+    return Counts(max(0, steps - start), times(required(training.validate_every)) + averages, saves)
 
 
 @dataclass(frozen=True)
 class Seconds:
     """How long a training takes, by what it does."""
 
-    step: float  # a single one
-    tokens: float  # that it learns from
-    steps: float  # all of them, as is what follows
+    step: float  # one step
+    tokens: float  # of one step
+    steps: float  # all steps; the following are totals, too
     compiling: float
     data: float
     validations: float
@@ -80,34 +68,39 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes and seconds of a training. On a CPU the bytes are the whole process', on a GPU its tensors'."""
+    """Bytes and seconds of a training. On a CPU bytes count the whole process, on a GPU its tensors."""
 
     parameters: int
-    before: int  # bytes in use now, with the weights
+    before: int  # bytes in use now, weights included
     step: StepMemory
     activations: float
     peak: float
-    room: int  # that the process may use
-    fits: bool  # False: a step was tried, and memory ran out
-    advice: str  # what to do where it does not fit
+    room: int  # bytes that the process may use
+    fits: bool  # False: a trial step ran out of memory
+    advice: str  # what to do if it does not fit
     counts: Counts
-    seconds: Seconds | None  # None where nothing was tried
-    world: int = 1  # processes; the bytes are those of each
+    seconds: Seconds | None  # None without a trial run
+    world: int = 1  # number of processes; bytes are per process
 
     @property
     def warning(self) -> str | None:
-        """What to do when the memory will not do."""
-        if self.fits and self.peak <= CROWDED * self.room:
+        """What to do if memory is short; None if it is not."""
+        if self.fits and self.peak <= SHARE_TO_WARN * self.room:
             return None
         verdict = "will hardly fit" if self.fits and self.peak <= self.room else "will not fit"
         return f"training {verdict} into memory: {self.advice}"
 
     def lines(self) -> list[str]:
-        """Memory and time for people, a line each."""
-        parts = {"before training": self.before, "gradients": self.step.gradients, "optimizer": self.step.optimizer}
-        told = ", ".join(f"{name} {as_text(size)}" for name, size in {**parts, "activations": self.activations}.items())
+        """Describe memory and time, one line each."""
+        parts: dict[str, float] = {
+            "before training": self.before,
+            "gradients": self.step.gradients,
+            "optimizer": self.step.optimizer,
+        }
+        parts |= {"activations": self.activations}
+        listed = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
         each = " for each process" if self.world > 1 else ""
-        lines = [f"memory: about {as_text(self.peak)} at the peak, of {as_text(self.room)}{each} ({told})"]
+        lines = [f"memory: about {format_bytes(self.peak)} at the peak, of {format_bytes(self.room)}{each} ({listed})"]
         if (spent := self.seconds) is not None:
             counts, speed = self.counts, f"{spent.tokens / spent.step:,.0f} tokens a second"
             lines.append(
@@ -123,17 +116,17 @@ class Forecast:
 def forecast_lines(
     ready: Prepared, *, start: int = 0, epoch: int = 0, world: int = 1, stop: StopFlag | None = None
 ) -> list[str]:
-    """Memory and time for the beginning of a training, from step `start` on; it takes a few seconds.
+    """Describe memory and time when a training begins at step `start`; this takes a few seconds.
 
-    The time is left out where it would take longer: for compiled steps and for several processes. A short training
-    needs none. A signal ends it, and nothing is told. `epoch` is the one at hand, whose samples are drawn already.
+    The time is left out for short trainings, and for compiled steps and several processes, where a trial would take
+    longer. Return nothing if a signal arrives. `epoch` is the current one, whose samples are drawn already.
     """
     training = ready.recipe.training
     if world > 1 and training.parallel == "fsdp":
         return []  # no process has the whole model
-    brief = world == 1 and not training.compile and needed(training.steps) - start >= SHORT
+    use_trial = world == 1 and not training.compile and required(training.steps) - start >= SHORT_TRAINING
     try:
-        seconds = BRIEF if brief else 0.0
+        seconds = BRIEF_SECONDS if use_trial else 0.0
         return forecast(ready, start=start, epoch=epoch, world=world, seconds=seconds, stop=stop).lines()
     except Interrupted:
         return []
@@ -145,77 +138,78 @@ def forecast(
     start: int = 0,
     epoch: int = 0,
     world: int = 1,
-    seconds: float = THOROUGH,
+    seconds: float = THOROUGH_SECONDS,
     stop: StopFlag | None = None,
 ) -> Forecast:
-    """Rehearse the training from step `start` on, each part for about so many seconds; 0: count its tensors only.
+    """Forecast the training from step `start` on; try each part for about `seconds`, with 0 only count its tensors.
 
-    A copy rehearses, so the model is left as it is, and so are the random numbers to come.
+    The trial uses a copy, so the model and the random generators stay as they are.
     """
     recipe, model, device = ready.recipe, ready.model, ready.device
     training, counts = recipe.training, counts_of(recipe.training, start)
     length = longest_row(recipe, ready.corpora, ready.tokenizers)
-    before, free = held(device), room(device) - held(device)
+    before, free = memory_in_use(device), available_memory(device)
     step = step_memory(model, recipe_loss(model, training), training, length=length, device=device)
-    space = Space(recipe, step, free, device, world)
-    sharing = 1 if device.type == "cuda" else world  # processes that share what is free
-    peak, whole = before + space.needs(*space.sizes[0]) / sharing, before + free // sharing
+    budget = MemoryBudget(recipe, step, free, device, world)
+    sharing = 1 if device.type == "cuda" else world  # processes that share the free memory
+    peak, room = before + budget.needs(*budget.sizes[0]) / sharing, before + free // sharing
     fits, spent = True, None
-    # Where a CPU's memory runs out the system ends the process, so what may not fit is not tried.
-    if seconds and (device.type == "cuda" or peak + step.weights <= whole):
+    # When main memory runs out, the system kills the process, so a step that may not fit is not tried on a CPU.
+    if seconds and (device.type == "cuda" or peak + step.weights <= room):
         try:
-            spent, most = rehearse(ready, step, counts, epoch=epoch, seconds=seconds, stop=stop)
-            peak = before + (most - before) * (1 if device.type == "cuda" else LATER) if most else peak
+            spent, measured = try_training(ready, step, counts, epoch=epoch, seconds=seconds, stop=stop)
+            growth = 1 if device.type == "cuda" else LATER_GROWTH
+            peak = before + (measured - before) * growth if measured else peak
         except (ResourceError, RuntimeError, MemoryError) as error:
             if not isinstance(error, ResourceError) and not is_out_of_memory(error):
                 raise
-            peak, fits = max(peak, whole), False
+            peak, fits = max(peak, room), False
     return Forecast(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         before=before,
         step=step,
-        activations=step.activations(step.rows(needed(training.batch_tokens), world)),
+        activations=step.activations(step.rows(required(training.batch_tokens), world)),
         peak=peak,
-        room=whole,
+        room=room,
         fits=fits,
-        advice=space.advice(),
+        advice=budget.advice(),
         counts=counts,
         seconds=spent,
         world=world,
     )
 
 
-def rehearse(
+def try_training(
     ready: Prepared, step: StepMemory, counts: Counts, *, epoch: int, seconds: float, stop: StopFlag | None
 ) -> tuple[Seconds, int]:
-    """What the training's parts will take in all, and the most memory held meanwhile; 0 where that is not known."""
+    """Return the total seconds of each part of the training, and the peak memory of the trial (0 if unknown)."""
     training, device = ready.recipe.training, ready.device
-    forget_peak(device)
+    reset_peak_memory(device)
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
         tempfile.TemporaryDirectory() as folder,
     ):
-        few = Few(ready.train, epoch)
-        rehearsal = Rehearsal(ready, few, seconds=seconds, stop=stop)
-        each, compiling = rehearsal.steps()
-        validation, choice = rehearsal.validation(Path(folder))
-        byte = rehearsal.save(Path(folder))
-        most = max(0, peak_held(device) - step.weights)  # the copy's will not be there
-    del rehearsal
+        sample = BatchSample(ready.train, epoch)
+        trial = TrialRun(ready, sample, seconds=seconds, stop=stop)
+        step_seconds, compiling = trial.steps()
+        validation, alignment_head = trial.validation(Path(folder))
+        save_seconds_per_byte = trial.save(Path(folder))
+        peak = max(0, peak_memory(device) - step.weights)  # the training itself needs no copy of the weights
+    del trial
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    batches = counts.steps * needed(training.accumulate)
-    making = batches * few.seconds_a_batch
-    if device.type == "cuda":  # a thread makes them meanwhile
-        making = max(0.0, making - counts.steps * each)
+    batches = counts.steps * required(training.accumulate)
+    collating = batches * sample.seconds_a_batch
+    if device.type == "cuda":  # a thread does it during the steps
+        collating = max(0.0, collating - counts.steps * step_seconds)
     checkpoint = step.weights + step.optimizer
     spent = Seconds(
-        step=each,
-        tokens=few.tokens_a_batch * needed(training.accumulate),
-        steps=counts.steps * each,
+        step=step_seconds,
+        tokens=sample.tokens_a_batch * required(training.accumulate),
+        steps=counts.steps * step_seconds,
         compiling=compiling,
-        data=making + batches / few.count * few.seconds_an_epoch,
-        validations=counts.validations * (validation + BEST * choice),
-        saves=byte * (counts.saves * checkpoint + BEST * counts.validations * step.weights),
+        data=collating + batches / sample.count * sample.seconds_an_epoch,
+        validations=counts.validations * (validation + SHARE_OF_BEST * alignment_head),
+        saves=save_seconds_per_byte * (counts.saves * checkpoint + SHARE_OF_BEST * counts.validations * step.weights),
     )
-    return spent, most
+    return spent, peak

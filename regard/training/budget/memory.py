@@ -1,4 +1,6 @@
-"""Memory: what this process holds, what the device has left, and what a step of training takes.
+"""The memory that a training step takes: measured on two small batches, extrapolated to large ones.
+
+What the machine has free is in regard/machine; fit.py compares the two and chooses the batch size.
 
 B rows of a batch   L tokens of its longest row
 """
@@ -6,9 +8,9 @@ B rows of a batch   L tokens of its longest row
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,172 +19,143 @@ from torch import Tensor, nn
 
 from regard.errors import ResourceError
 from regard.kernels.training.cross_entropy import scores_memory
+from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
-from regard.training.budget.out_of_memory import is_out_of_memory
 from regard.training.loop.losses import Objective, Together, objective
-from regard.training.loop.optimizer import freeze
-from regard.training.loop.train_step import PRECISIONS, autocast
-from regard.training.recipe.facts import PROCESS, free_memory
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import PRECISIONS, TrainStep
 from regard.training.recipe.schema import LANGUAGE_MODELS, TrainingRecipe
 
-ROWS = (2, 4)  # of the two small batches that a step's memory is measured with
-# On a CPU a process grows by more than its tensors: the allocator keeps some of what is given back, for batches of
-# other shapes, and the kernels hold memory of their own from the first step on. Fitted to benchmarks/forecast.py.
+ROWS = (2, 4)  # of the two small batches that are measured
+# On a CPU a process grows by more than its tensors: the allocator keeps part of the freed memory for batches of other
+# shapes, and kernels allocate memory of their own in the first step. Fitted to benchmarks/forecast.py.
 SLACK = 1.25
-KERNELS = 60 << 20
+KERNEL_BYTES = 60 << 20
 
 
-def held(device: torch.device) -> int:
-    """Bytes that this process has in use: of a GPU its tensors, else all of it; 0 where the system does not tell."""
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
-
-
-def peak_held(device: torch.device) -> int:
-    """The most that it had since `forget_peak`."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
-
-
-def forget_peak(device: torch.device) -> None:
-    """Let `peak_held` begin anew."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):  # where that is not allowed, the peak is of the whole past: as much or more
-            (PROCESS / "clear_refs").write_text("5")
-
-
-def room(device: torch.device) -> int:
-    """Bytes that this process may have in use: what it has, and what is free."""
-    cached = torch.cuda.memory_reserved(device) - held(device) if device.type == "cuda" else 0
-    return held(device) + cached + free_memory(str(device))
-
-
-def _status(name: str) -> int:
-    try:
-        lines = (PROCESS / "status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
-
-
-def grown(tensors: float, device: torch.device) -> float:
-    """What a process grows by when it takes so many bytes of tensors for training."""
-    return tensors if device.type == "cuda" else KERNELS + SLACK * tensors
+def process_growth(tensors: float, device: torch.device) -> float:
+    """Return by how many bytes a process grows when it allocates so many bytes of tensors for training."""
+    return tensors if device.type == "cuda" else KERNEL_BYTES + SLACK * tensors
 
 
 def size_of(tensors: Iterable[Tensor]) -> int:
-    """Bytes of tensors."""
+    """Return the bytes of tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def as_text(size: float) -> str:
-    """Bytes as people read them."""
+def format_bytes(size: float) -> str:
+    """Format a number of bytes: 1.5 GB, 3.0 MB, 5 kB."""
     for unit, power in (("GB", 30), ("MB", 20)):
         if size >= 2**power:
             return f"{size / 2**power:.1f} {unit}"
     return f"{size / 2**10:.0f} kB"
 
 
-class Meter:
-    """Sums the tensors that a forward pass keeps for its backward pass; the model's own weights are not among them."""
+def measuring_step(
+    model: nn.Module, loss_function: Objective, training: TrainingRecipe, device: torch.device
+) -> TrainStep:
+    """Return the step of a training for a copy of the model: as the recipe says, but neither compiled nor captured."""
+    plain = dataclasses.replace(training, compile=False, capture=False, ema=0.0)
+    return TrainStep(TrainState(copy.deepcopy(model).train(), plain, device=device), loss_function, plain)
+
+
+class SavedTensors:
+    """Collects the sizes of the tensors that a forward pass saves for its backward pass, the weights excepted."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.weights = {one.untyped_storage().data_ptr() for one in [*model.parameters(), *model.buffers()]}
-        self.kept: dict[int, int] = {}  # storage -> bytes; each is kept alive by the graph, so none is met twice
+        self.weights = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
+        self.sizes: dict[int, int] = {}  # storage -> bytes; the graph keeps each alive, so addresses are unique
 
-    def keep(self, tensor: Tensor) -> Tensor:
+    def save(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.weights:
-            self.kept[storage.data_ptr()] = storage.nbytes()
+            self.sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
 
-def activations(model: nn.Module, batch: Batch, loss_function: Objective, precision: str | None) -> Counter[int]:
-    """Bytes of each tensor that a forward pass keeps for its backward pass."""
-    meter = Meter(model)
-    model.train()
-    hooks = torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor)
-    with hooks, autocast(batch.labels.device, precision):
-        loss = loss_function(model, batch)
+def saved_activations(step: TrainStep, batch: Batch) -> Counter[int]:
+    """Return the bytes of each tensor that the forward pass of a step saves for its backward pass."""
+    saved = SavedTensors(step.state.model)
+    with torch.autograd.graph.saved_tensors_hooks(saved.save, lambda tensor: tensor):
+        loss = step.loss(batch)
     del loss
-    return Counter(meter.kept.values())
+    return Counter(saved.sizes.values())
 
 
 @dataclass(frozen=True)
 class StepMemory:
-    """The tensors of a training step, in bytes, as a function of its rows of `length` tokens each."""
+    """The tensors of a training step in bytes, as a function of its rows of `length` tokens each."""
 
     length: int  # L
     weights: int
     gradients: int
-    optimizer: int  # Adam's two means, and the mean of the weights where one is kept
-    once: float  # activations, whatever the batch
-    row: float  # those of a row
-    beside: Callable[[int], float] = lambda rows: 0.0  # what stands beside them all for a moment
+    optimizer: int  # Adam's two moments, and the moving average of the weights if there is one
+    once: float  # activations that do not depend on the batch
+    row: float  # activations of one row
+    temporary: Callable[[int], float] = lambda rows: 0.0  # what exists for a moment in addition
 
     def rows(self, batch_tokens: int, world: int = 1) -> int:
-        """Rows in a process' share of such a batch."""
+        """Return the rows of a process's share of such a batch."""
         return -(-max(1, batch_tokens // self.length) // world)
 
     def activations(self, rows: int) -> float:
-        """All that is there at the worst moment of so many rows, beside what is there between steps."""
-        return self.once + self.row * rows + self.beside(rows)
+        """Return the bytes at the worst moment in addition to what exists between steps."""
+        return self.once + self.row * rows + self.temporary(rows)
 
-    def peak(self, rows: int, *, accumulate: int = 1, parts: int = 1) -> float:
-        """All tensors at the worst moment of a step; of what does not grow with the rows, `parts` processes share one.
+    def peak(self, rows: int, *, accumulate: int = 1, shards: int = 1) -> float:
+        """Return the bytes of all tensors at the worst moment of a step.
 
-        That is where everything is kept for the backward pass, and beside it either the scores over the vocabulary
-        stand, or the first gradients. Earlier micro-batches have left gradients.
+        That is when all activations are saved for the backward pass, and in addition either the scores over the
+        vocabulary exist or the first gradients. Earlier micro-batches have left gradients. Weights, gradients and the
+        optimizer's state are divided by `shards`.
         """
-        waiting = self.gradients if accumulate > 1 else 0
-        passing = max(self.activations(rows) + waiting / parts, self.gradients / parts)
-        return (self.weights + self.optimizer) / parts + passing
+        accumulated = self.gradients if accumulate > 1 else 0
+        in_pass = max(self.activations(rows) + accumulated / shards, self.gradients / shards)
+        return (self.weights + self.optimizer) / shards + in_pass
 
 
 def step_memory(
     model: nn.Module, loss_function: Objective, training: TrainingRecipe, *, length: int, device: torch.device
 ) -> StepMemory:
-    """Measured with two small batches of rows of that length, by a copy of the model.
+    """Measure a step with two small batches of rows of that length, on a copy of the model.
 
-    The model and the random numbers to come stay as they are. ResourceError where not even they fit.
+    The model and the random generators stay as they are. Raise ResourceError if not even the small batches fit.
     """
-    found: list[Counter[int]] = []
+    measured: list[Counter[int]] = []
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            measured = copy.deepcopy(model)
-            freeze(measured, training.freeze)
+            step = measuring_step(model, loss_function, training, device)
             for rows in ROWS:
-                batch = full_batch(model, rows, length, device)
-                found.append(activations(measured, batch, loss_function, training.precision))
+                measured.append(saved_activations(step, full_batch(model, rows, length, device)))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        rows = ROWS[len(found)]
+        rows = ROWS[len(measured)]
         raise ResourceError(
-            f"out of memory: not even {rows} rows of {length} tokens fit: take a smaller model"
+            f"out of memory: not even {rows} rows of {length} tokens fit: use a smaller model"
         ) from error
-    few, more = (sum(kept.elements()) for kept in found)
-    largest = max(found[1] - found[0], default=0)  # of those that grow with the rows
-    gradients = size_of(parameter for parameter in measured.parameters() if parameter.requires_grad)
-    row = max(0.0, (more - few) / (ROWS[1] - ROWS[0]))
+    small, large = (sum(sizes.elements()) for sizes in measured)
+    largest = max(measured[1] - measured[0], default=0)  # of the tensors that grow with the rows
+    gradients = size_of(step.state.names)
+    row = max(0.0, (large - small) / (ROWS[1] - ROWS[0]))
 
-    def beside(rows: int) -> float:
+    def temporary(rows: int) -> float:
         return max(largest / ROWS[1] * rows, scores(model, training, rows * length))
 
     return StepMemory(
         length=length,
-        weights=size_of(measured.parameters()),
+        weights=size_of(step.state.model.parameters()),
         gradients=gradients,
         optimizer=(3 if training.ema else 2) * gradients,
-        once=max(0.0, few - ROWS[0] * row),
+        once=max(0.0, small - ROWS[0] * row),
         row=row,
-        beside=beside,
+        temporary=temporary,
     )
 
 
 def scores(model: Any, training: TrainingRecipe, tokens: int) -> int:
-    """Bytes of the scores over the vocabulary, and of what the loss makes of them."""
+    """Return the bytes of the scores over the vocabulary, and of what the loss computes from them."""
     if not hasattr(model, "output_table"):  # a sentence encoder
         return 0
     weight, _ = model.output_table
@@ -191,22 +164,22 @@ def scores(model: Any, training: TrainingRecipe, tokens: int) -> int:
 
 
 def full_batch(model: Any, rows: int, length: int, device: torch.device) -> Batch:
-    """A batch without padding, all rows of that length on each side: the largest of its shape."""
-    config, places = model.config, torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
+    """Return a batch without padding, all rows of that length on each side: the largest of its shape."""
+    config, positions = model.config, torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
 
-    def words(vocabulary: int) -> Tensor:
-        return len(SPECIAL_TOKENS) + places % max(1, vocabulary - len(SPECIAL_TOKENS))
+    def tokens(vocabulary: int) -> Tensor:
+        return len(SPECIAL_TOKENS) + positions % max(1, vocabulary - len(SPECIAL_TOKENS))
 
     if config.kind in LANGUAGE_MODELS or config.kind == "encoder":
-        written = read = words(config.vocabulary)
+        target = source_tokens = tokens(config.vocabulary)
     else:
-        written, read = words(config.target_vocabulary), words(config.source_vocabulary)
-    source = None if config.kind in LANGUAGE_MODELS else read
-    return Batch(list(range(rows)), source, written, written, written.numel())
+        target, source_tokens = tokens(config.target_vocabulary), tokens(config.source_vocabulary)
+    source = None if config.kind in LANGUAGE_MODELS else source_tokens
+    return Batch(list(range(rows)), source, target, target, target.numel())
 
 
 def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-    """The loss that a recipe trains this model with; `together` where several processes have the pairs of a batch."""
+    """Return the loss that a recipe trains this model with; `together` gathers the pairs of all processes."""
     return objective(
         model,
         smoothing=training.label_smoothing or 0.0,

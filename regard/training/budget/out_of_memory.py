@@ -1,10 +1,8 @@
-"""When a batch does not fit into memory: smaller ones, and what to say when they do not fit either."""
+"""What a step does when a batch does not fit into memory: split it, and explain when halves do not fit either."""
 
 from __future__ import annotations
 
 import dataclasses
-
-import torch
 
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import PAD
@@ -12,7 +10,7 @@ from regard.training.recipe.schema import TrainingRecipe
 
 
 def halves(batch: Batch) -> list[Batch]:
-    """The rows of a batch in two parts; the second is empty where there is one row only."""
+    """Split a batch by rows; the second half is empty if there is only one row."""
     middle = (len(batch.labels) + 1) // 2
     parts = []
     for rows in (slice(0, middle), slice(middle, None)):
@@ -31,18 +29,13 @@ def halves(batch: Batch) -> list[Batch]:
     return parts
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """On the CPU torch raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def out_of_memory(micro: list[Batch], recipe: TrainingRecipe) -> str:
-    """What to say when not even halves fit."""
-    largest = max(micro, key=lambda batch: batch.labels.numel())
+def out_of_memory(micro_batches: list[Batch], recipe: TrainingRecipe) -> str:
+    """Return the message for the case that not even halves fit."""
+    largest = max(micro_batches, key=lambda batch: batch.labels.numel())
     sides = [largest.labels.shape[1]] if largest.source is None else [largest.source.shape[1], largest.labels.shape[1]]
     tokens, parts = max(1, (recipe.batch_tokens or 4) // 4), 4 * (recipe.accumulate or 1)
     return (
         f"out of memory: a batch of {len(largest.labels)} rows with {' and '.join(map(str, sides))} tokens did not "
         f"fit, and neither did its halves. Try --set training.batch_tokens={tokens} --set training.accumulate={parts}, "
-        f"which learns the same, into another --out; or take a smaller model. The last checkpoint is intact"
+        f"which learns the same, into another --out; or use a smaller model. The last checkpoint is intact"
     )

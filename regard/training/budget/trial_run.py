@@ -1,6 +1,6 @@
-"""A training in small: some real steps, a validation on a sample, a file saved, each with its seconds.
+"""A short trial of a training, timed: some real steps, a validation on a sample, a file saved.
 
-All of it happens to a copy of the model; the model itself stays as it is.
+The trial uses a copy of the model, and leaves the model itself as it is.
 """
 
 from __future__ import annotations
@@ -11,121 +11,129 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from regard.files import fingerprint, write_synced
 from regard.text.batches.batch import Batch
 from regard.training.budget.memory import recipe_loss
-from regard.training.loop.loop import Loop, needed
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.torch_compile import uncompiled
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.loop.validation import ALIGNED, Validator
+from regard.training.recipe.required import required
 from regard.training.run.prepare import Data
+from regard.training.run.prepared import Prepared
 
-if TYPE_CHECKING:
-    from regard.training.run.training_run import Prepared
-
-LARGEST = 2  # batches of the longest rows: one of them may be the rest of an epoch
-SPREAD = 8  # batches from long rows to short ones, whose mean is the epoch's
-FEWEST, MOST = 3, 32  # steps that are timed
-SENTENCES, TIMES = 8, 4  # what is translated first, and how many times as much next
-ALIGNED_HERE = 10  # sentences that stand for the ALIGNED ones
-SAMPLE = 8 << 20  # bytes that stand for a checkpoint
+LARGEST_BATCHES = 2  # batches of the longest rows; one of them may be the incomplete last batch of an epoch
+SPREAD_BATCHES = 8  # batches from long rows to short ones; their mean stands for the epoch's
+MIN_STEPS, MAX_STEPS = 3, 32  # steps that are timed
+FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
+ALIGNED_SAMPLE = 10  # sentences that stand for the ALIGNED ones
+SAMPLE_BYTES = 8 << 20  # size of the file that stands for a checkpoint
 
 
-class Few:
-    """Some batches that stand for those of an epoch."""
+class BatchSample:
+    """A few batches that stand for those of an epoch."""
 
     def __init__(self, data: Data, epoch: int = 0) -> None:
-        began = time.perf_counter()
+        started = time.perf_counter()
         plan = data.plan(epoch)
-        self.seconds_an_epoch = time.perf_counter() - began  # to draw and sort its samples
+        self.seconds_an_epoch = time.perf_counter() - started  # to draw and sort an epoch's samples
         self.count = len(plan)
-        by_rows = sorted(plan, key=len)  # all are about as full, so those of few rows have long ones
-        began = time.perf_counter()
-        self.largest = [data.collate(ids, epoch) for ids in by_rows[:LARGEST]]
-        self.spread = [data.collate(by_rows[(2 * i + 1) * len(plan) // (2 * SPREAD)], epoch) for i in range(SPREAD)]
-        self.seconds_a_batch = (time.perf_counter() - began) / len(self.largest + self.spread)
-        self.tokens_a_batch = sum(batch.tokens for batch in self.spread) / SPREAD
+        by_rows = sorted(plan, key=len)  # batches are about equally full, so those with few rows have long ones
+        middles = [(2 * i + 1) * len(plan) // (2 * SPREAD_BATCHES) for i in range(SPREAD_BATCHES)]
+        started = time.perf_counter()
+        self.largest = [data.collate(ids, epoch) for ids in by_rows[:LARGEST_BATCHES]]
+        self.spread = [data.collate(by_rows[middle], epoch) for middle in middles]
+        self.seconds_a_batch = (time.perf_counter() - started) / len(self.largest + self.spread)
+        self.tokens_a_batch = sum(batch.tokens for batch in self.spread) / SPREAD_BATCHES
 
     def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        """What a validation asks for."""
+        """Yield the sampled batches; a validation asks for them."""
         return iter(self.spread)
 
 
-class Rehearsal:
-    """A copy of a training; each part of it is tried for about so many seconds."""
+class TrialRun:
+    """A copy of a training; each part of it is timed for about `seconds`."""
 
-    def __init__(self, ready: Prepared, few: Few, *, seconds: float, stop: StopFlag | None = None) -> None:
-        self.ready, self.few, self.seconds, self.stop = ready, few, seconds, stop or StopFlag()
+    def __init__(self, ready: Prepared, sample: BatchSample, *, seconds: float, stop: StopFlag | None = None) -> None:
+        self.ready, self.sample, self.seconds, self.stop = ready, sample, seconds, stop or StopFlag()
         self.training, self.device = ready.recipe.training, ready.device
         self.model = copy.deepcopy(ready.model)
-        loss = recipe_loss(self.model, self.training)
-        self.loop = Loop(self.model, ready.train, loss, self.training, device=self.device)
+        self.step = TrainStep(
+            TrainState(self.model, self.training, device=self.device),
+            recipe_loss(self.model, self.training),
+            self.training,
+            count=ready.count,
+            one_shape=ready.train.one_shape,
+        )
 
-    def timed(self, work: Callable[..., object], *arguments: Any) -> float:
-        """Seconds until it is done, on the device too. A signal that came before is obeyed."""
+    def time(self, work: Callable[..., object], *arguments: Any) -> float:
+        """Return the seconds until the work is done, also on the device; raise Interrupted if a signal has arrived."""
         self.stop.check()
-        began = time.perf_counter()
+        started = time.perf_counter()
         work(*arguments)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
     def steps(self) -> tuple[float, float]:
-        """Mean seconds of a step, over batches of all lengths, and what compiling took before.
+        """Return the mean seconds of a step over batches of all lengths, and the seconds of compiling before.
 
-        The longest batches come first, for they take the most memory.
+        The longest batches come first, because they take the most memory.
         """
-        accumulate = needed(self.training.accumulate)
-        spread = [batch.to(self.device) for batch in self.few.spread]
-        new = [batch.to(self.device) for batch in self.few.largest]
+        accumulate = required(self.training.accumulate)
+        spread = [batch.to(self.device) for batch in self.sample.spread]
+        warmup = [batch.to(self.device) for batch in self.sample.largest]
         if self.device.type == "cuda" or self.training.compile:
-            new += spread  # the first batch of a shape chooses kernels, or has them compiled
+            warmup += spread  # the first batch of a shape selects or compiles kernels
         if self.training.capture:
-            new += spread  # and the second is recorded
-        first = [self.timed(self.loop.train_step, [batch] * accumulate) for batch in new]
-        taken: list[float] = []
-        while len(taken) < FEWEST or (len(taken) < MOST and sum(taken) < self.seconds):
-            at = 3 * len(taken)  # long ones and short ones in turn; in the end all have had theirs
-            taken.append(self.timed(self.loop.train_step, [spread[(at + i) % SPREAD] for i in range(accumulate)]))
-        mean = sum(taken) / len(taken)
-        return mean, max(0.0, sum(first) - len(first) * mean) if self.training.fixed_shapes else 0.0
+            warmup += spread  # the second one is captured
+        warmup_seconds = [self.time(self.step, [batch] * accumulate) for batch in warmup]
+        step_seconds: list[float] = []
+        while len(step_seconds) < MIN_STEPS or (len(step_seconds) < MAX_STEPS and sum(step_seconds) < self.seconds):
+            first = 3 * len(step_seconds)  # alternates between long and short batches, and covers all of them
+            micro_batches = [spread[(first + i) % SPREAD_BATCHES] for i in range(accumulate)]
+            step_seconds.append(self.time(self.step, micro_batches))
+        mean = sum(step_seconds) / len(step_seconds)
+        compiling = max(0.0, sum(warmup_seconds) - len(warmup_seconds) * mean)
+        return mean, compiling if self.training.fixed_shapes else 0.0
 
     def validation(self, folder: Path) -> tuple[float, float]:
-        """Seconds of a validation, and of choosing the alignment head where it is the best one so far."""
+        """Return the seconds of a validation, and of choosing the alignment head when it is the best one so far."""
         with uncompiled(self.training.compile):
-            return self._validation(Few(self.ready.validation), folder)
+            return self._validation(BatchSample(self.ready.validation), folder)
 
-    def _validation(self, few: Few, folder: Path) -> tuple[float, float]:
-        validator = self.validator(few, folder)
+    def _validation(self, sample: BatchSample, folder: Path) -> tuple[float, float]:
+        validator = self.validator(sample, folder)
         self.model.eval()
         with torch.inference_mode():
-            seconds = self.timed(validator.likelihood) * few.count / SPREAD
+            seconds = self.time(validator.likelihood) * sample.count / SPREAD_BATCHES
         if validator.translator is None:
             return seconds, 0.0
         if self.ready.recipe.decoding.sentences:
             seconds += self.translation(validator)
             validator.draw(0)  # the first picture takes longer
-            seconds += self.timed(validator.draw, 0)
+            seconds += self.time(validator.draw, 0)
         aligned = min(ALIGNED, len(validator.corpus))
-        tried = min(ALIGNED_HERE, aligned)
+        tried = min(ALIGNED_SAMPLE, aligned)
         targets = validator.corpus.target or []
         validator.corpus = dataclasses.replace(
             validator.corpus, source=validator.corpus.source[:tried], target=targets[:tried]
         )
-        return seconds, self.timed(validator.alignment_head) * aligned / tried
+        return seconds, self.time(validator.alignment_head) * aligned / tried
 
-    def validator(self, few: Few, folder: Path) -> Validator:
-        """One that judges the copy by few batches. A validation measures the plain likelihood."""
+    def validator(self, sample: BatchSample, folder: Path) -> Validator:
+        """Return a validator of the copy that uses the sampled batches. Validation measures the plain likelihood."""
         ready, plain = self.ready, dataclasses.replace(self.training, r_drop=0.0)
         return Validator(
             self.model,
             ready.recipe,
             ready.corpora,
-            few,  # type: ignore[arg-type]  # of its data it asks for batches only
+            sample,  # type: ignore[arg-type]  # it only asks its data for batches
             ready.tokenizers,
             recipe_loss(self.model, plain),
             folder=folder,
@@ -135,26 +143,26 @@ class Rehearsal:
         )
 
     def translation(self, validator: Validator) -> float:
-        """Seconds to translate the sentences of a validation: more and more of them, then the rest in proportion.
+        """Return the seconds to translate a validation's sentences, extrapolated from growing samples.
 
-        An untrained model does not know where to end; it is stopped at the length of the longest reference.
+        An untrained model does not know where to end, so it is stopped at the length of the longest reference.
         """
         recipe, corpus = self.ready.recipe, validator.corpus
         count = min(recipe.decoding.sentences, len(corpus))
         references = self.ready.tokenizers[1].encode_all((corpus.target or [])[:count])
         limit = min(recipe.decoding.max_tokens or 2**31, 1 + max(map(len, references)))
-        tried: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
-        while tried[-1][0] < count and (len(tried) < 3 or tried[-1][1] < self.seconds / TIMES):
-            sentences = min(count, TIMES * tried[-1][0] or SENTENCES)
-            some = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
-            validator.recipe = dataclasses.replace(recipe, decoding=some)
-            if len(tried) == 1:
+        timings: list[tuple[int, float]] = [(0, 0.0)]  # sentences, seconds
+        while timings[-1][0] < count and (len(timings) < 3 or timings[-1][1] < self.seconds / SENTENCES_FACTOR):
+            sentences = min(count, SENTENCES_FACTOR * timings[-1][0] or FIRST_SENTENCES)
+            decoding = dataclasses.replace(recipe.decoding, sentences=sentences, max_tokens=limit)
+            validator.recipe = dataclasses.replace(recipe, decoding=decoding)
+            if len(timings) == 1:
                 validator.translate()  # the first time takes longer
-            tried.append((sentences, self.timed(validator.translate)))
-        (fewer, before), (sentences, seconds) = tried[-2:]
-        return seconds + (count - sentences) * max(0.0, seconds - before) / (sentences - fewer)
+            timings.append((sentences, self.time(validator.translate)))
+        (fewer, seconds_before), (sentences, seconds) = timings[-2:]
+        return seconds + (count - sentences) * max(0.0, seconds - seconds_before) / (sentences - fewer)
 
     def save(self, folder: Path) -> float:
-        """Seconds a byte: to write it and wait for the disk, and to read it for its checksum and once more after."""
-        path, content = folder / "sample", os.urandom(SAMPLE)
-        return (self.timed(write_synced, path, content) + 2 * self.timed(fingerprint, path)) / SAMPLE
+        """Return the seconds per byte to write and sync a file, and to read it twice for its checksum."""
+        path, content = folder / "sample", os.urandom(SAMPLE_BYTES)
+        return (self.time(write_synced, path, content) + 2 * self.time(fingerprint, path)) / SAMPLE_BYTES

@@ -1,9 +1,10 @@
-"""Steps as CUDA graphs: a GPU repeats a whole step by one command, and Python stays out of it.
+"""Steps as CUDA graphs: the GPU replays a whole step from one command, without Python in between.
 
-A step of a small model is a thousand kernels of a few microseconds, and Python takes longer to ask for each than the
-GPU takes to run it. Batches have few shapes (text/shapes.py), so each shape's step is recorded once and then repeated.
-The first step of a shape runs as ever: it chooses kernels, compiles, and makes what the optimizer keeps. The second one
-is recorded. Repeating one draws new random numbers for dropout, from the same generator.
+A step of a small model launches a thousand kernels of a few microseconds each, and Python takes longer to launch a
+kernel than the GPU takes to run it. Batches come in few shapes (text/batches/length_buckets.py), so the step of each
+shape is captured once and replayed from then on. The first step of a shape runs normally: it selects and compiles
+kernels and creates the optimizer's state. The second one is captured. A replay draws new random numbers for dropout,
+from the same generator.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
-from regard.training.budget.out_of_memory import is_out_of_memory
 
-Work = Callable[[list[Batch]], Tensor]  # a step on the device that nobody waits for, and what it found
-SIDES = ("source", "inputs", "labels")
+DeviceStep = Callable[[list[Batch]], Tensor]  # a step that never waits for the device -> its loss and gradient norm
+TENSORS = ("source", "inputs", "labels")
 Shapes = tuple[tuple[int, ...], ...]
 
 
-class Place(NamedTuple):
-    """Where the batches of one shape are put, so that every step finds them at the same addresses."""
+class StaticBatches(NamedTuple):
+    """The input tensors of one shape's graph: every step copies its batches there, so addresses stay the same."""
 
-    micro: list[Batch]
+    micro_batches: list[Batch]
 
     @classmethod
-    def like(cls, micro: list[Batch]) -> Place:
+    def like(cls, micro_batches: list[Batch]) -> StaticBatches:
         return cls(
             [
                 dataclasses.replace(
@@ -40,85 +41,85 @@ class Place(NamedTuple):
                     inputs=empty_like(batch.inputs),
                     labels=empty_like(batch.labels),
                 )
-                for batch in micro
+                for batch in micro_batches
             ]
         )
 
-    def put(self, micro: list[Batch]) -> None:
-        for own, given in zip(self.micro, micro, strict=True):
-            for name in SIDES:
-                if (place := getattr(own, name)) is not None:
-                    place.copy_(getattr(given, name), non_blocking=True)
+    def copy_from(self, micro_batches: list[Batch]) -> None:
+        for static, batch in zip(self.micro_batches, micro_batches, strict=True):
+            for name in TENSORS:
+                if (tensor := getattr(static, name)) is not None:
+                    tensor.copy_(getattr(batch, name), non_blocking=True)
 
 
-class Recorded(NamedTuple):
-    """A step's commands, and where they leave what they found."""
+class CapturedStep(NamedTuple):
+    """A captured graph, and the tensor in which it leaves the step's loss and gradient norm."""
 
     graph: torch.cuda.CUDAGraph
-    found: Tensor
+    values: Tensor
 
 
-class Captured:
-    """Does `work`, from the second batch of a shape on by repeating what was recorded."""
+class CapturedSteps:
+    """Runs `device_step`; from the third batch of a shape on by replaying its CUDA graph."""
 
-    def __init__(self, work: Work, warn: Callable[[str], None]) -> None:
-        self.work, self.warn = work, warn
-        self.places: dict[Shapes, Place] = {}
-        self.recorded: dict[Shapes, Recorded | None] = {}  # None: it cannot be recorded
-        self.pool = torch.cuda.graph_pool_handle()  # one step at a time runs, so all share their memory
+    def __init__(self, device_step: DeviceStep, warn: Callable[[str], None]) -> None:
+        self.device_step, self.warn = device_step, warn
+        self.inputs: dict[Shapes, StaticBatches] = {}
+        self.captured: dict[Shapes, CapturedStep | None] = {}  # None: this shape runs without a graph
+        self.pool = torch.cuda.graph_pool_handle()  # shared: only one step runs at a time
 
-    def knows(self, micro: list[Batch]) -> bool:
-        """Whether a step of these shapes needs no more preparation."""
-        return shapes(micro) in self.recorded
+    def is_prepared(self, micro_batches: list[Batch]) -> bool:
+        """Tell whether a step of these shapes needs no more preparation."""
+        return shapes(micro_batches) in self.captured
 
-    def __call__(self, micro: list[Batch]) -> Tensor:
-        key = shapes(micro)
-        if not all(batch.fixed for batch in micro):
-            raise ValueError("only batches of fixed shapes can be recorded: the number of their tokens plays no part")
-        new = key not in self.places
-        if new:
-            self.places[key] = Place.like(micro)
-        place = self.places[key]
-        place.put(micro)
-        if new:
-            return self.work(place.micro)
-        if key not in self.recorded:
-            self.recorded[key] = self.record(place.micro)
-        step = self.recorded[key]
+    def __call__(self, micro_batches: list[Batch]) -> Tensor:
+        key = shapes(micro_batches)
+        if not all(batch.fixed for batch in micro_batches):
+            raise ValueError("only batches of fixed shapes can be captured: a graph cannot depend on token counts")
+        is_first = key not in self.inputs
+        if is_first:
+            self.inputs[key] = StaticBatches.like(micro_batches)
+        static = self.inputs[key]
+        static.copy_from(micro_batches)
+        if is_first:
+            return self.device_step(static.micro_batches)
+        if key not in self.captured:
+            self.captured[key] = self.capture(static.micro_batches)
+        step = self.captured[key]
         if step is None:
-            return self.work(place.micro)
+            return self.device_step(static.micro_batches)
         step.graph.replay()
-        return step.found
+        return step.values
 
-    def forget(self, micro: list[Batch]) -> None:
-        """Steps of these shapes run as ever: something about them is not the same each time."""
-        self.recorded[shapes(micro)] = None
+    def disable(self, micro_batches: list[Batch]) -> None:
+        """Run steps of these shapes without a graph from now on: something about them differs from step to step."""
+        self.captured[shapes(micro_batches)] = None
 
-    def record(self, micro: list[Batch]) -> Recorded | None:
-        """The commands of a step, without running them; None where they cannot be recorded."""
+    def capture(self, micro_batches: list[Batch]) -> CapturedStep | None:
+        """Capture a step without running it; return None where that is impossible."""
         graph = torch.cuda.CUDAGraph()
-        gc.collect()  # a graph of autograd that lives on would tie the recording to work outside of it
+        gc.collect()  # an autograd graph that is still alive would tie the capture to work outside of it
         try:
-            # Another thread makes the next batches meanwhile, and may.
+            # "thread_local": meanwhile another thread prefetches batches, which is allowed.
             with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-                found = self.work(micro)
+                values = self.device_step(micro_batches)
         except (RuntimeError, MemoryError) as error:
-            why = "memory is short" if is_out_of_memory(error) else str(error.__context__ or error).splitlines()[0]
-            if "previous error during capture" in str(error):  # torch's generator does not survive that
+            reason = "memory is short" if is_out_of_memory(error) else str(error.__context__ or error).splitlines()[0]
+            if "previous error during capture" in str(error):  # torch's random generator does not survive that
                 raise UsageError(
-                    f"steps of this model cannot be recorded ({why}): train with --set training.capture=false"
+                    f"steps of this model cannot be captured ({reason}): train with --set training.capture=false"
                 ) from error
-            self.warn(f"steps of {len(micro[0].labels)} rows run uncaptured: {why}")
+            self.warn(f"steps of {len(micro_batches[0].labels)} rows run without a CUDA graph: {reason}")
             return None
-        return Recorded(graph, found)
+        return CapturedStep(graph, values)
 
 
-def empty_like(side: Tensor) -> Tensor:
-    """A tensor of that shape; its rows lie one after another, whatever the other one is a part of."""
-    return torch.empty_like(side, memory_format=torch.contiguous_format)
+def empty_like(tensor: Tensor) -> Tensor:
+    """Return an uninitialised contiguous tensor of the same shape, also where `tensor` is a strided view."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
-def shapes(micro: list[Batch]) -> Shapes:
-    """What must be alike for a recorded step to fit."""
-    sides = (side for batch in micro for side in (batch.source, batch.labels) if side is not None)
-    return tuple(tuple(side.shape) for side in sides)
+def shapes(micro_batches: list[Batch]) -> Shapes:
+    """Return the shapes that must be equal for a captured step to be replayed."""
+    tensors = (side for batch in micro_batches for side in (batch.source, batch.labels) if side is not None)
+    return tuple(tuple(tensor.shape) for tensor in tensors)

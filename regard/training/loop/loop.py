@@ -1,254 +1,169 @@
-"""The training loop: step after step, validations, reports, and everything that must survive a stop.
+"""The training loop: the order of things. Take a batch, take a step, report, validate, save.
 
-Vaswani et al. 2017, section 5; E7. The same loop trains every model, on one process or many: what differs is the loss
-function and the data.
+Vaswani et al. 2017, section 5; E7. One loop trains every kind of model, in one process or many. The step itself is in
+train_step.py, what it changes in train_state.py, checkpoints in checkpoint/checkpoints.py.
 """
 
 from __future__ import annotations
 
-import copy
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import torch
-from torch import Tensor, nn
-
-from regard.attention.linear.features import RandomFeatures
-from regard.errors import StoppedError, UsageError
+from regard.errors import StoppedError
 from regard.text.batches.batch import Batch
-from regard.text.batches.prefetch import Ahead
-from regard.training.checkpoint import files as checkpoint
-from regard.training.checkpoint.resume import save_state
-from regard.training.loop.cuda_graphs import Captured
-from regard.training.loop.ema import Ema
-from regard.training.loop.losses import Loss
-from regard.training.loop.optimizer import freeze, make_optimizer, trained
-from regard.training.loop.pending_losses import LAG, Watch
-from regard.training.loop.progress import Meter, Progress, Validation
+from regard.text.batches.prefetch import Prefetcher
+from regard.training.checkpoint.checkpoints import Checkpoints
+from regard.training.loop.progress import Meter, Validation
 from regard.training.loop.report import Report
-from regard.training.loop.schedule import learning_rate
-from regard.training.loop.signals import Interrupted, StopFlag, spoken
-from regard.training.loop.torch_compile import compile_parts, uncompiled
-from regard.training.loop.train_step import note_found, take_step, work_on_device
-from regard.training.parallel.group import ALONE, Group, Summed, part
-from regard.training.recipe.schema import TrainingRecipe
+from regard.training.loop.signals import Interrupted, StopFlag, signal_name
+from regard.training.loop.torch_compile import uncompiled
+from regard.training.loop.train_step import TrainStep
+from regard.training.recipe.required import required
 
 
 class Data(Protocol):
-    """What the loop needs of PairData and WindowData."""
+    """What the loop needs of the training data."""
 
     def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]: ...
 
-    def place(self, sample: int, epoch: int) -> str: ...
 
-
-class Placed(NamedTuple):
-    """A batch, and where the training stands once it is used."""
+class PositionedBatch(NamedTuple):
+    """A batch, and the position in the data after it."""
 
     batch: Batch
     epoch: int
-    consumed: int
+    consumed: int  # samples of the epoch, over all processes
 
 
 class Loop:
-    """One training: the model, its optimizer and where it stands."""
+    """Trains to the last step.
+
+    `validate(step)` scores the model; `save_best` is called when the score is the best so far; `stop` is set by a
+    signal. With several processes all run the same loop, and only the first one validates, saves and reports.
+    """
 
     def __init__(
         self,
-        model: Any,  # one of regard's, with its config
+        step: TrainStep,
         data: Data,
-        loss_function: Callable[[nn.Module, Batch], Loss],
-        recipe: TrainingRecipe,
-        *,
-        device: torch.device,
-        group: Group = ALONE,
-        fingerprint: str = "",  # of the data: a place in other data means nothing
-    ) -> None:
-        self.model, self.data, self.recipe, self.device, self.group = model, data, recipe, device, group
-        self.fingerprint = fingerprint
-        self.width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden
-        self.pairs = model.config.kind == "encoder"  # its loss is over pairs of sentences, not over tokens
-        self.parted = group.world > 1 and recipe.parallel == "fsdp"  # each process holds a part of the model only
-        if self.parted and (recipe.compile or recipe.precision == "fp16"):
-            raise UsageError('training.parallel = "fsdp" goes with fp32 and bf16, and not with training.compile')
-        self.loss_function = loss_function
-        if recipe.compile:
-            compile_parts(model, dynamic=not getattr(data, "one_shape", False))
-        freeze(model, recipe.freeze)
-        group.same_start(model)
-        self.whole_model = model  # what is validated and saved
-        if self.parted:
-            self.whole_model = copy.deepcopy(model)
-            self.loss_function = part(model, loss_function, group)
-        self.names = trained(model)
-        self.features = [
-            part for part in model.modules() if isinstance(part, RandomFeatures)
-        ]  # drawn anew now and then
-        self.summed = Summed(self.names, group) if group.world > 1 and not self.parted else None
-        self.optimizer = make_optimizer(self.names, recipe)
-        self.counted = torch.ones((), device=device)  # what this step's loss is divided by
-        self.taken_in = torch.zeros((), device=device)  # the share of this step's weights in their mean
-        self.ema = Ema({name: parameter for parameter, name in self.names.items()}, recipe.ema) if recipe.ema else None
-        self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
-        self.progress, self.meter = Progress(), Meter()
-        self.watch = Watch(LAG if group.world == 1 else 0)  # processes must agree when to end
-        captures = recipe.capture and device.type == "cuda" and group.world == 1
-        self.captured = Captured(self.work, lambda text: self.warn(text)) if captures else None
-        self.known: set[Any] = set()  # shapes that were met
-        self.saved = 0  # the step of the last checkpoint
-        self.warn: Callable[[str], None] = lambda text: None
-
-    def run(
-        self,
-        report: Report,
-        folder: Path,
+        checkpoints: Checkpoints,
         *,
         validate: Callable[[int], Validation],
-        better: Callable[[], None],
+        save_best: Callable[[], None],
         stop: StopFlag,
     ) -> None:
-        """Train to the last step. `validate` gives the score of a step; `better` is called when it is the best yet."""
-        recipe, progress, self.warn = self.recipe, self.progress, report.say
-        ahead = Ahead(self.batches())
+        self.step, self.data, self.checkpoints = step, data, checkpoints
+        self.validate, self.save_best, self.stop = validate, save_best, stop
+        self.state, self.recipe, self.group = step.state, step.recipe, step.state.group
+
+    def run(self, report: Report) -> None:
+        """Train to the last step, or until the validations get no better."""
+        recipe, progress = self.recipe, self.state.progress
+        steps, save_every = required(recipe.steps), required(recipe.save_every)
+        self.step.warn = report.say
+        prefetcher = Prefetcher(self.batches())
         try:
             while True:
-                self.validate_if_due(validate, better, report)
-                if progress.step >= needed(recipe.steps) and progress.judged == progress.step:
+                self.validate_if_due(report)
+                if progress.step >= steps and progress.judged == progress.step:
                     progress.ended = progress.ended or "all steps are done"
-                if progress.ended or progress.step % needed(recipe.save_every) == 0:
-                    self.save(folder)
+                if progress.ended or progress.step % save_every == 0:
+                    self.save()
                 if progress.ended:
                     return
-                taken = self.take(ahead, stop)
-                if number := int(self.group.most(stop.signal or 0)[0]):  # any process' signal stops them all
-                    self.save(folder)
-                    raise StoppedError(
-                        f"stopped by {spoken(number)} after step {progress.step}; all is saved, the same command goes "
-                        f"on from there",
-                        number,
-                    )
-                self.train_step([placed.batch for placed in taken])
+                taken = self.take(prefetcher)
+                self.stop_if_asked()
+                self.step([positioned.batch for positioned in taken])
                 _, progress.epoch, progress.consumed = taken[-1]
                 report.step(progress.step)
-                if progress.step % recipe.log_every == 0 or progress.step >= needed(recipe.steps):
-                    self.tell(report)
+                if progress.step % recipe.log_every == 0 or progress.step >= steps:
+                    self.report_interval(report)
         finally:
-            ahead.close()
+            prefetcher.close()
 
-    def batches(self) -> Iterator[Placed]:
-        """Batches without end, from where the training stands."""
-        epoch, consumed = self.progress.epoch, self.progress.consumed
+    def batches(self) -> Iterator[PositionedBatch]:
+        """Yield batches without end, from the current position on."""
+        epoch, consumed = self.state.progress.epoch, self.state.progress.consumed
         while True:
             for batch in self.data.batches(epoch, consumed, rank=self.group.rank, world=self.group.world):
                 consumed += len(batch.whole_ids)
-                yield Placed(batch.to(self.device), epoch, consumed)
+                yield PositionedBatch(batch.to(self.state.device), epoch, consumed)
             epoch, consumed = epoch + 1, 0
 
-    def take(self, ahead: Ahead[Placed], stop: StopFlag) -> list[Placed]:
-        """The micro-batches of the next step; fewer when a signal came while waiting for them."""
-        began, taken = ahead.waited, []
-        for _ in range(needed(self.recipe.accumulate)):
-            placed = ahead.take(lambda: stop.signal is not None)
-            if placed is None:
+    def take(self, prefetcher: Prefetcher[PositionedBatch]) -> list[PositionedBatch]:
+        """Take the micro-batches of the next step; fewer if a signal arrives while waiting for them."""
+        waited_before, taken = prefetcher.waited, []
+        for _ in range(required(self.recipe.accumulate)):
+            positioned = prefetcher.take(lambda: self.stop.signal is not None)
+            if positioned is None:
                 break
-            taken.append(placed)
-        self.meter.waited += ahead.waited - began
-        self.progress.seconds += ahead.waited - began
+            taken.append(positioned)
+        self.state.meter.waited += prefetcher.waited - waited_before
+        self.state.progress.seconds += prefetcher.waited - waited_before
         return taken
 
-    def train_step(self, micro: list[Batch]) -> None:
-        """One update from micro-batches at its learning rate (step.py), and the time it takes."""
-        began = time.perf_counter()
-        recipe, progress = self.recipe, self.progress
-        kind, peak, warmup, steps = map(needed, (recipe.schedule, recipe.lr, recipe.warmup, recipe.steps))
-        rate = learning_rate(
-            progress.step + 1, kind=kind, peak=peak, warmup=warmup, steps=steps, dim=self.width, floor=recipe.floor
-        )
-        fresh = take_step(self, micro, rate=rate)
-        seconds = time.perf_counter() - began
-        progress.seconds += seconds
-        progress.preparing += seconds if fresh else 0.0
-        self.meter.seconds += seconds
+    def stop_if_asked(self) -> None:
+        """Save and raise StoppedError if any process has received a signal."""
+        if number := int(self.group.max(self.stop.signal or 0)[0]):
+            self.save()
+            raise StoppedError(
+                f"stopped by {signal_name(number)} after step {self.state.progress.step}; everything is saved: run the "
+                f"same command again to continue",
+                number,
+            )
 
-    def work(self, micro: list[Batch]) -> Tensor:
-        """What a step does on the device -> this process' loss and the gradient's norm."""
-        return work_on_device(self, micro)
-
-    def settle(self, *, all: bool = True) -> None:
-        """Note what the steps found whose numbers have arrived, or wait for `all` of them."""
-        note_found(self, all=all)
-
-    def tell(self, report: Report) -> None:
-        """Report the interval's numbers and start the next."""
-        self.settle()
-        values = self.meter.values(self.group)
+    def report_interval(self, report: Report) -> None:
+        """Report the means since the last report, and start the next interval."""
+        self.step.record_losses()
+        state = self.state
+        values = state.meter.values(self.group)
         values |= {
-            "lr": float(self.optimizer.param_groups[0]["lr"]),
-            "epoch": self.progress.epoch,
-            "tokens": self.progress.tokens,
-            "skipped": self.progress.skipped,
+            "lr": float(state.optimizer.param_groups[0]["lr"]),
+            "epoch": state.progress.epoch,
+            "tokens": state.progress.tokens,
+            "skipped": state.progress.skipped,
         }
         line = (
             f"loss {values['loss']:.3f}  perplexity {values['perplexity']:.2f}  lr {values['lr']:.2e}  "
             f"{values['tokens_per_second']:,.0f} tokens/s"
         )
-        report.numbers(self.progress.step, "train", values, line)
-        self.meter = Meter()
+        report.log(state.progress.step, "train", values, line)
+        state.meter = Meter()
 
-    def validate_if_due(
-        self, validate: Callable[[int], Validation], better: Callable[[], None], report: Report
-    ) -> None:
-        """Validate where it is time; the first process does it, and the others hear what came of it."""
-        recipe, progress = self.recipe, self.progress
-        last = progress.step >= needed(recipe.steps)
-        if progress.judged == progress.step or not (last or progress.step % needed(recipe.validate_every) == 0):
+    def validate_if_due(self, report: Report) -> None:
+        """Validate if this step asks for it. The first process does it and tells the others the outcome."""
+        recipe, progress = self.recipe, self.state.progress
+        is_last = progress.step >= required(recipe.steps)
+        is_due = is_last or progress.step % required(recipe.validate_every) == 0
+        if progress.judged == progress.step or not is_due:
             return
-        self.settle()
-        with self.weights_in_use(), uncompiled(recipe.compile):
+        self.step.record_losses()
+        with self.state.final_weights(), uncompiled(recipe.compile):
             if self.group.first:
                 try:
-                    self.judge(validate(progress.step), report, better)
+                    self.compare_with_best(self.validate(progress.step), report)
                     progress.judged = progress.step
                 except Interrupted:
-                    pass  # it is done at the next start
-        judged, ended = self.group.most(progress.judged, bool(progress.ended))
+                    pass  # the next start repeats it
+        judged, ended = self.group.max(progress.judged, bool(progress.ended))
         progress.judged = int(judged)
         if ended:
             progress.ended = progress.ended or "the first process has ended it"
 
-    @contextmanager
-    def weights_in_use(self) -> Iterator[None]:
-        """Within, `whole_model` has the weights that the training gives away: the mean of them where one is kept."""
-        with nullcontext() if self.ema is None else self.ema.swapped():
-            if self.parted:
-                weights = checkpoint.model_weights(self.model)
-                checkpoint.put_weights(self.whole_model, weights)
-            yield
-
-    def judge(self, found: Validation, report: Report, better: Callable[[], None]) -> None:
-        """Compare a validation with the best so far; too many without a better one end the training."""
-        progress = self.progress
-        report.numbers(progress.step, "validation", found.values, found.line)
-        if progress.best is None or found.score > progress.best:
-            progress.best, progress.best_step, progress.stale = found.score, progress.step, 0
-            better()
+    def compare_with_best(self, validation: Validation, report: Report) -> None:
+        """Keep the model if it is the best so far; end the training after too many validations without a better one."""
+        progress = self.state.progress
+        report.log(progress.step, "validation", validation.values, validation.line)
+        if progress.best is None or validation.score > progress.best:
+            progress.best, progress.best_step, progress.stale = validation.score, progress.step, 0
+            self.save_best()
         else:
             progress.stale += 1
             if self.recipe.patience and progress.stale >= self.recipe.patience:
                 progress.ended = f"{progress.stale} validations without a better one than step {progress.best_step}'s"
 
-    def save(self, folder: Path) -> None:
+    def save(self) -> None:
         """Commit a checkpoint of this step, unless there is one."""
-        if self.saved != self.progress.step:
-            save_state(self, folder)
-            self.saved = self.progress.step
-
-
-def needed(value: Any) -> Any:
-    """A setting that `complete` has filled in."""
-    if value is None:
-        raise UsageError("the recipe is not complete: see regard.training.recipe.defaults.complete")
-    return value
+        if self.checkpoints.saved_step != self.state.progress.step:
+            self.step.record_losses()
+            self.checkpoints.save(self.state)

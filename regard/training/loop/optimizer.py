@@ -1,4 +1,4 @@
-"""Which weights train, and by which optimizer."""
+"""Which parameters train, and the optimizer that updates them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import UsageError
-from regard.training.parallel.group import is_spread
+from regard.training.parallel.sharding import is_sharded
 from regard.training.recipe.schema import TrainingRecipe
 
-SCALE = ".sigma"  # of random features: a factor for each dimension, 1 at first
-# Adam moves every number by about the rate. How sharp a softmax head is, a whole matrix decides, and this these few.
-SCALE_TIMES = 10.0
-FUSED = ("cpu", "cuda")  # devices with an optimizer in one kernel
+SCALE_SUFFIX = ".sigma"  # of random features: one factor per dimension, 1 at first
+# Adam changes every number by about the learning rate. In a softmax head a whole matrix sets the sharpness; here only
+# these few numbers do, so they move faster.
+SCALE_RATE_FACTOR = 10.0
+FUSED_DEVICES = ("cpu", "cuda")  # devices on which torch has a fused Adam
 
 
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
-    """Parameters whose name matches a pattern (`encoder.*`) stay as they are; all others train."""
+    """Freeze the parameters whose name matches a pattern such as `encoder.*`; all others train."""
     named = dict(model.named_parameters())
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in named):
@@ -31,52 +32,50 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
         raise UsageError("training.freeze leaves nothing to train")
 
 
-def trained(model: nn.Module) -> dict[Tensor, str]:
-    """The parameters that train, with their names."""
+def trainable_parameters(model: nn.Module) -> dict[Tensor, str]:
+    """Return the parameters that train, with their names."""
     return {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.optim.Optimizer:
-    """Adam or AdamW in one kernel; weight decay is for matrices, not for biases, norms and learned scales."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    matrices = [parameter for parameter, name in names.items() if parameter.dim() > 1 and not name.endswith(SCALE)]
-    scales = [parameter for parameter, name in names.items() if name.endswith(SCALE)]
-    vectors = [parameter for parameter, name in names.items() if parameter.dim() <= 1 and not name.endswith(SCALE)]
+    """Return a fused Adam or AdamW; weight decay applies to matrices, not to biases, norms and learned scales."""
+    optimizer_class = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    scales = [parameter for parameter, name in names.items() if name.endswith(SCALE_SUFFIX)]
+    others = [parameter for parameter, name in names.items() if not name.endswith(SCALE_SUFFIX)]
+    matrices = [parameter for parameter in others if parameter.dim() > 1]
+    vectors = [parameter for parameter in others if parameter.dim() <= 1]
     groups = [
-        {"params": matrices, "weight_decay": recipe.weight_decay, "times": 1.0},
-        {"params": vectors, "weight_decay": 0.0, "times": 1.0},
-        {"params": scales, "weight_decay": 0.0, "times": SCALE_TIMES},
+        {"params": matrices, "weight_decay": recipe.weight_decay, "rate_factor": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "rate_factor": 1.0},
+        {"params": scales, "weight_decay": 0.0, "rate_factor": SCALE_RATE_FACTOR},
     ]
     device = next(iter(names)).device
     on_gpu = device.type == "cuda"
-    return kind(
-        # A number on a GPU can change without a new recording of the step (captured.py), and each group has its own.
+    return optimizer_class(
+        # A captured step (cuda_graphs.py) reads its learning rate from a tensor, one per group, so it can change.
         [group | {"lr": torch.zeros((), device=device) if on_gpu else 0.0} for group in groups if group["params"]],
         betas=recipe.betas,
         eps=recipe.eps,
-        fused=device.type in FUSED,
+        fused=device.type in FUSED_DEVICES,
         capturable=on_gpu,
     )
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """The learning rate of the next step."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next step."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * group["times"])
+            group["lr"].fill_(rate * group["rate_factor"])
         else:
-            group["lr"] = rate * group["times"]
+            group["lr"] = rate * group["rate_factor"]
 
 
-def update(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
-    """One step, left out where the gradient's norm is not finite; where the kernel can tell, nobody waits for it."""
-    if norm.device.type in FUSED and not any(map(is_spread, _parameters(optimizer))):
+def update_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
+    """Update the weights unless the gradient norm is not finite; fused kernels check that without waiting for it."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if norm.device.type in FUSED_DEVICES and not any(map(is_sharded, parameters)):
         optimizer.found_inf = (~norm.isfinite()).to(torch.float32)  # type: ignore[attr-defined]  # as GradScaler does
         optimizer.step()
         del optimizer.found_inf  # type: ignore[attr-defined]
     elif norm.isfinite():
         optimizer.step()
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,4 +1,4 @@
-"""What each step found, told as it arrives: a GPU works on while its numbers are on the way."""
+"""Losses that are still on their way from the GPU; Python reads them when they arrive, so the GPU never waits."""
 
 from __future__ import annotations
 
@@ -9,45 +9,48 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-LAG = 16  # steps that a GPU may be behind before it is waited for
+MAX_PENDING = 16  # steps that a GPU may be behind before Python waits for it
 
 
-class Taken(NamedTuple):
-    """A step that was taken."""
+class StepRecord(NamedTuple):
+    """What Python knows about a step when it is queued; messages about the step quote it later."""
 
     step: int
-    rate: float  # of learning
-    counted: int  # what its loss is divided by
+    rate: float  # learning rate
+    divisor: int  # tokens or samples that its loss is divided by
     samples: list[int]
     epoch: int
 
 
-class Watch:
-    """Steps on their way; `arrived` gives them back in order, with loss and norm of the gradient as numbers."""
+class PendingLosses:
+    """A queue of steps whose loss and gradient norm are being computed; `arrived` returns them in order."""
 
-    def __init__(self, lag: int) -> None:
-        self.lag = lag
-        self.waiting: deque[tuple[Taken, Tensor, torch.cuda.Event | None]] = deque()
+    def __init__(self, max_pending: int) -> None:
+        self.max_pending = max_pending
+        self.queue: deque[tuple[StepRecord, Tensor, torch.cuda.Event | None]] = deque()
 
-    def add(self, taken: Taken, found: Tensor) -> None:
-        """`found` (2,): loss and norm, on the device; it may be overwritten by the next step."""
-        if not found.is_cuda:
-            self.waiting.append((taken, found, None))
+    def add(self, record: StepRecord, values: Tensor) -> None:
+        """Queue a step. `values` (2,) are its loss and gradient norm; the next step may overwrite that tensor."""
+        if not values.is_cuda:
+            self.queue.append((record, values, None))
             return
-        here = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
-        here.copy_(found, non_blocking=True)
+        on_cpu = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        on_cpu.copy_(values, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-        self.waiting.append((taken, here, event))
+        self.queue.append((record, on_cpu, event))
 
-    def arrived(self, *, all: bool = False) -> Iterator[tuple[Taken, float, float]]:
-        """The steps that are done; with `all` every one, and where too many are waiting, the first of them."""
-        while self.waiting:
-            taken, found, event = self.waiting[0]
+    def arrived(self, *, wait: bool = False) -> Iterator[tuple[StepRecord, float, float]]:
+        """Yield the steps that are done, as (record, loss, gradient norm).
+
+        With `wait`, yield every queued step. Otherwise wait only for the oldest ones, while too many are pending.
+        """
+        while self.queue:
+            record, values, event = self.queue[0]
             if event is not None and not event.query():
-                if not all and len(self.waiting) <= self.lag:
+                if not wait and len(self.queue) <= self.max_pending:
                     return
                 event.synchronize()
-            self.waiting.popleft()
-            nll, norm = found.tolist()
-            yield taken, nll, norm
+            self.queue.popleft()
+            nll, norm = values.tolist()
+            yield record, nll, norm

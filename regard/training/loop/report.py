@@ -1,7 +1,7 @@
-"""How a training says how it goes.
+"""Reports of a training's progress.
 
-A progress bar where there is a terminal, else one plain line an interval, both on stderr; `metrics.jsonl` in the run's
-folder always; TensorBoard when it is asked for.
+On stderr a progress bar if it is a terminal, otherwise one plain line per interval; always `metrics.jsonl` in the run's
+folder; TensorBoard on request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.files import replace_file
 
 
 class Report:
-    """Takes numbers by step; `with` it, so that the bar is taken down whatever happens."""
+    """Writes the numbers of each step. Use it as a context manager, so the progress bar is always removed."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class Report:
         start: int = 0,
         quiet: bool = False,
         tensorboard: bool = False,
-        silent: bool = False,  # of several processes one reports; the others write and say nothing
+        silent: bool = False,  # write and print nothing: of several processes only the first one reports
     ) -> None:
         self.path = Path(os.devnull) if silent else folder / "metrics.jsonl"
         self.steps, self.start, self.quiet = steps, start, quiet or silent
         self.terminal = sys.stderr.isatty() and not self.quiet
-        self.began = time.monotonic()
+        self.started = time.monotonic()
         if self.path.exists() and not silent:
-            # A run that goes on from step s says everything after s once more.
+            # A run that continues from step s reports everything after s again.
             replace_file(self.path, b"".join(line for line in _lines(self.path) if _step(line) <= start))
         self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115  # closed by __exit__
         self.board = _board(folder) if tensorboard and not silent else None
@@ -66,12 +66,12 @@ class Report:
         self.file.close()
 
     def step(self, step: int) -> None:
-        """Move the bar."""
+        """Move the progress bar."""
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
 
-    def numbers(self, step: int, kind: str, values: dict[str, Any], line: str) -> None:
-        """Write the values of a step down, and show `line`."""
+    def log(self, step: int, kind: str, values: dict[str, Any], line: str) -> None:
+        """Write the values of a step to the files, and show `line`."""
         record = {"step": step, "kind": kind, **values}
         self.file.write(json.dumps(record, ensure_ascii=False) + "\n")
         self.file.flush()
@@ -82,10 +82,10 @@ class Report:
         if self.bar is not None and kind == "train":
             self.bar.update(self.task, description=line, completed=step)
         else:
-            self.say(f"step {step}/{self.steps}  {line}{self._left(step) if kind == 'train' else ''}")
+            self.say(f"step {step}/{self.steps}  {line}{self._time_left(step) if kind == 'train' else ''}")
 
     def say(self, text: str) -> None:
-        """A line for the reader, above the bar where there is one."""
+        """Print a line, above the progress bar if there is one."""
         if self.quiet:
             return
         if self.bar is not None:
@@ -94,13 +94,13 @@ class Report:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
-    def _left(self, step: int) -> str:
+    def _time_left(self, step: int) -> str:
         done = step - self.start
-        return f"  {duration((time.monotonic() - self.began) / done * (self.steps - step))} left" if done else ""
+        return f"  {duration((time.monotonic() - self.started) / done * (self.steps - step))} left" if done else ""
 
 
 def duration(seconds: float) -> str:
-    """12 s, 3 min 05 s, 2 h 07 min."""
+    """Format seconds: 12 s, 3 min 05 s, 2 h 07 min."""
     if not math.isfinite(seconds):
         return "?"
     whole = round(seconds)
@@ -111,10 +111,10 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def time_of(seconds: float, preparing: float) -> str:
-    """How long steps took; what went into compiling and recording them is told apart."""
-    told = duration(seconds - preparing)
-    return told if preparing < 1 else f"{told}, and {duration(preparing)} to prepare the steps"
+def training_time(seconds: float, preparing: float) -> str:
+    """Format how long the steps took; the time to compile and capture them is given separately."""
+    steps = duration(seconds - preparing)
+    return steps if preparing < 1 else f"{steps}, and {duration(preparing)} to prepare the steps"
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -122,7 +122,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _step(line: bytes) -> float:
-    """The step of a line; a line that was cut off belongs to no step."""
+    """Return the step of a line; an incomplete line belongs to no step."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

@@ -1,13 +1,13 @@
-"""The learning rate as a function of the step alone, so that a resumed run needs nothing but its step.
+"""Learning rate schedules. The rate depends on the step alone, so a resumed run needs nothing but its step.
 
-Every schedule warms up in a straight line from 0, reaches its top at step `warmup`, and goes on from there:
+Every schedule rises linearly from 0, reaches its peak at step `warmup`, and continues from there:
 
 | kind | after the warm-up |
-| noam | as inverse-sqrt; its top follows from the model's width |
-| inverse-sqrt | top * sqrt(warmup / step) |
-| cosine | half a cosine, down to `floor` of the top at step `steps` |
-| linear | a straight line, down to `floor` of the top at step `steps` |
-| constant | the top |
+| noam | like inverse-sqrt; its peak follows from the model's width |
+| inverse-sqrt | peak * sqrt(warmup / step) |
+| cosine | half a cosine, down to `floor` times the peak at step `steps` |
+| linear | a straight line, down to `floor` times the peak at step `steps` |
+| constant | the peak |
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 from regard.errors import UsageError, unknown_name
 
 SCHEDULES = ("noam", "inverse-sqrt", "cosine", "linear", "constant")
-DECAYING = ("cosine", "linear")  # these know where they end
+DECAYING = ("cosine", "linear")  # schedules with an end
 
 
 def learning_rate(
@@ -30,12 +30,12 @@ def learning_rate(
     dim: int | None = None,
     floor: float = 0.0,
 ) -> float:
-    """The rate of a step, counted from 1.
+    """Return the learning rate of a step, counted from 1.
 
     Vaswani et al. 2017, eq. 3 (noam); Loshchilov & Hutter 2017 (cosine).
 
-    `peak` is the rate at the top; of noam it is the factor before the paper's formula, 1 in the paper, and `dim` the
-    model's width. `steps` is where cosine and linear end; they stay at `floor` of the top after it.
+    `peak` is the highest rate. For noam it is the factor before the paper's formula (1 in the paper), and `dim` is the
+    model's width. Cosine and linear end at step `steps` and stay at `floor` times the peak after it.
     """
     check_schedule(kind=kind, peak=peak, warmup=warmup, steps=steps, dim=dim, floor=floor)
     if step < 1:
@@ -50,13 +50,13 @@ def learning_rate(
     if kind == "inverse-sqrt":
         return peak * math.sqrt(max(warmup, 1) / step)
     assert steps is not None
-    way = min(1.0, (step - warmup) / (steps - warmup))  # from 0 at the top to 1 at the end
-    left = (1 + math.cos(math.pi * way)) / 2 if kind == "cosine" else 1 - way
-    return peak * (floor + (1 - floor) * left)
+    decay = min(1.0, (step - warmup) / (steps - warmup))  # from 0 at the peak to 1 at the end
+    factor = (1 + math.cos(math.pi * decay)) / 2 if kind == "cosine" else 1 - decay
+    return peak * (floor + (1 - floor) * factor)
 
 
 def check_schedule(*, kind: str, peak: float, warmup: int, steps: int | None, dim: int | None, floor: float) -> None:
-    """Raise UsageError for a schedule that cannot be followed, or for a setting that it would not use."""
+    """Raise UsageError for impossible settings, and for settings that the schedule would ignore."""
     if kind not in SCHEDULES:
         raise UsageError(unknown_name("schedule", kind, SCHEDULES))
     if not (math.isfinite(peak) and peak > 0):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: a signal only sets a flag, and the loop obeys it at the end of the step."""
+"""Ctrl-C and SIGTERM during training: a signal only sets a flag, and the loop stops at the end of the step."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from typing import Any
 
 
 class Interrupted(Exception):  # noqa: N818  # nothing went wrong
-    """Work that may be left out, a validation, was given up because a signal came."""
+    """Work that can be repeated later, such as a validation, was abandoned because a signal arrived."""
 
 
 class StopFlag:
-    """`with` it around a training: the first signal is remembered, a second Ctrl-C ends at once."""
+    """Context manager around a training: it remembers the first signal; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.before: dict[int, Any] = {}
+        self.previous_handlers: dict[int, Any] = {}
 
     @property
     def name(self) -> str:
-        return spoken(self.signal)
+        return signal_name(self.signal)
 
     def check(self) -> None:
-        """Give up what is being done, if a signal came. For work that is done again at the next start."""
+        """Raise Interrupted if a signal has arrived. For work that the next start repeats."""
         if self.signal is not None:
             raise Interrupted
 
     def __enter__(self) -> StopFlag:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self.before = {number: signal.signal(number, self._set) for number in (signal.SIGINT, signal.SIGTERM)}
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other thread
+            self.previous_handlers = {
+                number: signal.signal(number, self._set) for number in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for number, handler in self.before.items():
+        for number, handler in self.previous_handlers.items():
             signal.signal(number, handler)
 
     def _set(self, number: int, frame: FrameType | None) -> None:
@@ -43,6 +45,6 @@ class StopFlag:
         self.signal = number
 
 
-def spoken(number: int | None) -> str:
-    """What people call the signal."""
+def signal_name(number: int | None) -> str:
+    """Return the signal's name as users know it."""
     return "Ctrl-C" if number == signal.SIGINT else "SIGTERM"

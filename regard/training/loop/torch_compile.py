@@ -1,9 +1,9 @@
-"""Compiled parts: what a model repeats, with kernels that do several things in one pass over memory.
+"""torch.compile for the modules that a model repeats: several operations become one pass over memory.
 
-A Transformer's blocks are alike, so one compiled block does for all of them and for batches of all shapes: compiling
-takes seconds where the whole model would take minutes. Where all batches have one shape, the whole stack of blocks is
-compiled for that shape: it takes longer, and what one block does last and the next one first becomes one kernel. Of a
-recurrent translator it is the step from word to word; a GPU trains its encoder step by step too.
+The blocks of a Transformer are alike, so one compiled block serves all of them and batches of all shapes. Compiling it
+takes seconds, where the whole model would take minutes. Where all batches have one shape, the whole stack of blocks is
+compiled for that shape: this takes longer, and the last operations of one block are fused with the first ones of the
+next. In a recurrent translator the step from word to word is compiled; on a GPU, the encoder's steps too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from regard.models.stack import Stack
 
 
 def compile_parts(model: nn.Module, *, dynamic: bool) -> None:
-    """Compile what the model repeats, in place; if `dynamic`, for all shapes of batches at once, else for one.
+    """Compile the repeated modules in place; with `dynamic` for all batch shapes at once, else for a single one.
 
-    Dropout draws the numbers that it would draw uncompiled. The compiler's own are drawn once more in the backward
-    pass: the kernels of a norm and its dropout took 70 us forward and 177 us back (base model on an H200).
+    Dropout draws the same random numbers as without compiling. The compiler's own generator draws them again in the
+    backward pass: the kernels of a norm and its dropout took 70 us forward and 177 us back (base model on an H200).
     """
     options: dict[str, str | int | bool | Callable[..., object]] = {"fallback_random": True}
     for part in model.modules():
@@ -36,7 +36,7 @@ def compile_parts(model: nn.Module, *, dynamic: bool) -> None:
 
 @contextmanager
 def uncompiled(compiled: bool = True) -> Iterator[None]:
-    """Within, compiled parts run as they are written: a validation has shapes that nothing was compiled for."""
+    """Run compiled modules as plain Python inside the block: a validation has shapes that were never compiled."""
     if not compiled:
         yield
         return

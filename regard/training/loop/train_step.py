@@ -1,173 +1,239 @@
-"""One training step: micro-batches to gradients to weights, and what it found.
+"""The training step: from micro-batches to gradients to new weights.
 
-Vaswani et al. 2017, section 5; E7. `work_on_device` is what a GPU does, and nothing in it waits for the GPU: so it can
-be recorded (captured.py), and the loss arrives some steps later (watch.py). The loop (loop.py) holds all that a step
-changes.
+Vaswani et al. 2017, section 5; E7. Read `TrainStep.__call__` first, then `on_device`, the part that a GPU executes.
+Nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA graph (cuda_graphs.py), and its
+loss arrives some steps later (pending_losses.py).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention.linear.features import RandomFeatures
 from regard.errors import DivergedError, ResourceError
+from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
-from regard.training.budget.out_of_memory import halves, is_out_of_memory, out_of_memory
-from regard.training.loop.cuda_graphs import shapes
-from regard.training.loop.optimizer import set_rate, update
-from regard.training.loop.pending_losses import Taken
-from regard.training.parallel.group import whole
-
-if TYPE_CHECKING:
-    from regard.training.loop.loop import Loop
+from regard.training.budget.out_of_memory import halves, out_of_memory
+from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
+from regard.training.loop.losses import Loss, Objective
+from regard.training.loop.optimizer import set_learning_rate, update_if_finite
+from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
+from regard.training.loop.schedule import learning_rate
+from regard.training.loop.torch_compile import compile_parts
+from regard.training.loop.train_state import TrainState
+from regard.training.parallel.gradient_reducer import GradientReducer
+from regard.training.parallel.sharding import full_tensor
+from regard.training.recipe.required import required
+from regard.training.recipe.schema import TrainingRecipe
 
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MOST_SKIPPED = 20  # steps in a row without finite gradients, before training has diverged
-TOLD = 5  # sentences of a batch that are named, and skipped steps that are told of
+MAX_SKIPPED_IN_ROW = 20  # steps in a row without finite gradients; then the training has diverged
+MAX_WARNINGS = 5  # skipped steps that are reported
+MAX_NAMED_SAMPLES = 5  # samples that such a message names
+
+Count = Literal["tokens", "samples"]
 
 
-def take_step(loop: Loop, micro: list[Batch], *, rate: float) -> bool:
-    """One update from micro-batches -> whether it was the first of its shapes, and so took longer.
+class TrainStep:
+    """One update of the weights from the micro-batches of a step.
 
-    The loss is divided by the tokens of all micro-batches, so each token counts the same.
+    `count` says what a loss is divided by: the target tokens of the batch, or its samples where the loss compares the
+    samples of a batch with each other (sentence encoders); such a batch cannot be split. `describe_sample(sample,
+    epoch)` names a sample in messages. `one_shape` says that all batches have the same shape.
     """
-    progress, meter = loop.progress, loop.meter
-    loop.model.train()
-    for features in loop.features:
-        features.redraw(progress.step)
-    tokens = sum(batch.whole_tokens for batch in micro)
-    samples = [sample for batch in micro for sample in batch.whole_ids]
-    counted = len(samples) if loop.pairs else tokens
-    set_rate(loop.optimizer, rate)
-    loop.counted.fill_(counted)
-    if loop.ema is not None:
-        loop.taken_in.fill_(loop.ema.next_weight())
-    fresh = is_new(loop, micro)
-    found = loop.work(micro) if loop.captured is None else loop.captured(micro)
-    progress.step += 1
-    progress.tokens += tokens
-    loop.watch.add(Taken(progress.step, rate, counted, samples, progress.epoch), found)
-    loop.settle(all=fresh)
-    meter.cells += sum(batch.labels.numel() for batch in micro)
-    meter.tokens += tokens
-    return fresh
 
+    def __init__(
+        self,
+        state: TrainState,
+        loss_function: Objective,
+        recipe: TrainingRecipe,
+        *,
+        count: Count = "tokens",
+        describe_sample: Callable[[int, int], str] = lambda sample, epoch: f"sample {sample}",
+        one_shape: bool = False,
+    ) -> None:
+        self.state, self.loss_function, self.recipe = state, loss_function, recipe
+        self.count, self.describe_sample = count, describe_sample
+        self.warn: Callable[[str], None] = lambda text: None
+        model, device, world = state.model, state.device, state.group.world
+        self.model_width: int = model.config.dim if hasattr(model.config, "dim") else model.config.hidden  # for noam
+        self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
+        if recipe.compile:
+            compile_parts(model, dynamic=not one_shape)
+        self.reducer = GradientReducer(state.names, state.group) if world > 1 and state.sharded is None else None
+        # Processes must agree on when to stop, so several of them wait for each loss.
+        self.pending = PendingLosses(MAX_PENDING if world == 1 else 0)
+        use_graphs = recipe.capture and device.type == "cuda" and world == 1
+        self.graphs = CapturedSteps(self.on_device, lambda text: self.warn(text)) if use_graphs else None
+        self.compiled_shapes: set[Shapes] = set()
+        # Tensors, because a captured step cannot read numbers from Python.
+        self.divisor = torch.ones((), device=device)
+        self.ema_weight = torch.zeros((), device=device)
 
-def is_new(loop: Loop, micro: list[Batch]) -> bool:
-    """Whether kernels are chosen, compiled or recorded in a step of these shapes."""
-    if loop.captured is not None:
-        return not loop.captured.knows(micro)
-    new = loop.recipe.compile and shapes(micro) not in loop.known
-    if new:
-        loop.known.add(shapes(micro))
-    return new
+    def __call__(self, micro_batches: list[Batch]) -> None:
+        """Take a step: set the learning rate, run the step on the device, and queue its loss."""
+        started = time.perf_counter()
+        state, progress = self.state, self.state.progress
+        state.model.train()
+        for features in self.random_features:
+            features.redraw(progress.step)
+        tokens = sum(batch.whole_tokens for batch in micro_batches)
+        samples = [sample for batch in micro_batches for sample in batch.whole_ids]
+        # Every token (or sample) of all micro-batches counts the same.
+        count = tokens if self.count == "tokens" else len(samples)
+        rate = self.learning_rate(progress.step + 1)
+        set_learning_rate(state.optimizer, rate)
+        self.divisor.fill_(count)
+        if state.ema is not None:
+            self.ema_weight.fill_(state.ema.next_weight())
+        is_new_shape = self._is_new_shape(micro_batches)
+        values = self.on_device(micro_batches) if self.graphs is None else self.graphs(micro_batches)
+        progress.step += 1
+        progress.tokens += tokens
+        state.meter.tokens += tokens
+        state.meter.cells += sum(batch.labels.numel() for batch in micro_batches)
+        self.pending.add(StepRecord(progress.step, rate, count, samples, progress.epoch), values)
+        self.record_losses(wait=is_new_shape)
+        seconds = time.perf_counter() - started
+        progress.seconds += seconds
+        progress.preparing += seconds if is_new_shape else 0.0
+        state.meter.seconds += seconds
 
+    def on_device(self, micro_batches: list[Batch]) -> Tensor:
+        """Run a step on the device without waiting for it; return this process's loss and the gradient norm."""
+        state = self.state
+        if self.graphs is not None:
+            self._clear_gradients()  # a capture that failed may have left some that were never computed
+        nll = self._compute_gradients(micro_batches)  # forward, loss, backward, sum over the processes
+        state.scaler.unscale_(state.optimizer)
+        norm = full_tensor(nn.utils.clip_grad_norm_(state.names, self.recipe.clip or math.inf))
+        if state.scaler.is_enabled():  # it skips a step without finite gradients itself, and lowers its scale
+            state.scaler.step(state.optimizer)
+            state.scaler.update()
+        else:
+            update_if_finite(state.optimizer, norm)
+        self._clear_gradients()
+        if state.ema is not None:
+            state.ema.update(self.ema_weight if state.sharded is None else float(self.ema_weight))
+        return torch.stack([nll, norm.to(nll.dtype)])
 
-def work_on_device(loop: Loop, micro: list[Batch]) -> Tensor:
-    """All that a step does on the device, without waiting for it -> this process' loss and the gradient's norm."""
-    if loop.captured is not None:
-        clear_gradients(loop)  # a recording that failed has left some that were never computed
-    nll = find_gradients(loop, micro)
-    loop.scaler.unscale_(loop.optimizer)  # the norm below is of the true gradient
-    norm = whole(nn.utils.clip_grad_norm_(loop.names, loop.recipe.clip or math.inf))
-    if loop.scaler.is_enabled():  # it leaves a step out by itself, and lowers its scale
-        loop.scaler.step(loop.optimizer)
-        loop.scaler.update()
-    else:
-        update(loop.optimizer, norm)
-    clear_gradients(loop)
-    if loop.ema is not None:
-        loop.ema.update(float(loop.taken_in) if loop.parted else loop.taken_in)
-    return torch.stack([nll, norm.to(nll.dtype)])
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 1."""
+        recipe = self.recipe
+        return learning_rate(
+            step,
+            kind=required(recipe.schedule),
+            peak=required(recipe.lr),
+            warmup=required(recipe.warmup),
+            steps=required(recipe.steps),
+            dim=self.model_width,
+            floor=recipe.floor,
+        )
 
+    def loss(self, batch: Batch) -> Loss:
+        """Compute the loss of a batch: the forward pass in the recipe's precision."""
+        with autocast(self.state.device, self.recipe.precision):
+            if self.state.sharded is not None:
+                return self.state.sharded(self.loss_function, batch)
+            return self.loss_function(self.state.model, batch)
 
-def find_gradients(loop: Loop, micro: list[Batch]) -> Tensor:
-    """The gradients of all processes' micro-batches, and this process' loss.
+    def record_losses(self, *, wait: bool = True) -> None:
+        """Add the losses that have arrived to the meter; with `wait`, those of all steps so far."""
+        progress, meter = self.state.progress, self.state.meter
+        for record, nll, norm in self.pending.arrived(wait=wait):
+            if math.isfinite(norm):
+                progress.skipped_in_row = 0
+                meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
+                meter.counted, meter.steps = meter.counted + record.divisor, meter.steps + 1
+            else:
+                self._record_skipped_step(record)
 
-    What does not fit into memory, in any process, is done once more in halves.
-    """
-    nll, failed = backward(loop, micro)
-    if not failed:
-        return nll
-    if loop.captured is not None:
-        loop.captured.forget(micro)
-    clear_gradients(loop)
-    if loop.device.type == "cuda":
-        torch.cuda.empty_cache()
-    if not loop.pairs:  # the pairs of a sentence encoder's batch are judged together
-        loop.warn(f"step {loop.progress.step + 1} did not fit into memory and is done in halves")
-        nll, failed = backward(loop, [half for batch in micro for half in halves(batch)])
+    def _compute_gradients(self, micro_batches: list[Batch]) -> Tensor:
+        """Compute the gradients of all processes' micro-batches; return this process's loss.
+
+        If a batch does not fit into memory in any process, all processes repeat the step with halves of their batches.
+        """
+        nll, failed = self._backward(micro_batches)
         if not failed:
             return nll
-    raise ResourceError(out_of_memory(micro, loop.recipe))
+        if self.graphs is not None:
+            self.graphs.disable(micro_batches)
+        self._clear_gradients()
+        if self.state.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if self.count == "tokens":
+            self.warn(f"step {self.state.progress.step + 1} did not fit into memory and is done in halves")
+            nll, failed = self._backward([half for batch in micro_batches for half in halves(batch)])
+            if not failed:
+                return nll
+        raise ResourceError(out_of_memory(micro_batches, self.recipe))
 
+    def _backward(self, micro_batches: list[Batch]) -> tuple[Tensor, bool]:
+        """Forward and backward passes, gradients summed over the processes.
 
-def backward(loop: Loop, micro: list[Batch]) -> tuple[Tensor, bool]:
-    """Gradients of these micro-batches, summed over the processes; and whether any process ran out of memory."""
-    nll = torch.zeros((), device=loop.device)
-    failed = False
-    try:
-        for number, batch in enumerate(micro, start=1):
-            if loop.summed is not None and number == len(micro):
-                loop.summed.send()
-            with autocast(loop.device, loop.recipe.precision):
-                loss = loop.loss_function(loop.model, batch)
-            loop.scaler.scale(loss.total / loop.counted).backward()
-            nll = nll + loss.nll.detach()
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error) or (loop.captured is not None and torch.cuda.is_current_stream_capturing()):
-            raise
-        if loop.parted:  # the others wait for this one in the midst of a block, so there is no second try
-            raise ResourceError(out_of_memory(micro, loop.recipe)) from error
-        failed = True
-    return nll, failed if loop.summed is None else loop.summed.finish(failed=failed)
+        Return this process's loss, and whether any process ran out of memory.
+        """
+        nll = torch.zeros((), device=self.state.device)
+        failed = False
+        try:
+            for number, batch in enumerate(micro_batches, start=1):
+                if self.reducer is not None and number == len(micro_batches):
+                    self.reducer.start_sending()
+                loss = self.loss(batch)
+                self.state.scaler.scale(loss.total / self.divisor).backward()
+                nll = nll + loss.nll.detach()
+        except (RuntimeError, MemoryError) as error:
+            is_capturing = self.graphs is not None and torch.cuda.is_current_stream_capturing()
+            if not is_out_of_memory(error) or is_capturing:
+                raise
+            if self.state.sharded is not None:  # the other processes wait in the middle of a block: no second try
+                raise ResourceError(out_of_memory(micro_batches, self.recipe)) from error
+            failed = True
+        return nll, failed if self.reducer is None else self.reducer.finish(failed=failed)
+
+    def _clear_gradients(self) -> None:
+        if self.reducer is not None:
+            self.reducer.clear()
+        else:
+            self.state.optimizer.zero_grad(set_to_none=True)
+
+    def _is_new_shape(self, micro_batches: list[Batch]) -> bool:
+        """Tell whether kernels are selected, compiled or captured in a step of these shapes."""
+        if self.graphs is not None:
+            return not self.graphs.is_prepared(micro_batches)
+        is_new = self.recipe.compile and shapes(micro_batches) not in self.compiled_shapes
+        if is_new:
+            self.compiled_shapes.add(shapes(micro_batches))
+        return is_new
+
+    def _record_skipped_step(self, record: StepRecord) -> None:
+        """Count a step that changed nothing because its gradient was not finite; too many in a row are an error."""
+        progress = self.state.progress
+        progress.skipped += 1
+        progress.skipped_in_row += 1
+        where = f"at step {record.step}, with learning rate {record.rate:.3g}, on {self._describe_samples(record)}"
+        if progress.skipped_in_row >= MAX_SKIPPED_IN_ROW:
+            raise DivergedError(
+                f"training diverged: the gradient was not finite for the {MAX_SKIPPED_IN_ROW}th time in a row, "
+                f"{where}; lower training.lr or raise training.warmup. The last checkpoint is intact"
+            )
+        if progress.skipped <= MAX_WARNINGS:
+            self.warn(f"step skipped: the gradient was not finite {where}")
+
+    def _describe_samples(self, record: StepRecord) -> str:
+        named = record.samples[:MAX_NAMED_SAMPLES]
+        rest = len(record.samples) - len(named)
+        text = ", ".join(self.describe_sample(sample, record.epoch) for sample in named)
+        return f"{text} and {rest} more" if rest else text
 
 
 def autocast(device: torch.device, precision: str | None) -> torch.autocast:
-    """Within, matrix products are of that precision."""
+    """Compute matrix products in that precision inside the block."""
     dtype = PRECISIONS.get(precision or "fp32")
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)
-
-
-def clear_gradients(loop: Loop) -> None:
-    """The next step starts without any."""
-    if loop.summed is not None:
-        loop.summed.clear()
-    else:
-        loop.optimizer.zero_grad(set_to_none=True)
-
-
-def note_found(loop: Loop, *, all: bool) -> None:
-    """Note what the steps found whose numbers have arrived, or wait for `all` of them."""
-    progress, meter = loop.progress, loop.meter
-    for taken, nll, norm in loop.watch.arrived(all=all):
-        if math.isfinite(norm):
-            progress.skipped_in_row = 0
-            meter.nll, meter.norm = meter.nll + nll, meter.norm + norm
-            meter.counted, meter.steps = meter.counted + taken.counted, meter.steps + 1
-        else:
-            left_out(loop, taken)
-
-
-def left_out(loop: Loop, taken: Taken) -> None:
-    """A step whose gradient was not finite changed nothing: it is counted, and too many in a row are the end."""
-    progress = loop.progress
-    progress.skipped += 1
-    progress.skipped_in_row += 1
-    where = f"at step {taken.step}, with learning rate {taken.rate:.3g}, on {places(loop, taken)}"
-    if progress.skipped_in_row >= MOST_SKIPPED:
-        raise DivergedError(
-            f"training diverged: the gradient was not finite for the {MOST_SKIPPED}th time in a row, {where}; "
-            f"lower training.lr or raise training.warmup. The last checkpoint is intact"
-        )
-    if progress.skipped <= TOLD:
-        loop.warn(f"step left out: the gradient was not finite {where}")
-
-
-def places(loop: Loop, taken: Taken) -> str:
-    """Where the first sentences of a step stand."""
-    told = ", ".join(loop.data.place(sample, taken.epoch) for sample in taken.samples[:TOLD])
-    return told + (f" and {len(taken.samples) - TOLD} more" if len(taken.samples) > TOLD else "")

@@ -1,7 +1,8 @@
-"""`regard train --nproc N`: the same command in N processes of this machine, watched until the last one has ended.
+"""`regard train --nproc N`: run the same command in N processes of this machine, and watch them until they end.
 
-They meet over a file in the run's folder and talk over the loopback interface, so nothing listens to the network.
-Imports nothing heavy: the launcher only starts, passes signals on and waits.
+The processes find each other through a file in the run's folder and talk over the loopback interface, so nothing
+listens on the network. This module imports nothing heavy: the launcher only starts processes, forwards signals and
+waits.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from pathlib import Path
 from typing import IO
 
 from regard.errors import RegardError
+from regard.machine import number_of_cores
 from regard.training.loop.signals import StopFlag
 
-MEETING = "REGARD_MEETING"
-LAST_WORDS = 4000  # bytes of a process' messages that are shown when it fails
-GRACE = 5.0  # seconds for the others to end, when one has failed
+MEETING = "REGARD_MEETING"  # environment variable: the file through which the processes find each other
+MAX_ERROR_BYTES = 4000  # of a failed process's messages that are shown
+GRACE_SECONDS = 5.0  # for the other processes to end after one has failed
 
 
 class LaunchError(RegardError):
-    """A process of the training failed; the exit code is its own."""
+    """A process of the training failed; the exit code is that process's."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -33,29 +35,28 @@ class LaunchError(RegardError):
 
 
 def launch(arguments: list[str], *, nproc: int, folder: Path) -> None:
-    """Run `regard ARGUMENTS` in `nproc` processes; raise what ended them, unless all went well."""
+    """Run `regard ARGUMENTS` in `nproc` processes; raise LaunchError unless all succeed."""
     meeting = folder / "training" / f".meeting-{os.getpid()}"
     meeting.parent.mkdir(parents=True, exist_ok=True)
     processes: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryFile() as words, StopFlag() as stop:
+    with tempfile.TemporaryFile() as messages, StopFlag() as stop:
         try:
             for rank in range(nproc):
-                processes.append(_start(arguments, rank, nproc, meeting, words))
-            failed = _watch(processes, stop)
+                processes.append(_start(arguments, rank, nproc, meeting, messages))
+            failed = _wait(processes, stop)
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
             meeting.unlink(missing_ok=True)
         if failed is not None:
-            _explain(failed, processes[failed].returncode, words, stop)
+            _explain(failed, processes[failed].returncode, messages, stop)
 
 
-def _start(arguments: list[str], rank: int, nproc: int, meeting: Path, words: IO[bytes]) -> subprocess.Popen[bytes]:
-    """One process. The first one talks for all; what the others say is kept for the case that they fail."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _start(arguments: list[str], rank: int, nproc: int, meeting: Path, messages: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start one process. The first one prints for all; the others' messages are kept in case they fail."""
     environment = {
-        "OMP_NUM_THREADS": str(max(1, cores // nproc)),
+        "OMP_NUM_THREADS": str(max(1, number_of_cores() // nproc)),
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -65,54 +66,54 @@ def _start(arguments: list[str], rank: int, nproc: int, meeting: Path, words: IO
     return subprocess.Popen(
         [sys.executable, "-m", "regard", *arguments],
         env=environment,
-        stdin=subprocess.PIPE,  # it closes when we are gone: then they stop too
+        stdin=subprocess.PIPE,  # it closes when the launcher is gone; then the process stops too
         stdout=None if rank == 0 else subprocess.DEVNULL,
-        stderr=None if rank == 0 else words,
-        start_new_session=True,  # a Ctrl-C in the terminal reaches only us, and they get it once
+        stderr=None if rank == 0 else messages,
+        start_new_session=True,  # Ctrl-C in the terminal reaches only the launcher, which forwards it once
     )
 
 
-def _watch(processes: list[subprocess.Popen[bytes]], stop: StopFlag) -> int | None:
-    """Wait for all to end, passing signals on; the number of the one that failed, None when all went well.
+def _wait(processes: list[subprocess.Popen[bytes]], stop: StopFlag) -> int | None:
+    """Wait for all processes, forwarding signals; return the rank of the one that failed, None if all succeeded.
 
-    When one fails, the others do not get far without it and fail too, or wait for ever: after some seconds that is all
-    there is to know. Who ended with a code of ours knew why.
+    When one process fails, the others soon fail too or wait for ever, so after GRACE_SECONDS the codes at hand decide.
+    A process that ended with one of regard's own exit codes knew the reason.
     """
-    told = False
-    first, since = -1, math.inf  # the first failure, and when it was
+    forwarded = False
+    first_failure, failed_at = -1, math.inf
     while True:
         codes = [process.poll() for process in processes]
-        # One that stops because it was told to leaves the others the time that they need to save.
-        fine = (None, 0, 128 + stop.signal) if told and stop.signal else (None, 0)
-        if first < 0 and (failed := [rank for rank, code in enumerate(codes) if code not in fine]):
-            first, since = failed[0], time.monotonic()
-        if None not in codes or time.monotonic() - since > GRACE:
+        # A process that obeys a forwarded signal has not failed: the others need time to save.
+        fine = (None, 0, 128 + stop.signal) if forwarded and stop.signal else (None, 0)
+        if first_failure < 0 and (failed := [rank for rank, code in enumerate(codes) if code not in fine]):
+            first_failure, failed_at = failed[0], time.monotonic()
+        if None not in codes or time.monotonic() - failed_at > GRACE_SECONDS:
             failed = [rank for rank, code in enumerate(codes) if code]
-            return min(failed, key=lambda rank: _blame(codes[rank], rank, rank == first), default=None)
-        if stop.signal and not told:
-            told = True
+            return min(failed, key=lambda rank: _blame(codes[rank], rank, rank == first_failure), default=None)
+        if stop.signal and not forwarded:
+            forwarded = True
             for process in processes:
                 process.send_signal(stop.signal)
         time.sleep(0.05)
 
 
 def _blame(code: int | None, rank: int, first: bool) -> tuple[bool, bool, bool, int]:
-    """Lower for the more telling: a code of ours, then a signal, then 1, with which those end that lost a peer."""
+    """Sort key, lower for the more telling failure: regard's own codes, then signals, then 1 (lost a peer)."""
     return code is None or code <= 1, code == 1, code == 1 and not first, rank
 
 
-def _explain(rank: int, code: int, words: IO[bytes], stop: StopFlag) -> None:
-    """Raise what the failure of a process means."""
+def _explain(rank: int, code: int, messages: IO[bytes], stop: StopFlag) -> None:
+    """Raise the LaunchError that describes a process's failure."""
     number = -code if code < 0 else 0
     if stop.signal and stop.signal in (number, code - 128):
-        raise LaunchError("", 128 + stop.signal)  # the first process has said it, if there was anything to say
+        raise LaunchError("", 128 + stop.signal)  # the first process has printed the message
     if rank == 0 and not number:
         raise LaunchError("", code)
-    words.seek(max(0, words.seek(0, os.SEEK_END) - LAST_WORDS))
-    told = words.read().decode(errors="replace").strip()
+    messages.seek(max(0, messages.seek(0, os.SEEK_END) - MAX_ERROR_BYTES))
+    text = messages.read().decode(errors="replace").strip()
     what = f"was killed by {signal.Signals(number).name}" if number else f"ended with exit code {code}"
     raise LaunchError(
-        f"process {rank} of the training {what}; the others were stopped. The last checkpoint is intact: the same "
-        f"command goes on from it" + (f". It said:\n{told}" if told else ""),
+        f"process {rank} of the training {what}; the others were stopped. The last checkpoint is intact: run the same "
+        f"command again to continue from it" + (f". Its messages:\n{text}" if text else ""),
         128 + number if number else code,
     )

@@ -1,4 +1,4 @@
-"""What a run leaves: a model folder with the best model so far."""
+"""The best model of a run so far, saved as a model folder with its scores and its card."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,29 +16,28 @@ from regard.models.folder import save_model
 from regard.text.augment.proper_names import met_names
 from regard.text.batches.pairs import PairData
 from regard.text.tokenizers.tokenizer import tokenizer_files, unseen
-from regard.training.checkpoint import files as checkpoint
-from regard.training.loop.loop import Loop
+from regard.training.checkpoint import files as checkpoint_files
+from regard.training.checkpoint.tensors import load_weights, model_weights
 from regard.training.loop.losses import objective
 from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.loop.torch_compile import uncompiled
+from regard.training.loop.train_state import TrainState
 from regard.training.loop.validation import Validator
 from regard.training.recipe.schema import LANGUAGE_MODELS
 from regard.training.run.model_card import model_card
+from regard.training.run.prepared import Prepared
 
-if TYPE_CHECKING:
-    from regard.training.run.training_run import Prepared
-
-FINISHED = "finished"  # the file in training/ that says that nothing is left to do
+FINISHED = "finished"  # the file in training/ that marks a run as complete
 
 
-class Result:
-    """The run's model folder: the best model so far, with its scores and card."""
+class BestModel:
+    """Validates the model of a training, and saves it in the run's folder when it is the best so far."""
 
-    def __init__(self, ready: Prepared, loop: Loop, folder: Path, stop: StopFlag) -> None:
-        self.ready, self.loop, self.folder, self.model = ready, loop, folder, loop.whole_model
+    def __init__(self, ready: Prepared, state: TrainState, folder: Path, stop: StopFlag) -> None:
+        self.ready, self.state, self.folder, self.model = ready, state, folder, state.full_model
         self.info = model_info(ready)
         training = ready.recipe.training
-        # Validation measures the plain likelihood, on the process that does it alone.
+        # Validation measures the plain likelihood, and only one process does it.
         plain = objective(self.model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
         self.validator = Validator(
             self.model,
@@ -53,54 +52,56 @@ class Result:
             stop=stop,
         )
 
-    def keep(self) -> None:
-        """Save the model as it is now."""
+    def save(self) -> None:
+        """Save the model with its current weights."""
         ready, validator = self.ready, self.validator
-        found = {**self.info, "scores": validator.scores, "alignment": validator.alignment_head()}
+        info = {**self.info, "scores": validator.scores, "alignment": validator.alignment_head()}
         card = model_card(
-            self.model, ready.recipe, self.loop.progress, scores=validator.scores, samples=validator.samples
+            self.model, ready.recipe, self.state.progress, scores=validator.scores, samples=validator.samples
         )
         files = tokenizer_files(*ready.tokenizers)
-        info = {key: value for key, value in found.items() if value is not None}
-        save_model(self.model, self.folder, files=files, info=info, card=card)
+        known = {key: value for key, value in info.items() if value is not None}
+        save_model(self.model, self.folder, files=files, info=known, card=card)
 
     def finish(self, say: Callable[[str], None]) -> None:
-        """Try the mean of the last checkpoints, where the recipe asks for it; the better one stays."""
-        training, progress, kept = self.ready.recipe.training, self.loop.progress, self.folder / "training"
-        last = {name: weight.clone() for name, weight in checkpoint.model_weights(self.model).items()}
+        """Validate the average of the last checkpoints if the recipe asks for it, and save it if it is the best."""
+        training, progress, folder = self.ready.recipe.training, self.state.progress, self.folder / "training"
+        last = {name: weight.clone() for name, weight in model_weights(self.model).items()}
         if training.average > 1:
-            weights, steps = checkpoint.average_weights(kept, training.average, fixed=dict(self.model.named_buffers()))
-            checkpoint.put_weights(self.model, weights)
+            weights, steps = checkpoint_files.average_weights(
+                folder, training.average, fixed=dict(self.model.named_buffers())
+            )
+            load_weights(self.model, weights)
             try:
                 with uncompiled(training.compile):
-                    found = self.validator(progress.step)
+                    validation = self.validator(progress.step)
             except Interrupted:
                 signal = self.validator.stop.signal or 0
-                raise StoppedError("stopped before the mean of the checkpoints was tried", signal) from None
-            say(f"mean of the checkpoints of steps {', '.join(map(str, steps))}: {found.line}")
-            if progress.best is None or found.score > progress.best:
-                progress.best, progress.best_step = found.score, progress.step
+                raise StoppedError("stopped before the average of the checkpoints was validated", signal) from None
+            say(f"average of the checkpoints of steps {', '.join(map(str, steps))}: {validation.line}")
+            if progress.best is None or validation.score > progress.best:
+                progress.best, progress.best_step = validation.score, progress.step
                 with uncompiled(training.compile):
-                    self.keep()
-        checkpoint.put_weights(self.model, last)
-        replace_file(kept / FINISHED, b"")  # stopped before this line, the next start finishes again
+                    self.save()
+        load_weights(self.model, last)
+        replace_file(folder / FINISHED, b"")  # a run that stops before this line finishes again at the next start
 
 
 def model_info(ready: Prepared) -> dict[str, Any]:
-    """What config.json says beside the model's settings."""
+    """Return what config.json holds in addition to the model's settings."""
     recipe, data = ready.recipe, ready.recipe.data
-    told = dataclasses.asdict(recipe)
-    for key, value in told["data"].items():
+    settings = dataclasses.asdict(recipe)
+    for key, value in settings["data"].items():
         if isinstance(value, tuple) and key != "columns":
-            told["data"][key] = [os.path.basename(name) for name in value]  # where they lie is nobody else's business
-    info: dict[str, Any] = {"recipe": told}
+            settings["data"][key] = [os.path.basename(name) for name in value]  # without the user's folders
+    info: dict[str, Any] = {"recipe": settings}
     if data.source_language or data.target_language:
         info["languages"] = {"source": data.source_language, "target": data.target_language}
     if recipe.kind in LANGUAGE_MODELS:
         info["context"] = data.context
     elif isinstance(ready.train, PairData) and recipe.kind != "encoder":
-        met = np.unique(ready.train.rows[0].flat).tolist()
-        info["unseen_pieces"] = unseen(ready.tokenizers[0], [met])
+        seen_pieces = np.unique(ready.train.rows[0].flat).tolist()
+        info["unseen_pieces"] = unseen(ready.tokenizers[0], [seen_pieces])
         if data.names is not None:
             info["known_names"] = met_names(map(ready.tokenizers[0].decode, ready.train.rows[0]), data.names)
     return info

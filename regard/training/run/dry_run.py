@@ -1,4 +1,4 @@
-"""`regard train --dry-run`: what a training would do and cost, without doing it."""
+"""`regard train --dry-run`: what a training would do and cost, without running it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from regard.training.budget.forecast import forecast
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import to_toml
 from regard.training.run.prepare import Data
-from regard.training.run.training_run import kernels, prepare
+from regard.training.run.torch_settings import torch_settings
+from regard.training.run.training_run import prepare
 
 
 def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
-    """The complete recipe with the reason of each choice, and as comments a report on the data, memory and time.
+    """Return the complete recipe with the reason for each choice, and a report on data, memory and time as comments.
 
-    The text is itself a recipe. The data is read, the tokenizer trained, and a copy of the model rehearses; nothing is
-    written, but to a folder for temporary files.
+    The text is itself a recipe. The data is read, the tokenizer trained, and a copy of the model takes some trial
+    steps; nothing is written except temporary files.
     """
     ready = prepare(recipe, folder=None, init=init, say=lambda text: None)
     reasons = {choice.key: choice.why for choice in ready.choices}
     sizes = {tokenizer.size for tokenizer in ready.tokenizers}
-    with kernels(ready.recipe.training, ready.device):
+    with torch_settings(ready.recipe.training, ready.device):
         cost = forecast(ready)
     report = [
         *data_report(ready.train, str(ready.corpora.train.report), len(ready.corpora.validation)),
@@ -33,7 +34,7 @@ def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
 
 
 def data_report(data: Data, read: str, held_out: int) -> list[str]:
-    """What was read, what is left out, how full the batches are."""
+    """Describe what was read, what is left out, and how full the batches are."""
     lines = [*f"data: {read}".splitlines(), f"{held_out:,} samples held out for validation"]
     if isinstance(data, PairData) and data.too_long.count:
         lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.places)}")

@@ -1,4 +1,4 @@
-"""The model card: README.md of a trained model, so that whoever gets the folder knows what it is."""
+"""The model card: README.md of a trained model, which tells whoever gets the folder what it is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.machine import device_name, number_of_cores
 from regard.training.loop.progress import Progress
-from regard.training.loop.report import time_of
+from regard.training.loop.report import training_time
 from regard.training.recipe.schema import Recipe
 from regard.version import __version__
 
@@ -28,7 +29,7 @@ USES = {
 def model_card(
     model: nn.Module, recipe: Recipe, progress: Progress, *, scores: Mapping[str, Any], samples: Sequence[Sequence[str]]
 ) -> str:
-    """What it is, what it learnt from, how good it is, what it took."""
+    """Return the card: what the model is, its scores, its data and how it was trained."""
     config: Any = model.config
     count = sum(parameter.numel() for parameter in model.parameters())
     languages = " to ".join(filter(None, (recipe.data.source_language, recipe.data.target_language)))
@@ -47,7 +48,7 @@ def model_card(
         _data(recipe),
         "## Training",
         f"{progress.step:,} steps, {progress.tokens:,} target tokens, {progress.epoch + 1} passes begun, "
-        f"{time_of(progress.seconds, progress.preparing)} of computing on {_hardware(recipe.training.device)}; "
+        f"{training_time(progress.seconds, progress.preparing)} of computing on {_hardware(recipe.training.device)}; "
         f"torch {torch.__version__}, Python {platform.python_version()}. The whole recipe is in `config.json`.",
         "## Settings",
         _table(("setting", "value"), [(name, str(value)) for name, value in config.to_dict().items()]),
@@ -67,13 +68,16 @@ def _data(recipe: Recipe) -> str:
         return "The demo corpus of regard, made by its own grammar; free of rights."
     files = [name for names in (data.source, data.target, data.pairs, data.text) for name in names]
     listed = ", ".join(f"`{os.path.basename(name)}`" for name in files)
-    return f"Trained on {listed}. Whose data this is and under which terms, write here before you pass the model on."
+    return (
+        f"Trained on {listed}. Before you share the model, add here who owns this data and under which terms it may "
+        f"be used."
+    )
 
 
 def _hardware(device: str | None) -> str:
     if device is not None and device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    return f"{os.cpu_count()} CPU cores ({platform.machine()})"
+        return device_name(device)
+    return f"{number_of_cores()} CPU cores ({platform.machine()})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

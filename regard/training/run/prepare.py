@@ -14,13 +14,13 @@ import torch
 
 from regard.demo.corpus import demo_pairs, demo_text
 from regard.errors import DataError
+from regard.machine import free_memory
 from regard.text.batches.pairs import PairData, WindowData
 from regard.text.files.compressed import missing_file
 from regard.text.files.corpus import Corpus, Policy, make_corpus, read_documents, read_pairs, read_parallel
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.subwords import train_subwords
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe.facts import free_memory
 from regard.training.recipe.schema import LANGUAGE_MODELS, SHARES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import FILES
 

@@ -1,4 +1,4 @@
-"""How a run begins, and what a later start of it is held against: its recipe, its data, its first weights."""
+"""The start of a run: what it records, and how a later start is checked against it (recipe, data, first weights)."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ from regard.training.run.prepare import Corpora
 
 def resumed_recipe(
     asked: Recipe,
-    kept: Path,
+    folder: Path,
     corpora: Corpora,
     *,
     init: str | Path | None = None,
     allow_changed_data: bool = False,
 ) -> Recipe:
-    """The recipe that the run began with, if what is asked now, the data and the first weights are still the same."""
-    began = read_recipe(kept / "recipe.toml")
-    now = fill_in(asked, began)
-    if changed := changed_keys(began, now):
+    """Return the recipe that the run began with; raise unless settings, data and first weights are still the same."""
+    original = read_recipe(folder / "recipe.toml")
+    now = fill_in(asked, original)
+    if changed := changed_keys(original, now):
         raise UsageError(
-            f"{kept.parent} was begun with other settings: {'; '.join(changed)}. Go on with those of the beginning, "
+            f"{folder.parent} was begun with other settings: {'; '.join(changed)}. Continue with the original ones, "
             f"or train into another --out"
         )
     try:
-        data = read_json(kept / "data.json")
-        told = f"{data['train']:,} training and {data['validation']:,} validation"
+        data = read_json(folder / "data.json")
+        counts = f"{data['train']:,} training and {data['validation']:,} validation"
         data["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{kept / 'data.json'}: damaged ({shortened(error)}); train into another --out") from error
+        raise ModelError(f"{folder / 'data.json'}: damaged ({shortened(error)}); train into another --out") from error
     if data["fingerprint"] != corpora.fingerprint and not allow_changed_data:
         raise DataError(
-            f"{kept.parent} was begun on other data: {told} samples then, {len(corpora.train):,} "
+            f"{folder.parent} was begun on other data: {counts} samples then, {len(corpora.train):,} "
             f"and {len(corpora.validation):,} now, or other words in them. "
-            f"Put the files back, train into another --out, or go on with --allow-changed-data"
+            f"Restore the files, train into another --out, or continue with --allow-changed-data"
         )
     if data.get("init") != first_weights(init):
         began_with = "from another model's weights" if data.get("init") else "from fresh weights"
-        raise UsageError(f"{kept.parent} was begun {began_with}: give the same --init, or train into another --out")
+        raise UsageError(f"{folder.parent} was begun {began_with}: give the same --init, or train into another --out")
     return now
 
 
 def first_weights(init: str | Path | None) -> str | None:
-    """The sha256 of the weights that a training starts from; None where they are fresh."""
+    """Return the sha256 of the weights that a training starts from; None if they are fresh."""
     return None if init is None else str(fingerprint(find_model(init) / "model.safetensors")["sha256"])
 
 
 def with_held_out(asked: Recipe, corpora: Corpora) -> Recipe:
-    """The recipe with the size of the validation part that was held out, so that the next start splits the same."""
+    """Record the size of the validation part in the recipe, so that the next start splits the data the same way."""
     data = asked.data
     if data.validation is not None or data.validation_source or data.validation_pairs or data.validation_text:
         return asked
-    held = sum(map(len, corpora.validation.source)) if asked.kind in LANGUAGE_MODELS else len(corpora.validation)
-    return dataclasses.replace(asked, data=dataclasses.replace(data, validation=held))
+    size = sum(map(len, corpora.validation.source)) if asked.kind in LANGUAGE_MODELS else len(corpora.validation)
+    return dataclasses.replace(asked, data=dataclasses.replace(data, validation=size))
 
 
 def start_from(asked: Recipe, init: str | Path) -> Recipe:
-    """The recipe for going on from a trained model: its kind, its settings, its kind of tokenizer."""
+    """Return the recipe for training that starts from a trained model: with its kind and its settings."""
     settings = read_config(find_model(init))
     config = {key: value for key, value in settings["model"].items() if "vocabulary" not in key and key != "pad_id"}
-    given = {key: value for key, value in asked.model.items() if key != "kind"}
-    if differing := [key for key, value in given.items() if config.get(key) != value]:
+    wanted = {key: value for key, value in asked.model.items() if key != "kind"}
+    if differing := [key for key, value in wanted.items() if config.get(key) != value]:
         raise UsageError(
             f"--init {init}: its weights fit its own settings, but the recipe asks for another {', '.join(differing)}"
         )
@@ -83,22 +83,22 @@ def start_from(asked: Recipe, init: str | Path) -> Recipe:
 
 
 def write_start(
-    kept: Path,
+    folder: Path,
     recipe: Recipe,
     corpora: Corpora,
     tokenizers: tuple[Tokenizer, Tokenizer],
     *,
     init: str | Path | None = None,
 ) -> None:
-    """Write down what the run was begun with; the recipe last, for it says that the rest is there.
+    """Record what the run starts from; the recipe last, because it marks the record as complete.
 
-    Of a run that was begun before, only the data is written anew: it may have changed.
+    If the run was started before, only the description of the data is rewritten, because it may have changed.
     """
-    begun = (kept / "recipe.toml").exists()
-    kept.mkdir(parents=True, exist_ok=True)
-    if not begun:
+    is_resumed = (folder / "recipe.toml").exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not is_resumed:
         for name, content in tokenizer_files(*tokenizers).items():
-            replace_file(kept / name, content)
+            replace_file(folder / name, content)
     data = {
         "fingerprint": corpora.fingerprint,
         "train": len(corpora.train),
@@ -106,6 +106,6 @@ def write_start(
         "report": corpora.train.report.to_dict(),
         "init": first_weights(init),
     }
-    replace_file(kept / "data.json", json.dumps(data, indent=1, ensure_ascii=False).encode())
-    if not begun:
-        replace_file(kept / "recipe.toml", to_toml(recipe).encode())
+    replace_file(folder / "data.json", json.dumps(data, indent=1, ensure_ascii=False).encode())
+    if not is_resumed:
+        replace_file(folder / "recipe.toml", to_toml(recipe).encode())

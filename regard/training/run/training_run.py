@@ -1,21 +1,22 @@
-"""A whole training run: recipe in, model folder out.
+"""A whole training run: a recipe in, a model folder out. Read `train`, then `prepare`, then `run_training`.
 
-    runs/NAME/                 a model folder, whole from the first validation on: the best weights so far
-    runs/NAME/training/        what resume needs: the complete recipe, tokenizers, data fingerprint, checkpoints
+    runs/NAME/                 a model folder, complete from the first validation on: the best weights so far
+    runs/NAME/training/        what a resume needs: the complete recipe, tokenizers, data fingerprint, checkpoints
     runs/NAME/metrics.jsonl    every number that was reported
-    runs/NAME/alignments/      a picture of one validation sentence for each validation
+    runs/NAME/alignments/      an alignment picture of one validation sentence per validation
 
-The same call again goes on where the last one stopped, bitwise as if it had not (same machine and number of processes).
-One training at a time holds the folder. With several processes the first one reads, decides and writes, and the others
-follow it.
+The same call again continues where the last one stopped, bitwise as if it had not (on the same machine, with the same
+number of processes). The folder is locked, so one training uses it at a time. With several processes the first one
+reads, decides and writes, and the others follow it.
+
+Settings that the recipe leaves open, the batch size among them, are chosen in regard/training/recipe/defaults.py;
+regard/training/budget/fit.py lowers the batch size until a step fits into memory. The training step is in
+regard/training/loop/train_step.py.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.api.loading import find_device, load
+from regard import kernels
+from regard.api.loading import load
 from regard.api.model_names import find_model
-from regard.errors import RegardError, ResourceError, UsageError
-from regard.files import locked, remove_leftovers
+from regard.errors import UsageError
+from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
 from regard.text.check.checker import LONGEST, short_check
@@ -34,19 +36,25 @@ from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 from regard.training.budget.fit import disk_lines, fit_batch
 from regard.training.budget.forecast import forecast_lines
 from regard.training.budget.memory import recipe_loss
-from regard.training.checkpoint import files as checkpoint
-from regard.training.checkpoint.resume import new_generators, restore_state
-from regard.training.loop.loop import Loop, needed
-from regard.training.loop.report import Report, time_of
+from regard.training.checkpoint.checkpoints import Checkpoints, seed_generators
+from regard.training.loop.loop import Loop
+from regard.training.loop.progress import Progress
+from regard.training.loop.report import Report, training_time
 from regard.training.loop.signals import StopFlag
-from regard.training.parallel.group import ALONE, MEETING, Group, join
-from regard.training.recipe.defaults import Choice, complete, facts_of, this_machine
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
+from regard.training.parallel.group import ALONE, Group, join
+from regard.training.recipe.defaults import Choice, complete, facts_of
 from regard.training.recipe.model_table import model_config
+from regard.training.recipe.required import required
 from regard.training.recipe.schema import Recipe, TrainingRecipe
 from regard.training.recipe.toml_file import apply_overrides, read_recipe
-from regard.training.run.best_model import FINISHED, Result
-from regard.training.run.prepare import Corpora, Data, make_data, make_tokenizers, read_corpora
+from regard.training.run.best_model import FINISHED, BestModel
+from regard.training.run.prepare import Corpora, make_data, make_tokenizers, read_corpora
+from regard.training.run.prepared import Prepared
+from regard.training.run.run_folder import explained_errors, locked_folder
 from regard.training.run.run_start import resumed_recipe, start_from, with_held_out, write_start
+from regard.training.run.torch_settings import torch_settings
 
 Say = Callable[[str], None]
 
@@ -59,23 +67,8 @@ class Run:
     scores: dict[str, Any]
 
     def load(self, **options: Any) -> Any:
-        """The trained model, as `regard.load` gives it."""
+        """Load the trained model, like `regard.load`."""
         return load(self.folder, **options)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """All that the loop needs, made from a recipe."""
-
-    recipe: Recipe  # complete
-    corpora: Corpora
-    tokenizers: tuple[Tokenizer, Tokenizer]
-    train: Data
-    validation: Data
-    model: nn.Module
-    device: torch.device
-    choices: list[Choice]
-    fingerprint: str  # of the data
 
 
 def train(
@@ -89,51 +82,30 @@ def train(
     tensorboard: bool = False,
     allow_changed_data: bool = False,
 ) -> Run:
-    """Train a model, or go on where an earlier call with the same recipe stopped.
+    """Train a model, or continue where an earlier call with the same recipe stopped.
 
-    `recipe` is a TOML file, the name of a shipped recipe, or a Recipe; `overrides` such as {"training.lr": 3e-4} are
-    laid over it. The run lands in `out`, runs/NAME when not given. `init` is a trained model (a folder or a shipped
-    name) whose weights and tokenizer the training starts from. `allow_changed_data` goes on although the files hold
-    other sentences than at the beginning: with the old tokenizer, at the start of the next epoch.
+    `recipe` is a TOML file, the name of a shipped recipe, or a Recipe; `overrides` such as {"training.lr": 3e-4}
+    replace its settings. The run is written to `out`, by default runs/NAME. `init` is a trained model (a folder or a
+    shipped name) whose weights and tokenizer the training starts from. `allow_changed_data` continues although the
+    data files have changed since the start: with the old tokenizer, at the start of the next epoch.
     """
     if isinstance(recipe, Recipe):
         asked = apply_overrides(recipe, overrides or {})
     else:
         asked = read_recipe(recipe, overrides)
     folder = Path(out) if out is not None else Path("runs") / asked.name
-    with join() as group, errors_tell(folder), held(folder, group) as stale:
+    with join() as group, explained_errors(folder), locked_folder(folder, group) as stale:
         say = say if say is not None and group.first else (lambda text: None)
         if stale:
-            say(f"the last training here was cut off ({stale}); this one takes its place")
+            say(f"the last training here was interrupted ({stale}); this one takes over")
         if not group.first:
-            group.wait()  # what the first one decides is there then
+            group.barrier()  # the first process has prepared the folder by then
         ready = prepare(asked, folder=folder, init=init, say=say, group=group, allow_changed_data=allow_changed_data)
         if group.first:
-            group.wait()
+            group.barrier()
         return run_training(
             ready, folder, say=say, quiet=quiet or not group.first, tensorboard=tensorboard, group=group
         )
-
-
-@contextmanager
-def held(folder: Path, group: Group) -> Iterator[str | None]:
-    """Hold the run's folder, so that no other training writes into it; gives the entry of one that was cut off."""
-    if not group.first:
-        yield None
-        return
-    lock = folder / "training" / "lock"
-    made = [path for path in (lock.parent, folder, folder.parent) if not path.exists()]
-    try:
-        with locked(lock, holder="a training") as stale:
-            remove_leftovers(folder)
-            for path in lock.parent.glob(".meeting-*"):
-                if str(path.absolute()) != os.environ.get(MEETING):
-                    path.unlink(missing_ok=True)
-            yield stale
-    finally:
-        for path in made:  # a training that could not begin leaves no empty folders
-            with suppress(OSError):
-                path.rmdir()
 
 
 def prepare(
@@ -145,58 +117,46 @@ def prepare(
     group: Group = ALONE,
     allow_changed_data: bool = False,
 ) -> Prepared:
-    """Read the data, fill the recipe in, train or load the tokenizers, make the model.
+    """Read the data, complete the recipe, train or load the tokenizers, and make the model.
 
-    With a folder, what is decided there already (an earlier start of the same run) is kept, and the rest is written.
+    With a folder, decisions of an earlier start of the same run are read from there, and new ones are written there.
+    The batch size is decided by `choose_settings` (recipe/defaults.py), then by `fit_batch` (budget/fit.py).
     """
     corpora = read_corpora(asked)
     say(f"data: {corpora.train.report}")
-    kept = None if folder is None else folder / "training"
+    resume_folder = None if folder is None else folder / "training"
     choices: list[Choice] = []
-    if kept is not None and (kept / "recipe.toml").exists():
-        recipe = resumed_recipe(asked, kept, corpora, init=init, allow_changed_data=allow_changed_data)
-        source, target = read_tokenizers(kept)
+    if resume_folder is not None and (resume_folder / "recipe.toml").exists():
+        recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
+        tokenizers = read_tokenizers(resume_folder)
     else:
-        if folder is not None and folder.exists() and any(path.name != "training" for path in folder.iterdir()):
-            raise UsageError(f"{folder} exists and is not a training run: it is left alone, choose another --out")
-        given = with_held_out(asked if init is None else start_from(asked, init), corpora)
-        recipe, choices = complete(given, facts_of(corpora.train), this_machine(given.training.device))
-        if init is None:
-            source, target = make_tokenizers(recipe, corpora.train)
-        else:
-            source, target = read_tokenizers(find_model(init))
+        _refuse_foreign_folder(folder)
+        recipe, choices = choose_settings(asked, corpora, init)
+        tokenizers = make_tokenizers(recipe, corpora.train) if init is None else read_tokenizers(find_model(init))
     if group.first:
         for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or LONGEST):
             say(f"data: {line}")
     device = group.device(find_device(recipe.training.device or "auto"))
-    torch.manual_seed(recipe.training.seed)
-    if init is None:
-        model = make_model(
-            model_config(recipe.kind, recipe.model, source_vocabulary=source.size, target_vocabulary=target.size)
-        )
-    else:
-        model = load_model(find_model(init))
-    model.to(device)
+    model = initial_model(recipe, tokenizers, init, device)
     if choices:
-        fitted = fit_batch(recipe, choices, model, corpora, (source, target), device=device, world=group.world)
+        fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
         recipe, choices = fitted.recipe, fitted.choices
         for choice in choices:
             say(f"chosen: {choice}")
         if fitted.warning:
             say(f"warning: {fitted.warning}")
-    train_data, validation_data = make_data(
-        recipe, corpora, source, target, cache=None if kept is None else kept / "tokens", device=device
-    )
+    token_cache = None if resume_folder is None else resume_folder / "tokens"
+    train_data, validation_data = make_data(recipe, corpora, *tokenizers, cache=token_cache, device=device)
     if device.type != "cpu":
         say(f"data: tokens {train_data.where}")
-    if kept is not None and group.first:
-        write_start(kept, recipe, corpora, (source, target), init=init)
+    if resume_folder is not None and group.first:
+        write_start(resume_folder, recipe, corpora, tokenizers, init=init)
     if not group.first:
-        new_generators(recipe.training.seed, group.rank)
+        seed_generators(recipe.training.seed, group.rank)
     return Prepared(
         recipe=recipe,
         corpora=corpora,
-        tokenizers=(source, target),
+        tokenizers=tokenizers,
         train=train_data,
         validation=validation_data,
         model=model,
@@ -204,6 +164,32 @@ def prepare(
         choices=choices,
         fingerprint=corpora.fingerprint,
     )
+
+
+def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
+    """Complete a new run's recipe; return it with the settings that were chosen, each with its reason."""
+    start = with_held_out(asked if init is None else start_from(asked, init), corpora)
+    return complete(start, facts_of(corpora.train), this_machine(start.training.device))
+
+
+def initial_model(
+    recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer], init: str | Path | None, device: torch.device
+) -> nn.Module:
+    """Return a fresh model, or the model `init`, on the device; on a GPU with fused modules unless the recipe objects.
+
+    This seeds torch's generators, from which the fresh weights and later dropout are drawn.
+    """
+    torch.manual_seed(recipe.training.seed)
+    if init is None:
+        source, target = tokenizers
+        config = model_config(recipe.kind, recipe.model, source_vocabulary=source.size, target_vocabulary=target.size)
+        model = make_model(config)
+    else:
+        model = load_model(find_model(init))
+    model.to(device)
+    if recipe.training.kernels == "auto" and device.type == "cuda":
+        kernels.fuse(model)
+    return model
 
 
 def run_training(
@@ -215,94 +201,78 @@ def run_training(
     tensorboard: bool = False,
     group: Group = ALONE,
 ) -> Run:
-    """Train what is prepared, from the newest checkpoint where there is one, and leave a model folder."""
-    training, kept = ready.recipe.training, folder / "training"
-    loss = recipe_loss(ready.model, training, together=group.together if group.world > 1 else None)
-    with StopFlag() as stop, kernels(training, ready.device):
-        loop = Loop(
-            ready.model, ready.train, loss, training, device=ready.device, group=group, fingerprint=ready.fingerprint
+    """Train what is prepared, from the newest checkpoint if there is one, and leave a model folder."""
+    training, resume_folder = ready.recipe.training, folder / "training"
+    with StopFlag() as stop, torch_settings(training, ready.device):
+        state = TrainState(ready.model, training, device=ready.device, group=group)
+        step = make_train_step(ready, state)
+        checkpoints = Checkpoints(
+            resume_folder,
+            keep=max(training.keep, training.average),
+            seed=training.seed,
+            fingerprint=ready.fingerprint,
+            group=group,
         )
-        result = Result(ready, loop, folder, stop)
-        saved = checkpoint.load_checkpoint(kept)
-        if saved is not None:
-            if group.first:
-                checkpoint.point_at(kept, saved.step)  # the kill may have come between a checkpoint and its pointer
-            restore_state(loop, saved)
-            progress = loop.progress
-            if progress.step < needed(training.steps) and not (
-                training.patience and progress.stale >= training.patience
-            ):
-                progress.ended = ""  # more steps, or more patience, than when it ended
-            # The first process decides: another one might come to look only when the note of this start is there.
-            complete = group.first and bool(progress.ended) and (kept / FINISHED).exists()
-            if group.most(complete)[0]:
-                say(f"already complete: {progress.ended}, at step {progress.step}")
+        best_model = BestModel(ready, state, folder, stop)
+        if (checkpoint := checkpoints.load()) is not None:
+            checkpoints.restore(state, checkpoint)
+            reopen_if_unfinished(state.progress, training)
+            # The first process decides; another one might look only after this start has removed the mark.
+            is_complete = group.first and bool(state.progress.ended) and (resume_folder / FINISHED).exists()
+            if group.max(is_complete)[0]:
+                say(f"already complete: {state.progress.ended}, at step {state.progress.step}")
                 return Run(folder, read_config(folder).get("scores", {}))
-            say(f"going on from step {progress.step}")
+            say(f"continuing from step {state.progress.step}")
         if group.first:
-            (kept / FINISHED).unlink(missing_ok=True)
-            progress = loop.progress
+            (resume_folder / FINISHED).unlink(missing_ok=True)
             for line in disk_lines(ready.recipe, ready.model, folder):
                 say(line)
             if not quiet:  # it takes some seconds
-                start, epoch = progress.step, progress.epoch
-                for line in forecast_lines(ready, start=start, epoch=epoch, world=group.world, stop=stop):
+                progress = state.progress
+                for line in forecast_lines(
+                    ready, start=progress.step, epoch=progress.epoch, world=group.world, stop=stop
+                ):
                     say(line)
         report = Report(
             folder,
-            steps=needed(training.steps),
-            start=loop.progress.step,
+            steps=required(training.steps),
+            start=state.progress.step,
             quiet=quiet,
             tensorboard=tensorboard,
             silent=not group.first,
         )
+        loop = Loop(step, ready.train, checkpoints, validate=best_model.validator, save_best=best_model.save, stop=stop)
         with report:
-            loop.run(report, kept, validate=result.validator, better=result.keep, stop=stop)
+            loop.run(report)
         if group.first:
-            result.finish(say)
-        group.wait()
-    took = time_of(loop.progress.seconds, loop.progress.preparing)
-    say(f"{loop.progress.ended}; trained for {took}; the model is in {folder}")
+            best_model.finish(say)
+        group.barrier()
+    seconds = training_time(state.progress.seconds, state.progress.preparing)
+    say(f"{state.progress.ended}; trained for {seconds}; the model is in {folder}")
     return Run(folder, read_config(folder).get("scores", {}))
 
 
-@contextmanager
-def kernels(training: TrainingRecipe, device: torch.device) -> Iterator[None]:
-    """The kernels that a training uses.
-
-    With `deterministic` only those that give the same bits each time, where a GPU has slower ones. cuDNN's attention
-    plans anew for every shape of a batch (on an H200, 60 batches of as many shapes took 28.8 s with it and 3.8 s
-    without), so it is for compiled training only, where long texts of one shape gain most.
-    """
-    before, plans = torch.are_deterministic_algorithms_enabled(), torch.backends.cuda.cudnn_sdp_enabled()
-    if training.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-    if device.type == "cuda" and not training.compile:
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
-        torch.backends.cuda.enable_cudnn_sdp(plans)
+def make_train_step(ready: Prepared, state: TrainState) -> TrainStep:
+    """Return the step that trains what is prepared."""
+    training, group = ready.recipe.training, state.group
+    return TrainStep(
+        state,
+        recipe_loss(ready.model, training, together=group.gather_rows if group.world > 1 else None),
+        training,
+        count=ready.count,
+        describe_sample=ready.train.place,
+        one_shape=ready.train.one_shape,
+    )
 
 
-@contextmanager
-def errors_tell(folder: Path) -> Iterator[None]:
-    """Errors of the operating system, and of torch's compiler, say what to do."""
-    try:
-        yield
-    except RegardError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
-        if (full := checkpoint.disk_is_full(error)) is not None:
-            left = checkpoint.what_is_left(folder / "training")
-            raise ResourceError(f"cannot write to {folder}: {full}. {left}") from error
-        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-            told = next(iter(str(error).splitlines()), type(error).__name__)
-            raise UsageError(
-                f"torch's compiler failed ({told}); --set training.compile=false trains without it"
-            ) from error
-        raise
+def reopen_if_unfinished(progress: Progress, training: TrainingRecipe) -> None:
+    """Let a training that had ended continue if the recipe now has more steps or more patience."""
+    is_out_of_patience = training.patience and progress.stale >= training.patience
+    if progress.step < required(training.steps) and not is_out_of_patience:
+        progress.ended = ""
+
+
+def _refuse_foreign_folder(folder: Path | None) -> None:
+    """Raise UsageError for a folder that exists and belongs to something else than a training run."""
+    if folder is not None and folder.exists() and any(path.name != "training" for path in folder.iterdir()):
+        raise UsageError(f"{folder} exists and is not a training run: it is left alone, choose another --out")

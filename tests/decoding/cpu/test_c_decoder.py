@@ -256,7 +256,7 @@ def nothing_compiled() -> Any:
 
 def test_without_a_compiler(nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(c_code.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     model = make("paper", "packed")
     assert model.native is None and len(found_by(model, Greedy(), texts(2))) == 2
 

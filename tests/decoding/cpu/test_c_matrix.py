@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.c_matrix import LaidOut
 from regard.kernels.native import compiler as c_code
+from regard.machine import cpu_flags
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
@@ -82,7 +83,7 @@ def ways() -> list[tuple[str, ...]]:
     """How this CPU can be told to count: with its newest instructions, with older ones, with none of them."""
     if platform.machine() != "x86_64":
         return [PLAIN]
-    known = "avx2" in c_code._cpu().split()
+    known = "avx2" in cpu_flags().split()
     return [PLAIN, *([(*PLAIN, "-mavx2", "-mfma")] if known else [])]
 
 

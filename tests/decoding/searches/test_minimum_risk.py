@@ -104,7 +104,7 @@ def test_rules_and_constraints_reach_the_other_search(make_case: Callable[[str],
     ("ask", "message"),
     [
         (lambda model: MinimumRisk(0), "candidates must be a whole number from 1, got 0"),
-        (lambda model: MinimumRisk(2).rows(3), "alternatives=3 of 2 candidates: take more of these"),
+        (lambda model: MinimumRisk(2).rows(3), "alternatives=3 is more than candidates=2: ask for more candidates"),
         (lambda model: MinimumRisk(8, search=Beam(4)).rows(1), "a beam of width 4 cannot find alternatives=8"),
         (
             lambda model: stream_tokens(model, [4], search=MinimumRisk(2), max_tokens=3),

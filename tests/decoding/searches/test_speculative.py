@@ -18,13 +18,21 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Hypothesis
-from regard.decoding.searches.speculative import speculate_tokens
+from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END
 
+GREEDY = Greedy()
 TRANSLATORS = ["transformer", "transformer modern", "luong", "sutskever"]
 WRITERS = ["transformer lm", "transformer lm modern", "rnn lm", "lstm lm"]
 pairs = st.sampled_from([(a, b) for names in (TRANSLATORS, WRITERS) for a in names for b in names])
+
+
+def speculate_tokens(
+    model: Any, draft: Any, source: Any, *, search: Any = GREEDY, ahead: int = 4, **options: Any
+) -> list[Hypothesis]:
+    found = generate_tokens(model, source, search=Speculative(draft, search, ahead), **options)
+    return [text for (text,) in found]
 
 
 @settings(max_examples=10)
@@ -146,7 +154,7 @@ def test_models_are_left_as_they_were(make_case: Callable[[str], Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"search": Beam(2)}, "only Greedy and Sample can be sped up by a draft, got Beam"),
+        ({"search": Beam(2)}, "only Greedy and Sample can use a draft, got Beam"),
         ({"ahead": 0}, "ahead must be a whole number from 1, got 0"),
         ({"draft": "rnn lm"}, "the same vocabularies, and vocabulary is None and 9"),
         ({"draft": "ensemble"}, "speculative decoding takes single models"),
@@ -160,3 +168,13 @@ def test_mistakes_are_named(make_case: Callable[[str], Any], change: dict[str, A
     draft = Ensemble([case.model]) if name == "ensemble" else make_case(name).model
     with pytest.raises(UsageError, match=message):
         speculate_tokens(case.model, draft, case.source, **options)
+
+
+def test_without_a_draft_where_it_cannot_help(make_case: Callable[[str], Any]) -> None:
+    """Bars against repetition and observers need the plain search, which finds the same text."""
+    case = make_case("transformer")
+    search, options = Speculative(make_case("luong").model), {"max_tokens": 8, "allow_nonsense": False}
+    want = generate_tokens(case.model, case.source, **options)
+    assert generate_tokens(case.model, case.source, search=search, **options) == want
+    with pytest.raises(UsageError, match="finds one text, and alternatives=2"):
+        generate_tokens(case.model, case.source, search=search, max_tokens=8, alternatives=2)

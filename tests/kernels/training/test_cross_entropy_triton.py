@@ -73,7 +73,7 @@ def test_the_kernel_is_the_formula(interpret: Callable[..., None]) -> None:
 
 
 def test_only_a_gpu_that_can_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16)
+    scores = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device=torch.device("cuda"))
     triton = importlib.util.find_spec("triton") is not None
     assert fused_fits(scores) is triton  # type: ignore[arg-type]
     monkeypatch.setattr("regard.kernels.gpu.AMPERE", False)

@@ -18,9 +18,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.kernels.training import fused_dropout as drawn
+from regard.kernels import fuse
+from regard.kernels.training import fused_input
 from regard.layers.embedding import Embedding
-from regard.models import stack
 from regard.models.stack import TokenInput
 from regard.positions import Learned, Sinusoidal
 
@@ -49,20 +49,16 @@ class Drop(nn.Module):
         return x * mask_of(self.seed, *x.shape).to(x.dtype)
 
 
-def always(what: str, x: Tensor, dropout: float) -> bool:
-    return what == "input" and dropout > 0
-
-
 def check_input(device: str, *, p: int, placed: bool, pad_id: int | None, half: bool = False) -> None:
     """A model's input in training: result and gradient, with the mask laid on by hand."""
     seed, dtype = torch.tensor([p], device=device), torch.bfloat16 if half else torch.float32
     embedding = Embedding(vocabulary=11, dim=p, pad_id=pad_id, scale=True)
-    model = TokenInput(embedding=embedding, position=Sinusoidal(dim=p) if placed else None, dropout=SHARE).to(device)
+    model = fuse(TokenInput(embedding=embedding, position=Sinusoidal(dim=p) if placed else None, dropout=SHARE))
+    model.to(device)
     tokens = torch.randint(11, (3, 5), device=device)
     tokens[0, :3] = 4  # one that is there more often
     with (
-        patch.object(stack, "draws", always),
-        patch.object(stack, "draw_seed", lambda _: seed),
+        patch.object(fused_input, "draw_seed", lambda _: seed),
         torch.autocast(device, torch.bfloat16, enabled=half),
     ):
         found = model(tokens)
@@ -100,12 +96,12 @@ def check_unknown(device: str) -> None:
 
 def check_compiled(device: str) -> None:
     model = TokenInput(embedding=Embedding(vocabulary=9, dim=16), position=Sinusoidal(dim=16), dropout=SHARE).to(device)
+    fuse(model)
     tokens, found = torch.randint(9, (2, 4), device=device), []
-    with patch.object(stack, "draws", always):
-        for run in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
-            torch.manual_seed(3)
-            y = run(tokens)
-            found.append((y, *torch.autograd.grad(y.square().sum(), model.parameters())))
+    for run in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        torch.manual_seed(3)
+        y = run(tokens)
+        found.append((y, *torch.autograd.grad(y.square().sum(), model.parameters())))
     torch.testing.assert_close(*found)
 
 
@@ -153,22 +149,16 @@ def test_the_kernel_compiles_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
 
 
 def test_who_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training of whole texts whose places are constants; a CPU never."""
-    asked: list[str] = []
-    monkeypatch.setattr(stack, "draws", lambda what, *_: asked.append(what))
-    tokens = torch.randint(9, (2, 4))
-
-    def asks(model: TokenInput, positions: Tensor | None = None) -> bool:
-        asked.clear()
-        model(tokens, positions)
-        return asked == ["input"]
-
+    """Training with dropout, and positions that are constants; never on a CPU."""
     for position, fits in ((Sinusoidal(dim=8), True), (None, True), (Learned(max_length=9, dim=8), False)):
-        model = TokenInput(embedding=Embedding(vocabulary=9, dim=8), position=position, dropout=SHARE)
-        assert asks(model) is fits
-        assert not asks(model, torch.arange(4)) and not asks(model.eval())
-    monkeypatch.setattr(drawn, "PLACES", ["input"])
-    assert not drawn.draws("input", torch.zeros(1), 0.1)
+        model = fuse(TokenInput(embedding=Embedding(vocabulary=9, dim=8), position=position, dropout=SHARE))
+        assert model.why_not() is not None  # on a CPU
+        with monkeypatch.context() as everywhere:
+            everywhere.setattr("regard.kernels.training.fused_dropout.runs_triton", lambda device: True)
+            assert (model.why_not() is None) is fits
+            assert model.eval().why_not() is not None
+            model.train().dropout.p = 0.0
+            assert model.why_not() is not None
 
 
 if __name__ == "__main__":

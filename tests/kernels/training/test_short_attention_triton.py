@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from regard import MultiHeadAttention, masks
-from regard.attention import dispatch, multihead
-from regard.attention.dispatch import attend
+from regard.attention import multihead
 from regard.attention.reference import attend_reference
 from regard.attention.sdpa import mask_matrix
-from regard.kernels.training import fused_dropout as drawn, short_attention as short
+from regard.kernels import fuse
+from regard.kernels.training import fused_attention
+from regard.kernels.training.fused_attention import FusedMultiHeadAttention, why_not_short
 
 ROUNDING = {torch.float32: 1e-5, torch.float16: 2**-9, torch.bfloat16: 2**-6}
 SHARE = 0.3
@@ -165,80 +166,82 @@ def check_mask(device: str) -> None:
         check_masks(torch.tensor([2**40 + m], device=device), 2, 3, m, n, torch.float16)
 
 
-def always(what: str, x: Tensor, dropout: float) -> bool:
-    return dropout > 0
+def fused(**options: Any) -> FusedMultiHeadAttention:
+    layer = fuse(MultiHeadAttention(dim=16, heads=2, **{"dropout": SHARE, **options}).half())
+    assert isinstance(layer, FusedMultiHeadAttention)
+    return layer
 
 
 def check_attend(device: str) -> None:
-    """The door takes the kernel with the masks that it knows. (Compiled: test_residual_triton.py.)"""
+    """The layer attends with the kernel under the masks that it knows. (Compiled: test_residual_triton.py.)"""
     B, H, n = 2, 2, 5
+    layer = fused().to(device)
     q, k, v = tensors(device, B, H, n, n, 8, torch.float16)
     seed, lengths = torch.tensor([4], device=device), torch.tensor([5, 3], device=device)
     keep = torch.arange(n, device=device) < lengths[:, None]
     mask = check_masks(seed, B, H, n, n, torch.float16)
-    with patch.object(short, "draws", always), patch.object(short, "draw_seed", lambda like: seed):
-        for given in (masks.padding(keep), masks.padding(lengths), keep[:, None, None], None):
+    with patch.object(fused_attention, "draw_seed", lambda like: seed), patch.object(multihead, "attend") as other:
+        for padding in (masks.padding(keep), masks.padding(lengths), keep[:, None, None], None):
             for causal in (False, True):
-                found = attend(q, k, v, mask=given, causal=causal, dropout=SHARE)
-                allowed = mask_matrix(None if given is None else keep[:, None, None], causal, q, k)
+                found = layer._attend(q, k, v, padding, None, causal, SHARE)
+                allowed = mask_matrix(None if padding is None else keep[:, None, None], causal, q, k)
                 wanted = by_hand(q, k, v, allowed, 8**-0.5, mask)
-                close(f"{given}, causal {causal}", found, wanted, torch.float16)
-        with patch.object(dispatch, "attend_shortly") as other:  # the greatest score would not be the greatest any more
-            attend(q, k, v, scale=-1.0, dropout=SHARE)
+                close(f"{padding}, causal {causal}", found, wanted, torch.float16)
+        both = layer._attend(q, k, v, masks.causal() & masks.padding(keep), None, False, SHARE)
+        torch.testing.assert_close(both, layer._attend(q, k, v, keep[:, None, None], None, True, SHARE))
         assert not other.called
-        both = attend(q, k, v, mask=masks.causal() & masks.padding(keep), dropout=SHARE)
-        torch.testing.assert_close(both, attend(q, k, v, mask=keep[:, None, None], causal=True, dropout=SHARE))
+        layer._attend(q, k, v, masks.window(2), None, False, SHARE)
+        layer._attend(q, k, v, None, torch.zeros(n, device=device), False, SHARE)
+        layer._attend(q, k, v, None, None, False, 0.0)
+        assert other.call_count == 3
 
 
 def check_layer(device: str) -> None:
-    """The layer leaves its bias' gradient to the kernel; all is as where q, k and v come through `attend`."""
+    """The layer leaves its bias' gradient to the kernel; the result is as if q, k and v came through `_attend`."""
     B, n, seed = 2, 5, torch.tensor([4], device=device)
-    layer = MultiHeadAttention(dim=16, heads=2, dropout=SHARE).to(device).half()
+    layer = fused().to(device)
     torch.nn.init.normal_(layer.input.bias)
     x, memory = torch.randn(2, B, n, 16, device=device, dtype=torch.float16, requires_grad=True).unbind()
     keep = (torch.arange(n, device=device) < torch.tensor([[5], [3]], device=device))[:, None, None]
-    given = [x, memory, *layer.parameters()]
-    with patch.object(short, "draws", always), patch.object(short, "draw_seed", lambda like: seed):
+    inputs = [x, memory, *layer.parameters()]
+    with patch.object(fused_attention, "draw_seed", lambda like: seed):
         for key, causal in ((None, True), (memory, False), (memory[:, :4], False)):
             mask = keep if key is None else keep[..., : key.shape[1]]
             with patch.object(multihead, "attend") as other:
                 found = layer(x, key, mask=mask, causal=causal)
             assert not other.called
-            with patch.object(layer, "_attend_shortly", lambda *_: None):
+            with patch.object(layer, "_short_heads", lambda *_, **__: None):
                 wanted = layer(x, key, mask=mask, causal=causal)
             assert torch.equal(found, wanted)
             upstream = torch.randn_like(found)
-            one, two = (torch.autograd.grad(y, given, upstream, allow_unused=True) for y in (found, wanted))
+            one, two = (torch.autograd.grad(y, inputs, upstream, allow_unused=True) for y in (found, wanted))
             torch.testing.assert_close(one, two, rtol=2**-8, atol=2**-7)
         with pytest.raises(ValueError, match="mask"):
             layer(x, mask=torch.ones(3, 1, 1, n, dtype=torch.bool, device=device))
-        for other in (
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, position="rotary"),
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, bias=False),
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, qk_norm=True),
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, kv_heads=1),
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, window=2),
-            MultiHeadAttention(dim=16, heads=2, dropout=SHARE, backend="sdpa"),
-        ):
-            assert other.half()._attend_shortly(x.cpu(), None, None, None, True, SHARE, None) is None
-
-
-class OnGPU:
-    """As much of a tensor as is looked at."""
-
-    is_cuda = True
-
-    def __init__(self, *shape: int, dtype: torch.dtype = torch.bfloat16) -> None:
-        self.shape, self.dtype = torch.Size(shape), dtype
+    assert layer.why_not(x, x, None) is None
+    for options in (
+        {"position": "rotary"},
+        {"bias": False},
+        {"qk_norm": True},
+        {"kv_heads": 1},
+        {"window": 2},
+        {"backend": "sdpa"},
+        {"dropout": 0.0},
+    ):
+        assert fused(**options).to(device).why_not(x, x, None) is not None
+    assert layer.eval().why_not(x, x, None) is not None
 
 
 def check_fits() -> None:
-    """It is for short texts and masks of keys, with dropout, in half precision."""
+    """It is for short texts and masks of keys, in half precision."""
 
-    def fits(q: Any, k: Any, mask: Any = None, v: Any = None, bias: Any = None, dropout: float = 0.1) -> bool:
-        return short.short_fits(q, k, k if v is None else v, mask, bias, dropout)
+    def fits(q: Tensor, k: Tensor, mask: Any = None, v: Tensor | None = None) -> bool:
+        return why_not_short(q, k, k if v is None else v, mask) is None
 
-    q, k, keep = OnGPU(2, 4, 9, 64), OnGPU(2, 4, 7, 64), torch.ones(2, 7, dtype=torch.bool)
+    def heads(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        return torch.empty(shape, device="meta", dtype=dtype)
+
+    q, k, keep = heads(2, 4, 9, 64), heads(2, 4, 7, 64), torch.ones(2, 7, dtype=torch.bool)
     for mask in (
         None,
         masks.padding(keep),
@@ -255,20 +258,15 @@ def check_fits() -> None:
         keep[:, None, None, :1],
     ):
         assert not fits(q, k, mask)
-    assert not fits(q, k, bias=torch.zeros(7)) and not fits(q, k, dropout=0.0)
-    assert fits(OnGPU(2, 4, 128, 128), OnGPU(2, 4, 128, 128))
+    assert fits(heads(2, 4, 128, 128), heads(2, 4, 128, 128))
     for shape, other in (
         ((2, 4, 129, 64), (2, 4, 7, 64)),
         ((2, 4, 9, 64), (2, 4, 129, 64)),
         ((2, 4, 9, 64), (2, 2, 7, 64)),
     ):
-        assert not fits(OnGPU(*shape), OnGPU(*other))
-    assert not fits(OnGPU(2, 4, 9, 130), OnGPU(2, 4, 7, 130)) and not fits(q, k, v=OnGPU(2, 4, 7, 32))
-    assert not fits(OnGPU(2, 4, 9, 64, dtype=torch.float32), k)  # its products would be slow
-    with patch.object(drawn, "PLACES", ["residual"]):
-        assert not fits(q, k)
-    with patch("regard.kernels.gpu.AMPERE", False):
-        assert not fits(q, k)
+        assert not fits(heads(*shape), heads(*other))
+    assert not fits(heads(2, 4, 9, 130), heads(2, 4, 7, 130)) and not fits(q, k, v=heads(2, 4, 7, 32))
+    assert not fits(heads(2, 4, 9, 64, dtype=torch.float32), k)  # its products would be slow
 
 
 CASES: list[dict[str, Any]] = [

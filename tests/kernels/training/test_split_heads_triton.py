@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from regard import MultiHeadAttention
-from regard.attention import projections
+from regard.kernels import fuse
 
 
 def check_joined(device: str, B: int, H: int, T: int, d: int, dtype: torch.dtype) -> None:
@@ -45,11 +45,10 @@ def check_attention(device: str) -> None:
         x = torch.randn(2, 5, 24, device=device, requires_grad=True)
         given = [x, *layer.parameters()]
         gradients = []
-        with patch.object(projections, "draws", lambda *_: False):
-            wanted = layer(x, causal=True)
-        with patch.object(projections, "draws", lambda what, *_: what == "heads"):
-            compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, causal=True)
-            found = layer(x, causal=True)
+        wanted = layer(x, causal=True)
+        fuse(layer, only=["heads"])
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, causal=True)
+        found = layer(x, causal=True)
         for y in (wanted, compiled, found):
             torch.testing.assert_close(y, wanted, rtol=1e-5, atol=1e-5)
             with patch.object(heads_triton, "joined", wraps=heads_triton.joined) as joined:
@@ -92,28 +91,23 @@ def test_the_kernel_compiles_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"),
-    [
-        ({}, True),
-        ({"kv_heads": 1}, False),
-        ({"d_v": 4}, False),
-        ({"bias": False}, False),
-        ({"key_dim": 6}, False),
-        ({"form": "slice"}, False),
-    ],
+    ("options", "fits"),
+    [({}, True), ({"kv_heads": 1}, False), ({"d_v": 4}, False), ({"bias": False}, False)],
 )
-def test_who_takes_it(told: dict[str, Any], asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training of self-attention whose q, k and v are of one size, with a bias."""
-    seen: list[str] = []
-    monkeypatch.setattr(projections, "draws", lambda what, *_: seen.append(what))
-    layer, x = MultiHeadAttention(dim=16, heads=2, **told), torch.randn(2, 3, 16)
-    key = torch.randn(2, 3, 6) if "key_dim" in told else None
-    layer(x, key)
-    assert (seen == ["heads"]) is asked
-    seen.clear()
-    layer(x, torch.randn(2, 4, 16) if key is None else key)
-    layer.eval()(x, key)
-    assert not seen
+def test_who_takes_it(options: dict[str, Any], fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training of self-attention whose q, k and v have one size, with a bias; never on a CPU."""
+    layer, x = fuse(MultiHeadAttention(dim=16, heads=2, **options)), torch.randn(2, 3, 16)
+    assert layer.input.why_not(x) is not None  # on a CPU
+    monkeypatch.setattr("regard.kernels.training.fused_dropout.runs_triton", lambda device: True)
+    assert (layer.input.why_not(x) is None) is fits
+    assert layer.eval().input.why_not(x) is not None
+
+
+@pytest.mark.parametrize("options", [{"key_dim": 6}, {"form": "slice"}])
+def test_other_projections_stay_plain(options: dict[str, Any]) -> None:
+    layer = MultiHeadAttention(dim=16, heads=2, **options)
+    plain = type(layer.input)
+    assert type(fuse(layer).input) is plain
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from regard.text.batches.batch import Batch
-from regard.text.batches.prefetch import Ahead, Epochs
+from regard.text.batches.prefetch import Epochs, Prefetcher
 
 
 def numbered(i: int) -> Batch:
@@ -21,12 +23,12 @@ def never() -> bool:
 
 
 def test_all_batches_in_order_and_then_none() -> None:
-    ahead = Ahead(iter([numbered(i) for i in range(20)]))
-    got = [ahead.take(never) for _ in range(20)]
+    prefetcher = Prefetcher(iter([numbered(i) for i in range(20)]))
+    got = [prefetcher.take(never) for _ in range(20)]
     assert [batch.ids for batch in got if batch is not None] == [[i] for i in range(20)]
-    assert ahead.take(never) is None
-    assert ahead.take(never) is None
-    ahead.close()
+    assert prefetcher.take(never) is None
+    assert prefetcher.take(never) is None
+    prefetcher.close()
 
 
 def test_a_few_are_made_ahead_and_no_more() -> None:
@@ -40,16 +42,16 @@ def test_a_few_are_made_ahead_and_no_more() -> None:
                 enough.set()
             yield numbered(i)
 
-    ahead = Ahead(batches(), depth=2)
+    prefetcher = Prefetcher(batches(), depth=2)
     assert not enough.wait(0.3)  # two wait in the queue, a third at its door
     assert made == [0, 1, 2]
-    first = ahead.take(never)
+    first = prefetcher.take(never)
     assert first is not None and first.ids == [0]
     assert enough.wait(10)  # without being asked
-    ahead.close()
-    assert not ahead._thread.is_alive()
+    prefetcher.close()
+    assert not prefetcher._thread.is_alive()
     assert made[-1] < 10
-    assert ahead.take(never) is None
+    assert prefetcher.take(never) is None
 
 
 def test_whoever_waits_can_be_stopped() -> None:
@@ -65,18 +67,18 @@ def test_whoever_waits_can_be_stopped() -> None:
         asked += 1
         return asked == 3
 
-    ahead = Ahead(batches())
-    first = ahead.take(lambda: True)  # it may be there already, and is not lost if not
-    first = first or ahead.take(never)
+    prefetcher = Prefetcher(batches())
+    first = prefetcher.take(lambda: True)  # it may be there already, and is not lost if not
+    first = first or prefetcher.take(never)
     assert first is not None and first.ids == [0]
-    before = ahead.waited
-    assert ahead.take(stop) is None
+    before = prefetcher.waited
+    assert prefetcher.take(stop) is None
     assert asked == 3
-    assert ahead.waited - before > 0.2  # two looks in between
+    assert prefetcher.waited - before > 0.2  # two looks in between
     hang.set()
-    after = ahead.take(never)
+    after = prefetcher.take(never)
     assert after is not None and after.ids == [1]  # nothing was lost
-    ahead.close()
+    prefetcher.close()
 
 
 def test_an_error_comes_out_where_the_batch_is_taken() -> None:
@@ -84,20 +86,20 @@ def test_an_error_comes_out_where_the_batch_is_taken() -> None:
         yield numbered(0)
         raise ValueError("no more disk")
 
-    ahead = Ahead(batches())
-    first = ahead.take(never)
+    prefetcher = Prefetcher(batches())
+    first = prefetcher.take(never)
     assert first is not None and first.ids == [0]
     for _ in range(2):
         with pytest.raises(ValueError, match="no more disk"):
-            ahead.take(never)
-    ahead.close()
-    assert not ahead._thread.is_alive()
+            prefetcher.take(never)
+    prefetcher.close()
+    assert not prefetcher._thread.is_alive()
 
 
 def test_close_while_nobody_takes() -> None:
-    ahead = Ahead(numbered(i) for i in range(10**9))
-    ahead.close()
-    assert not ahead._thread.is_alive()
+    prefetcher = Prefetcher(numbered(i) for i in range(10**9))
+    prefetcher.close()
+    assert not prefetcher._thread.is_alive()
 
 
 def test_epochs_are_made_once_and_ahead() -> None:
@@ -142,3 +144,27 @@ def test_an_epoch_that_fails_fails_where_it_is_wanted() -> None:
     epochs.start(1)
     with pytest.raises(ValueError, match="no epoch 1"):
         epochs.get(1)
+
+
+SCRIPT = """
+import sys, threading, time
+from regard.text.batches.prefetch import Epochs, Prefetcher
+
+def work(epoch):
+    time.sleep(0.5)
+    sys.stdout.write(f"made {epoch}\\n")
+
+def batches():
+    while True:
+        yield 1
+
+epochs = Epochs(work)
+epochs.start(3)
+abandoned = Prefetcher(batches())  # nobody closes it
+"""
+
+
+def test_python_waits_for_the_threads_at_its_exit() -> None:
+    """A thread that is in native code when Python goes away would abort the process."""
+    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "made 3\n", "")

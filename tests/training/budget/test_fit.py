@@ -22,16 +22,16 @@ from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget import fit, memory
 from regard.training.budget.fit import (
-    SHARE,
+    SHARE_FOR_CHOICES,
     Fit,
-    Space,
+    MemoryBudget,
     disk_lines,
     first_that_runs,
     fit_batch,
     longest_row,
     trial_step,
 )
-from regard.training.budget.memory import KERNELS, SLACK, StepMemory, size_of
+from regard.training.budget.memory import KERNEL_BYTES, SLACK, StepMemory, size_of
 from regard.training.recipe.defaults import Choice, Machine, complete, facts_of
 from regard.training.recipe.schema import DataRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import changed_keys, fill_in
@@ -58,11 +58,11 @@ class Begun:
     def fit(self, **options: Any) -> Fit:
         return fit_batch(self.recipe, self.choices, self.model, self.corpora, self.tokenizers, device=CPU, **options)
 
-    def space(self, free: int, **options: Any) -> Space:
+    def space(self, free: int, **options: Any) -> MemoryBudget:
         training, length = self.recipe.training, longest_row(self.recipe, self.corpora, self.tokenizers)
         loss = memory.recipe_loss(self.model, training)
         step = memory.step_memory(self.model, loss, training, length=length, device=CPU)
-        return Space(self.recipe, step, free, CPU, **options)
+        return MemoryBudget(self.recipe, step, free, CPU, **options)
 
 
 def begin(data: DataRecipe = DATA, **training: Any) -> Begun:
@@ -84,7 +84,7 @@ def begun() -> Begun:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`free(bytes)` pretends that so much memory is left."""
-    return lambda size: monkeypatch.setattr(memory, "free_memory", lambda device: int(size))
+    return lambda size: monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: int(size))
 
 
 def why(found: Fit, key: str) -> str:
@@ -106,7 +106,7 @@ def test_with_enough_memory_nothing_changes_but_the_reason(begun: Begun, free: A
 def test_a_chosen_batch_is_lowered_until_it_fits(begun: Begun, free: Any, halvings: int) -> None:
     space = begun.space(0)
     size = 2048 >> halvings
-    free(1.001 * space.needs(size, 1 << halvings) / SHARE)
+    free(1.001 * space.needs(size, 1 << halvings) / SHARE_FOR_CHOICES)
     found = begun.fit()
     training = found.recipe.training
     assert (training.batch_tokens, training.accumulate) == (size, 1 << halvings)
@@ -115,7 +115,7 @@ def test_a_chosen_batch_is_lowered_until_it_fits(begun: Begun, free: Any, halvin
     values = {one.key: one.value for one in found.choices}
     assert (values["training.batch_tokens"], values["training.accumulate"]) == (size, 1 << halvings)
     assert why(found, "training.batch_tokens").startswith("2048 would not fit; steps take about ")
-    assert why(found, "training.accumulate") == "a step learns from 2048 tokens nevertheless"
+    assert why(found, "training.accumulate") == "a step still learns from 2048 tokens"
     # The same command again goes on with what was chosen.
     assert fill_in(begun.asked, found.recipe) == found.recipe and not changed_keys(found.recipe, begun.asked)
 
@@ -123,7 +123,7 @@ def test_a_chosen_batch_is_lowered_until_it_fits(begun: Begun, free: Any, halvin
 def test_the_steps_take_what_was_told(begun: Begun) -> None:
     """What the numbers rest on: activations grow with the rows, so half of the batch takes about half of them."""
     space = begun.space(10**9)
-    once = KERNELS + SLACK * space.step.optimizer
+    once = KERNEL_BYTES + SLACK * space.step.optimizer
     for tokens, accumulate in ((2048, 1), (1024, 2)):
         rows, waiting = tokens // space.step.length, space.step.gradients * (accumulate > 1)
         assert space.needs(tokens, accumulate) == pytest.approx(once + SLACK * (space.step.activations(rows) + waiting))
@@ -131,7 +131,7 @@ def test_the_steps_take_what_was_told(begun: Begun) -> None:
 
 def test_a_given_accumulate_stays(free: Any) -> None:
     begun = begin(accumulate=3)
-    free(begun.space(0).needs(1024, 6) / SHARE)
+    free(begun.space(0).needs(1024, 6) / SHARE_FOR_CHOICES)
     found = begun.fit()
     assert (found.recipe.training.batch_tokens, found.recipe.training.accumulate) == (1024, 3)
     assert "training.accumulate" not in {one.key for one in found.choices}
@@ -141,7 +141,7 @@ def test_a_given_batch_is_only_warned_of(free: Any) -> None:
     begun = begin(batch_tokens=3000, accumulate=2)
     free(64 << 30)
     assert begun.fit() == Fit(begun.recipe, begun.choices, None)
-    free(1.001 * begun.space(0).needs(750, 8) / SHARE)
+    free(1.001 * begun.space(0).needs(750, 8) / SHARE_FOR_CHOICES)
     found = begun.fit()
     assert (found.recipe, found.choices) == (begun.recipe, begun.choices)
     assert found.warning and found.warning.startswith("training.batch_tokens = 3000 will hardly fit: steps take about ")
@@ -174,7 +174,7 @@ def test_advice_by_kind_of_model(begun: Begun) -> None:
     def advice(kind: str, data: DataRecipe, free: int) -> str:
         training = TrainingRecipe(batch_tokens=1000, accumulate=1)
         recipe = Recipe(name="a", data=data, model={"kind": kind}, training=training)
-        return Space(recipe, step, free, torch.device("cuda")).advice()
+        return MemoryBudget(recipe, step, free, torch.device("cuda")).advice()
 
     text, pairs = DataRecipe(text="/a"), DataRecipe(pairs="/a.tsv")
     fits = "--set training.batch_tokens=500 --set training.accumulate=2 fits"
@@ -182,7 +182,7 @@ def test_advice_by_kind_of_model(begun: Begun) -> None:
         advice("transformer", pairs, 4000 * MB) == advice("rnn-lm", text, 4000 * MB) == f"{fits}, and learns the same"
     )
     assert advice("encoder", pairs, 4000 * MB) == fits  # fewer pairs to choose from are another task
-    none = "not even one row of 10 tokens fits: take a smaller model, or lower data"
+    none = "not even one row of 10 tokens fits: use a smaller model, or lower data"
     assert advice("rnn-lm", text, MB) == f"{none}.context" and advice("encoder", pairs, MB) == f"{none}.max_length"
 
 
@@ -194,28 +194,30 @@ def test_each_process_has_its_share(begun: Begun) -> None:
 
     def needs(device: str, world: int, **training: Any) -> float:
         recipe = dataclasses.replace(begun.recipe, training=dataclasses.replace(begun.recipe.training, **training))
-        return Space(recipe, step, 0, torch.device(device), world).needs(1000, 1)
+        return MemoryBudget(recipe, step, 0, torch.device(device), world).needs(1000, 1)
 
     assert needs("cuda", 1) == 200 + 50 * 100
     assert needs("cuda", 4) == 200 + 50 * 25
     assert needs("cuda", 4, parallel="fsdp") == (100 + 200) / 4 + 50 * 25 - 100
-    assert needs("cpu", 4) == 4 * (KERNELS + SLACK * (200 + 50 * 25))  # they share the machine's memory
+    assert needs("cpu", 4) == 4 * (KERNEL_BYTES + SLACK * (200 + 50 * 25))  # they share the machine's memory
 
 
 def test_recorded_steps_take_their_memory_twice(begun: Begun) -> None:
     """Those that run as ever have theirs, and those that are recorded keep their own; on a GPU only."""
     step = StepMemory(
-        length=10, weights=100, gradients=100, optimizer=200, once=7, row=50, beside=lambda rows: 3 * rows
+        length=10, weights=100, gradients=100, optimizer=200, once=7, row=50, temporary=lambda rows: 3 * rows
     )
 
     def needs(device: str, capture: bool | None) -> float:
         training = dataclasses.replace(begun.recipe.training, capture=capture)
-        return Space(dataclasses.replace(begun.recipe, training=training), step, 0, torch.device(device)).needs(1000, 1)
+        return MemoryBudget(dataclasses.replace(begun.recipe, training=training), step, 0, torch.device(device)).needs(
+            1000, 1
+        )
 
     once = 7 + (50 + 3) * 100
     assert needs("cuda", None) == needs("cuda", False) == 200 + once
     assert needs("cuda", True) == 200 + 2 * once
-    assert needs("cpu", True) == needs("cpu", False) == KERNELS + SLACK * (200 + once)
+    assert needs("cpu", True) == needs("cpu", False) == KERNEL_BYTES + SLACK * (200 + once)
 
 
 # Trial steps, where a step that does not fit is an error.
@@ -238,14 +240,14 @@ def out_of_memory_above(cells: int, monkeypatch: pytest.MonkeyPatch) -> list[int
 
 def test_a_trial_that_fails_halves_the_batch(begun: Begun, free: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     free(64 << 30)
-    monkeypatch.setattr(fit, "TRIED", ("cpu",))
+    monkeypatch.setattr(fit, "TRIAL_DEVICES", ("cpu",))
     length = begun.space(0).step.length
     tried = out_of_memory_above(4 * length, monkeypatch)
     found = begun.fit()
     assert (found.recipe.training.batch_tokens, found.recipe.training.accumulate) == (512, 4)
     rows = [size // length for size in (2048, 1024, 512, 512)]  # twice where it went well: accumulated
     assert [cells // length for cells in tried] == [2, 4, *rows] and rows[1] > 4 > rows[2]
-    free(1.001 * begun.space(0).needs(1024, 2) / SHARE)
+    free(1.001 * begun.space(0).needs(1024, 2) / SHARE_FOR_CHOICES)
     tried.clear()
     assert begun.fit().recipe.training.batch_tokens == 512
     assert [cells // length for cells in tried] == [2, 4, *rows[1:]]  # what is forecast not to fit is not tried
@@ -255,7 +257,7 @@ def test_a_trial_that_fails_halves_the_batch(begun: Begun, free: Any, monkeypatc
 
 def test_memory_for_nothing(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
     out_of_memory_above(3, monkeypatch)
-    with pytest.raises(ResourceError, match=r"not even 2 rows of \d+ tokens fit: take a smaller model"):
+    with pytest.raises(ResourceError, match=r"not even 2 rows of \d+ tokens fit: use a smaller model"):
         begun.fit()
     monkeypatch.setattr(Transformer, "encode", lambda model, source: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
@@ -344,7 +346,7 @@ def test_the_disk_has_room(
     assert disk_lines(recipe, begun.model, tmp_path / "run") == []
     free = wanted - 1
     (line,) = disk_lines(recipe, begun.model, tmp_path / "run")
-    assert line.startswith("warning: the disk of ") and "make room, lower training.keep" in line
+    assert line.startswith("warning: the disk of ") and "free some space, lower training.keep" in line
     assert set(asked) == {tmp_path / "run" if there else tmp_path}
     assert there or not (tmp_path / "run").exists()
 

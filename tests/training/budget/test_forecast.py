@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 import torch
 
+from regard.machine import memory_in_use as held
 from regard.text.batches.batch import Batch
-from regard.training.budget import forecast as module, memory
-from regard.training.budget.forecast import LATER, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
-from regard.training.budget.memory import StepMemory, held, recipe_loss
-from regard.training.budget.trial_run import Few, Rehearsal
-from regard.training.loop.loop import Loop
+from regard.training.budget import forecast as module
+from regard.training.budget.forecast import LATER_GROWTH, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
+from regard.training.budget.memory import StepMemory, recipe_loss
+from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.signals import StopFlag
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.dry_run import dry_run_report
@@ -85,11 +87,12 @@ def test_a_training_after_a_forecast_is_the_same(ready: Any) -> None:
         if forecasts:
             forecast(begun, seconds=QUICK)
         loss = recipe_loss(begun.model, begun.recipe.training)
-        loop = Loop(begun.model, begun.train, loss, begun.recipe.training, device=CPU)
+        state = TrainState(begun.model, begun.recipe.training, device=CPU)
+        step = TrainStep(state, loss, begun.recipe.training)
         for _, batch in zip(range(4), begun.train.batches(0), strict=False):
-            loop.train_step([batch])
-        assert loop.ema is not None
-        return {**begun.model.state_dict(), **{f"mean {name}": one for name, one in loop.ema.weights.items()}}
+            step([batch])
+        assert state.ema is not None
+        return {**begun.model.state_dict(), **{f"mean {name}": one for name, one in state.ema.weights.items()}}
 
     plain, after = trained(forecasts=False), trained(forecasts=True)
     assert len(plain) > 20 and all(torch.equal(weight, after[name]) for name, weight in plain.items())
@@ -117,19 +120,19 @@ def test_times_add_up(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """12 steps of 3 micro-batches, 2 validations, three of four the best so far, 4 saves and one before step 1."""
     begun = ready(accumulate=3)
     plan = len(begun.train.plan(0))
-    monkeypatch.setattr(Rehearsal, "steps", lambda self: (2.0, 5.0))
-    monkeypatch.setattr(Rehearsal, "validation", lambda self, folder: (10.0, 7.0))
-    monkeypatch.setattr(Rehearsal, "save", lambda self, folder: 0.001)
-    init = Few.__init__
+    monkeypatch.setattr(TrialRun, "steps", lambda self: (2.0, 5.0))
+    monkeypatch.setattr(TrialRun, "validation", lambda self, folder: (10.0, 7.0))
+    monkeypatch.setattr(TrialRun, "save", lambda self, folder: 0.001)
+    init = BatchSample.__init__
 
     epochs: list[int] = []
 
-    def known(few: Few, data: Any, epoch: int = 0) -> None:
+    def known(sample: BatchSample, data: Any, epoch: int = 0) -> None:
         epochs.append(epoch)
-        init(few, data, epoch)
-        few.seconds_an_epoch, few.seconds_a_batch, few.tokens_a_batch = 4.0, 0.5, 90.0
+        init(sample, data, epoch)
+        sample.seconds_an_epoch, sample.seconds_a_batch, sample.tokens_a_batch = 4.0, 0.5, 90.0
 
-    monkeypatch.setattr(Few, "__init__", known)
+    monkeypatch.setattr(BatchSample, "__init__", known)
     found = forecast(begun)
     weights = found.step.weights
     assert found.counts == Counts(12, 2, 5)
@@ -153,61 +156,61 @@ def test_times_add_up(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_process_is_measured(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that take 200 MB more than their tensors tell are noticed; the copy's weights are not counted."""
-    begun, step = ready(), Loop.train_step
+    begun, step = ready(), TrainStep.__call__
     before = held(CPU)
     if not before:
         return  # only Linux tells
     torch.ones(100 * MB)  # what was before does not count
     plain = forecast(begun, seconds=QUICK)
 
-    def hungry(loop: Loop, micro: list[Batch]) -> None:
-        step(loop, micro)
+    def hungry(train_step: TrainStep, micro: list[Batch]) -> None:
+        step(train_step, micro)
         torch.ones(50 * MB)
 
-    monkeypatch.setattr(Loop, "train_step", hungry)
+    monkeypatch.setattr(TrainStep, "__call__", hungry)
     found = forecast(begun, seconds=QUICK)
-    assert 190 * MB < found.peak - found.before < LATER * 260 * MB
+    assert 190 * MB < found.peak - found.before < LATER_GROWTH * 260 * MB
     assert plain.peak - plain.before < 100 * MB
-    monkeypatch.setattr(module, "peak_held", lambda device: found.before + 100 * MB + found.step.weights)
+    monkeypatch.setattr(module, "peak_memory", lambda device: found.before + 100 * MB + found.step.weights)
     again = forecast(begun, seconds=QUICK)
-    want = again.before + LATER * (found.before + 100 * MB - again.before)
+    want = again.before + LATER_GROWTH * (found.before + 100 * MB - again.before)
     assert again.peak == pytest.approx(want)
 
 
 def test_without_an_account_tensors_are_counted(ready: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun = ready()
     counted = forecast(begun, seconds=0.0)
-    monkeypatch.setattr(memory, "PROCESS", tmp_path)
+    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path)
     found = forecast(begun, seconds=QUICK)
     assert found.before == 0 and found.peak == counted.peak - counted.before and found.seconds is not None
 
 
 def test_what_does_not_fit_is_not_tried(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(loop: Loop, micro: list[Batch]) -> None:
+    def never(train_step: TrainStep, micro: list[Batch]) -> None:
         raise AssertionError("the system would end the process")
 
-    monkeypatch.setattr(Loop, "train_step", never)
-    monkeypatch.setattr(memory, "free_memory", lambda device: 30 * MB)
+    monkeypatch.setattr(TrainStep, "__call__", never)
+    monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: 30 * MB)
     found = forecast(ready())
     assert found.seconds is None and found.peak > found.room
     assert found.lines()[1].startswith("warning: training will not fit into memory: not even one row of")
 
 
 def test_memory_that_runs_out_is_told(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(loop: Loop, micro: list[Batch]) -> None:
+    def full(train_step: TrainStep, micro: list[Batch]) -> None:
         raise torch.OutOfMemoryError("no more")
 
-    monkeypatch.setattr(Loop, "train_step", full)
+    monkeypatch.setattr(TrainStep, "__call__", full)
     found = forecast(ready())
     assert found.seconds is None and not found.fits and found.peak >= found.room
     assert "will not fit into memory" in found.lines()[-1]
-    monkeypatch.setattr(Loop, "train_step", lambda loop, micro: torch.ones(2) @ torch.ones(3))
+    monkeypatch.setattr(TrainStep, "__call__", lambda train_step, micro: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         forecast(ready())
 
 
 def test_several_processes_share_what_is_free(ready: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_memory", lambda device: 900 * MB)
+    monkeypatch.setattr("regard.machine.memory.free_memory", lambda device: 900 * MB)
     begun = ready()
     alone, shared = forecast(begun, seconds=0.0), forecast(begun, world=3, seconds=0.0)
     assert alone.room - alone.before == 900 * MB and shared.room - shared.before == 300 * MB
@@ -258,8 +261,8 @@ def test_lines_for_the_beginning_of_a_training(ready: Any, monkeypatch: pytest.M
     """Time is told where that is cheap; a signal that came meanwhile is obeyed."""
     begun = ready()
     assert [line.partition(":")[0] for line in forecast_lines(begun)] == ["memory"]  # 12 steps are over at once
-    monkeypatch.setattr(module, "SHORT", 12)
-    monkeypatch.setattr(module, "BRIEF", QUICK)
+    monkeypatch.setattr(module, "SHORT_TRAINING", 12)
+    monkeypatch.setattr(module, "BRIEF_SECONDS", QUICK)
     assert [line.partition(":")[0] for line in forecast_lines(begun)] == ["memory", "time"]
     assert [line.partition(":")[0] for line in forecast_lines(begun, start=1)] == ["memory"]
     assert [line.partition(":")[0] for line in forecast_lines(begun, world=2)] == ["memory"]

@@ -15,29 +15,28 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from regard.kernels.training import cross_entropy
+from regard.machine import memory_in_use as held, peak_memory as peak_held, reset_peak_memory as forget_peak
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch
 from regard.training.budget import memory
 from regard.training.budget.fit import trial_step
 from regard.training.budget.memory import (
-    KERNELS,
+    KERNEL_BYTES,
     SLACK,
-    Meter,
+    SavedTensors,
     StepMemory,
-    activations,
-    as_text,
-    forget_peak,
+    format_bytes,
     full_batch,
-    grown,
-    held,
-    peak_held,
+    measuring_step,
+    process_growth,
     recipe_loss,
-    room,
+    saved_activations,
     size_of,
     step_memory,
 )
-from regard.training.loop.loop import Loop
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
 
 CPU = torch.device("cpu")
@@ -57,11 +56,11 @@ def small(kind: str, **training: Any) -> tuple[nn.Module, TrainingRecipe]:
 
 def profiled_peak(model: nn.Module, batch: Batch, training: TrainingRecipe) -> int:
     """Most bytes that torch's allocator held at once in a step, beside the weights and Adam's means."""
-    loop = Loop(model, Nothing(), recipe_loss(model, training), training, device=CPU)
+    step = TrainStep(TrainState(model, training, device=CPU), recipe_loss(model, training), training)
     micro = [batch] * (training.accumulate or 1)
-    loop.train_step(micro)  # makes the means
+    step(micro)  # creates Adam's moments
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        loop.train_step(micro)
+        step(micro)
     assert found.profiler is not None
     events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
     now = peak = 0
@@ -71,25 +70,15 @@ def profiled_peak(model: nn.Module, batch: Batch, training: TrainingRecipe) -> i
     return peak
 
 
-class Nothing:
-    """Data of a loop that is only asked for single steps."""
-
-    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Any:
-        return iter(())
-
-    def place(self, sample: int, epoch: int) -> str:
-        return ""
-
-
-def test_meter_counts_what_backward_needs() -> None:
+def test_saved_tensors_are_what_backward_needs() -> None:
     """relu(x W): x for the gradient of W, the result for those of relu and square; weights are not counted."""
     layer, x = nn.Linear(5, 7, bias=False), torch.randn(3, 5, requires_grad=True)
-    meter = Meter(layer)
-    with torch.autograd.graph.saved_tensors_hooks(meter.keep, lambda tensor: tensor):
+    saved = SavedTensors(layer)
+    with torch.autograd.graph.saved_tensors_hooks(saved.save, lambda tensor: tensor):
         y = torch.relu(layer(x))
         total = (y * y).sum()
     total.backward()
-    assert sorted(meter.kept.values()) == [4 * 3 * 5, 4 * 3 * 7]
+    assert sorted(saved.sizes.values()) == [4 * 3 * 5, 4 * 3 * 7]
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn-attention", "transformer-lm", "encoder"])
@@ -109,13 +98,15 @@ def test_peak_by_hand() -> None:
     assert step.peak(20) == 100 + 120 + 5 + 7 * 20
     assert step.peak(20, accumulate=3) == 100 + 120 + 5 + 7 * 20 + 60  # of the micro-batches before
     assert step.peak(1) == 100 + 120 + 60  # few activations: the gradients are more at the end
-    assert step.peak(20, accumulate=2, parts=4) == (100 + 120) / 4 + 5 + 7 * 20 + 60 / 4
+    assert step.peak(20, accumulate=2, shards=4) == (100 + 120) / 4 + 5 + 7 * 20 + 60 / 4
     assert [step.rows(tokens) for tokens in (9, 10, 29, 100)] == [1, 1, 2, 10]
     assert [step.rows(100, world) for world in (2, 3, 50)] == [5, 4, 1]
 
 
 def test_what_stands_beside_counts_at_the_worst_moment() -> None:
-    step = StepMemory(length=10, weights=100, gradients=60, optimizer=120, once=5, row=7, beside=lambda rows: rows**2)
+    step = StepMemory(
+        length=10, weights=100, gradients=60, optimizer=120, once=5, row=7, temporary=lambda rows: rows**2
+    )
     assert step.activations(20) == 5 + 7 * 20 + 400
     assert step.peak(20) == 100 + 120 + 5 + 7 * 20 + 400
 
@@ -134,8 +125,8 @@ def test_scores_are_told_up_to_as_many_as_there_are_at_a_time(r_drop: float, mon
 
 
 def test_a_process_on_a_cpu_grows_by_more_than_its_tensors() -> None:
-    assert grown(1000, CPU) == KERNELS + SLACK * 1000
-    assert grown(1000, torch.device("cuda")) == 1000
+    assert process_growth(1000, CPU) == KERNEL_BYTES + SLACK * 1000
+    assert process_growth(1000, torch.device("cuda")) == 1000
 
 
 def test_frozen_parts_have_no_gradients() -> None:
@@ -182,8 +173,9 @@ def test_a_full_batch(kind: str) -> None:
     if kind == "transformer":
         assert batch.source is not None and batch.source.shape == (50, 12)
         assert int(batch.source.max()) < 300 <= int(batch.labels.max()) < 400
-    kept = activations(model, batch, recipe_loss(model, TrainingRecipe()), None)
-    assert sum(kept.elements()) > max(kept) > 0
+    step = measuring_step(model, recipe_loss(model, TrainingRecipe()), TrainingRecipe(), CPU)
+    sizes = saved_activations(step, batch)
+    assert sum(sizes.elements()) > max(sizes) > 0
 
 
 def test_what_stands_beside_grows_from_tensors_that_grow() -> None:
@@ -192,17 +184,15 @@ def test_what_stands_beside_grows_from_tensors_that_grow() -> None:
     config = {"source_vocabulary": 9, "target_vocabulary": 5000, "layers": 1, "dim": 16, "heads": 2, "hidden": 32}
     model = make_model(TransformerConfig(**config))
     found = step_memory(model, recipe_loss(model, training), training, length=5, device=CPU)
-    assert found.beside(10_000) == memory.scores(model, training, 50_000) < 10_000 / 4 * (5000 * 16 * 4)
+    assert found.temporary(10_000) == memory.scores(model, training, 50_000) < 10_000 / 4 * (5000 * 16 * 4)
 
 
-def test_what_the_process_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_process_holds() -> None:
     gc.collect()  # what earlier tests left behind must not go away between two looks
     forget_peak(CPU)
     before = held(CPU)
     if not before:
         return  # only Linux tells
-    monkeypatch.setattr(memory, "free_memory", lambda device: 1 << 40)
-    assert abs(room(CPU) - before - (1 << 40)) < 4 << 20
     size = 64 << 20
     with mmap.mmap(-1, size) as block:  # new memory; torch may get some that an earlier test gave back
         for page in range(0, size, mmap.PAGESIZE):  # written, so that it is there
@@ -214,14 +204,14 @@ def test_what_the_process_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_linux_account_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "PROCESS", tmp_path / "none")
+    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path / "none")
     forget_peak(CPU)
     assert held(CPU) == peak_held(CPU) == 0
 
 
 def test_sizes_for_people() -> None:
     assert size_of([torch.ones(3), torch.ones(2, dtype=torch.float64)]) == 28
-    assert [as_text(size) for size in (5 << 10, 3 << 20, 3 << 29)] == ["5 kB", "3.0 MB", "1.5 GB"]
+    assert [format_bytes(size) for size in (5 << 10, 3 << 20, 3 << 29)] == ["5 kB", "3.0 MB", "1.5 GB"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")

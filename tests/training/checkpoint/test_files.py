@@ -11,16 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from regard.errors import ModelError, ResourceError
-from regard.training.checkpoint.files import (
-    average_weights,
-    checkpoint_steps,
-    load_checkpoint,
-    model_weights,
-    optimizer_tensors,
-    put_optimizer,
-    put_weights,
-    save_checkpoint,
-)
+from regard.training.checkpoint.files import average_weights, checkpoint_steps, load_checkpoint, save_checkpoint
+from regard.training.checkpoint.tensors import load_optimizer, load_weights, model_weights, optimizer_tensors
 
 
 def save(folder: Path, step: int, *, keep: int = 3) -> Path:
@@ -76,7 +68,7 @@ def test_a_damaged_one_is_passed_over(name: str, damage, tmp_path: Path) -> None
     save(tmp_path, 5)
     save(tmp_path, 10)
     damage(tmp_path / "step-00000010" / name)
-    with pytest.warns(RuntimeWarning, match=r"step-00000010.*going back to the checkpoint before it"):
+    with pytest.warns(RuntimeWarning, match=r"step-00000010.*falling back to the checkpoint before it"):
         found = load_checkpoint(tmp_path)
     assert found is not None
     assert found.step == 5
@@ -87,7 +79,7 @@ def test_none_whole_is_an_error_that_names_them(tmp_path: Path) -> None:
         flip(save(tmp_path, step) / "weights.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(ModelError, match=r"no checkpoint is whole: .*step-00000010.*; .*step-00000005") as error:
+        with pytest.raises(ModelError, match=r"no checkpoint is intact: .*step-00000010.*; .*step-00000005") as error:
             load_checkpoint(tmp_path)
     assert error.value.exit_code == 4
 
@@ -130,11 +122,11 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     layer = torch.nn.Linear(2, 3)
     weights = model_weights(layer)
     with pytest.raises(ModelError, match="'bias' is missing"):
-        put_weights(layer, {"weight": weights["weight"]})
-    with pytest.raises(ModelError, match="'more' is of no part of the model"):
-        put_weights(layer, {**weights, "more": torch.zeros(1)})
+        load_weights(layer, {"weight": weights["weight"]})
+    with pytest.raises(ModelError, match="'more' belongs to no part of the model"):
+        load_weights(layer, {**weights, "more": torch.zeros(1)})
     with pytest.raises(ModelError, match=r"'bias' has shape \(4,\), not \(3,\)"):
-        put_weights(layer, {**weights, "bias": torch.zeros(4)})
+        load_weights(layer, {**weights, "bias": torch.zeros(4)})
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -158,10 +150,10 @@ def test_an_optimizer_goes_on_as_if_nothing_had_happened(fused: bool, tmp_path: 
         tmp_path, 5, weights=model_weights(parts), optimizer=optimizer_tensors(first, names), state={}, keep=1
     )
     later = torch.nn.Linear(2, 3)
-    put_weights(later, load_file(place / "weights.safetensors"))
+    load_weights(later, load_file(place / "weights.safetensors"))
     second = torch.optim.AdamW(later.parameters(), fused=fused)
     names = {parameter: name for name, parameter in later.named_parameters()}
-    put_optimizer(second, names, load_file(place / "optimizer.safetensors"))
+    load_optimizer(second, names, load_file(place / "optimizer.safetensors"))
     train(later, second, range(5, 10))
     assert torch.equal(whole.weight, later.weight)
     assert torch.equal(whole.bias, later.bias)

@@ -26,10 +26,11 @@ from regard.models.presets import make_model
 from regard.text.batches.batch import Batch
 from regard.text.batches.length_buckets import filled
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
-from regard.training.loop import loop as loop_module
-from regard.training.loop.cuda_graphs import Captured, shapes
-from regard.training.loop.loop import Loop
+from regard.training.loop import train_step as train_step_module
+from regard.training.loop.cuda_graphs import CapturedSteps, shapes
 from regard.training.loop.losses import objective
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
 
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
@@ -105,6 +106,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "the pool")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: bool(recording))
+    # On a machine with a GPU, AdamW would ask whether a stream captures, and refuse parameters on the CPU.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
 def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: bool = True) -> Batch:
@@ -118,56 +121,47 @@ def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: 
     return filled(batch, rows)
 
 
-class NoData:
-    """Of a loop that is asked for single steps."""
-
-    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        return iter(())
-
-    def place(self, sample: int, epoch: int) -> str:
-        return f"a.fr:{sample + 1}"
-
-
-def make_loop(kind: str = "transformer", *, device: str = "cpu", capture: bool = False, **settings: Any) -> Loop:
+def make_step(kind: str = "transformer", *, device: str = "cpu", capture: bool = False, **settings: Any) -> TrainStep:
     chosen: dict[str, Any] = {"steps": 40, "lr": 1e-2, "warmup": 4, "schedule": "inverse-sqrt", "precision": "fp32"}
     chosen |= {"accumulate": 1, "label_smoothing": 0.1, "r_drop": 1.0, "ema": 0.9, "clip": 0.5, **settings}
     recipe = TrainingRecipe(capture=capture, **chosen)
     torch.manual_seed(0)
     model = make_model(MODELS[kind]).to(device)
     loss = objective(model, smoothing=0.1, r_drop=recipe.r_drop)
-    loop = Loop(model, NoData(), loss, recipe, device=torch.device(device))
-    if device == "cpu":  # what a loop on a GPU does by itself
-        for group in loop.optimizer.param_groups:
+    state = TrainState(model, recipe, device=torch.device(device))
+    step = TrainStep(state, loss, recipe, describe_sample=lambda sample, epoch: f"a.fr:{sample + 1}")
+    if device == "cpu":  # what a step on a GPU does by itself
+        for group in state.optimizer.param_groups:
             group["lr"] = torch.zeros(())
         if capture:
-            loop.captured = Captured(loop.work, lambda text: loop.warn(text))
-    return loop
+            step.graphs = CapturedSteps(step.on_device, lambda text: step.warn(text))
+    return step
 
 
-def steps(loop: Loop, count: int = 12, *, translates: bool = True) -> dict[str, Any]:
+def steps(step: TrainStep, count: int = 12, *, translates: bool = True) -> dict[str, Any]:
     """Steps on new batches of two shapes in turn -> all that they change."""
     torch.manual_seed(1)
     for seed in range(count):
-        loop.train_step([make_batch(seed, WIDTHS[seed % 2], translates=translates).to(loop.device)])
-    loop.settle()
-    parameters = [*loop.model.parameters()]
+        step([make_batch(seed, WIDTHS[seed % 2], translates=translates).to(step.state.device)])
+    step.record_losses()
+    parameters = [*step.state.model.parameters()]
     return {
         "weights": [parameter.detach() for parameter in parameters],
-        "mean": [] if loop.ema is None else [*loop.ema.weights.values()],
-        "optimizer": [loop.optimizer.state[parameter] for parameter in parameters],
-        "seen": [loop.meter.nll, loop.meter.norm, loop.progress.skipped, loop.progress.tokens],
-        "random": torch.randn(3, device=loop.device),
+        "mean": [] if step.state.ema is None else [*step.state.ema.weights.values()],
+        "optimizer": [step.state.optimizer.state[parameter] for parameter in parameters],
+        "seen": [step.state.meter.nll, step.state.meter.norm, step.state.progress.skipped, step.state.progress.tokens],
+        "random": torch.randn(3, device=step.state.device),
     }
 
 
 def compare(kind: str, device: str, **settings: Any) -> None:
     """Recorded steps with those that are taken one by one."""
-    eager, recorded = (make_loop(kind, device=device, capture=capture, **settings) for capture in (False, True))
-    before = [parameter.detach().clone() for parameter in recorded.model.parameters()]
-    wanted, found = (steps(loop, translates=kind != "language model") for loop in (eager, recorded))
+    eager, recorded = (make_step(kind, device=device, capture=capture, **settings) for capture in (False, True))
+    before = [parameter.detach().clone() for parameter in recorded.state.model.parameters()]
+    wanted, found = (steps(step, translates=kind != "language model") for step in (eager, recorded))
     torch.testing.assert_close(found, wanted, rtol=0, atol=0)
-    assert eager.captured is None and recorded.captured is not None
-    assert [one is None for one in recorded.captured.recorded.values()] == [False, False]
+    assert eager.graphs is None and recorded.graphs is not None
+    assert [one is None for one in recorded.graphs.captured.values()] == [False, False]
     assert max((now - old).abs().max() for now, old in zip(found["weights"], before, strict=True)) > 0.01
 
 
@@ -198,23 +192,23 @@ def test_repeated_steps_are_those_taken_one_by_one_cuda(kind: str, precision: st
 
 def leave_one_out(device: str) -> None:
     """A batch that claims to have no tokens is divided by 0; that is seen in the repeated steps too."""
-    loop = make_loop(device=device, capture=True)
+    step = make_step(device=device, capture=True)
     said: list[str] = []
-    loop.warn = said.append
-    batch = make_batch(3).to(loop.device)
+    step.warn = said.append
+    batch = make_batch(3).to(step.state.device)
     for number in range(5):
-        before = copy.deepcopy(contents(loop))
-        loop.train_step([dataclasses.replace(batch, whole_tokens=0) if number == 3 else batch])
-        assert same(contents(loop), before) == (number == 3)
-    loop.settle()
-    assert (loop.progress.skipped, loop.progress.skipped_in_row, loop.meter.steps) == (1, 0, 4)
-    assert len(said) == 1 and re.match(r"step left out: .* not finite at step 4, .* on a\.fr:1, a\.fr:2", said[0])
+        before = copy.deepcopy(contents(step))
+        step([dataclasses.replace(batch, whole_tokens=0) if number == 3 else batch])
+        assert same(contents(step), before) == (number == 3)
+    step.record_losses()
+    assert (step.state.progress.skipped, step.state.progress.skipped_in_row, step.state.meter.steps) == (1, 0, 4)
+    assert len(said) == 1 and re.match(r"step skipped: .* not finite at step 4, .* on a\.fr:1, a\.fr:2", said[0])
 
 
-def contents(loop: Loop) -> list[Tensor]:
+def contents(step: TrainStep) -> list[Tensor]:
     """Weights, and what Adam keeps."""
-    adam = [value for values in loop.optimizer.state.values() for value in values.values()]
-    return [*(parameter.detach() for parameter in loop.model.parameters()), *adam]
+    adam = [value for values in step.state.optimizer.state.values() for value in values.values()]
+    return [*(parameter.detach() for parameter in step.state.model.parameters()), *adam]
 
 
 def same(ones: list[Tensor], others: list[Tensor]) -> bool:
@@ -251,15 +245,15 @@ def found_in(micro: list[Batch]) -> list[int]:
 def test_the_first_runs_the_second_is_recorded_and_then_it_is_repeated(recorder: None) -> None:
     """Each shape for itself; sources and micro-batches count to it."""
     work = Doubled()
-    captured = Captured(work, pytest.fail)
+    captured = CapturedSteps(work, pytest.fail)
     for order, kind in enumerate(([6], [9], [6, 6], [6, 9], [9, 6])):
         for number in range(5):
             micro = [make_batch(7 * number + width, width) for width in kind]
-            assert captured.knows(micro) == (number > 1)
+            assert captured.is_prepared(micro) == (number > 1)
             assert captured(micro).tolist() == found_in(micro)
             assert len(work.shown) == 2 * order + min(number + 1, 2)
     wide = dataclasses.replace(make_batch(1), source=make_batch(1, WIDTHS[1]).source)
-    assert not captured.knows([wide])
+    assert not captured.is_prepared([wide])
     assert shapes([wide]) == ((5, 9), (5, 6))
     assert shapes([dataclasses.replace(wide, source=None)]) == ((5, 6),)
 
@@ -267,7 +261,7 @@ def test_the_first_runs_the_second_is_recorded_and_then_it_is_repeated(recorder:
 def test_batches_are_put_into_places_of_their_own(recorder: None) -> None:
     """At the same addresses each time, rows one after another, and what was given stays."""
     work = Doubled()
-    captured = Captured(work, pytest.fail)
+    captured = CapturedSteps(work, pytest.fail)
     places = set()
     for number in range(4):
         wide = make_batch(number, 12)
@@ -285,51 +279,51 @@ def test_batches_are_put_into_places_of_their_own(recorder: None) -> None:
 
 def test_what_is_forgotten_runs_as_ever(recorder: None) -> None:
     work = Doubled()
-    captured = Captured(work, pytest.fail)
+    captured = CapturedSteps(work, pytest.fail)
     for number in range(8):
         micro = [make_batch(number)]
         if number in (1, 5):  # before and after others are recorded
-            captured.forget([make_batch(9, WIDTHS[number // 5])])
+            captured.disable([make_batch(9, WIDTHS[number // 5])])
         assert captured(micro).tolist() == found_in(micro)
     assert len(work.shown) == 8
-    assert captured.knows([make_batch(9, WIDTHS[1])])
+    assert captured.is_prepared([make_batch(9, WIDTHS[1])])
 
 
 def test_memory_that_is_short_while_recording(recorder: None) -> None:
     work, said = Doubled(), []
-    captured = Captured(work, said.append)
+    captured = CapturedSteps(work, said.append)
     work.failure = torch.OutOfMemoryError("CUDA out of memory")
     for number in range(4):
         micro = [make_batch(number)]
         assert captured(micro).tolist() == found_in(micro)
-    assert said == ["steps of 5 rows run uncaptured: memory is short"]
+    assert said == ["steps of 5 rows run without a CUDA graph: memory is short"]
     assert len(work.shown) == 5  # the second was tried in vain
 
 
 def test_a_generator_that_does_not_survive_ends_the_training(recorder: None) -> None:
     """torch tells of an earlier error; that is what the user must hear of, and what to do."""
     work = Doubled()
-    captured = Captured(work, pytest.fail)
+    captured = CapturedSteps(work, pytest.fail)
     captured([make_batch(0)])
     work.failure = RuntimeError("Offset increment outside graph capture: previous error during capture")
     work.failure.__context__ = RuntimeError("operation not permitted\nCUDA kernel errors might be")
-    message = r"cannot be recorded \(operation not permitted\): train with --set training\.capture=false"
+    message = r"cannot be captured \(operation not permitted\): train with --set training\.capture=false"
     with pytest.raises(UsageError, match=message):
         captured([make_batch(1)])
 
 
 def test_a_step_that_waits_cannot_be_recorded_and_is_right_nevertheless(recorder: None) -> None:
     """On a CPU the recurrent encoder looks at the lengths; on a GPU it may not, and the test above would tell."""
-    eager, recorded = (make_loop("gru", capture=capture) for capture in (False, True))
+    eager, recorded = (make_step("gru", capture=capture) for capture in (False, True))
     said: list[str] = []
     recorded.warn = said.append
     torch.testing.assert_close(steps(recorded, 6), steps(eager, 6), rtol=0, atol=0)
-    assert said == ["steps of 5 rows run uncaptured: operation not permitted when stream is capturing"] * 2
+    assert said == ["steps of 5 rows run without a CUDA graph: operation not permitted when stream is capturing"] * 2
 
 
-def out_of_memory(loop: Loop, *, recording: int = 0) -> list[str]:
+def out_of_memory(step: TrainStep, *, recording: int = 0) -> list[str]:
     """No memory for 5 rows; or only while a step is recorded, for its micro-batch of that number. Gives warnings."""
-    good, said, recorded = loop.loss_function, [], []
+    good, said, recorded = step.loss_function, [], []
 
     def limited(model: nn.Module, batch: Batch) -> Any:
         if torch.cuda.is_current_stream_capturing():
@@ -339,12 +333,12 @@ def out_of_memory(loop: Loop, *, recording: int = 0) -> list[str]:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return good(model, batch)
 
-    loop.loss_function, loop.warn = limited, said.append
+    step.loss_function, step.warn = limited, said.append
     return said
 
 
 def test_steps_in_halves_are_not_recorded(recorder: None) -> None:
-    eager, recorded = (make_loop(capture=capture) for capture in (False, True))
+    eager, recorded = (make_step(capture=capture) for capture in (False, True))
     out_of_memory(eager)
     said = out_of_memory(recorded)
     torch.testing.assert_close(steps(recorded, 6), steps(eager, 6), rtol=0, atol=0)
@@ -352,21 +346,21 @@ def test_steps_in_halves_are_not_recorded(recorder: None) -> None:
 
 
 def test_a_step_that_cannot_be_recorded_is_not_done_in_halves(recorder: None) -> None:
-    eager, recorded = (make_loop(capture=capture) for capture in (False, True))
+    eager, recorded = (make_step(capture=capture) for capture in (False, True))
     said = out_of_memory(recorded, recording=1)
     torch.testing.assert_close(steps(recorded, 6), steps(eager, 6), rtol=0, atol=0)
-    assert said == ["steps of 5 rows run uncaptured: memory is short"] * 2  # of two shapes
+    assert said == ["steps of 5 rows run without a CUDA graph: memory is short"] * 2  # of two shapes
 
 
 def test_gradients_of_a_recording_that_failed_are_not_used(recorder: None) -> None:
     """Memory was short in the midst of it: the first micro-batch had left gradients that were never computed."""
-    eager, recorded = (make_loop(capture=capture) for capture in (False, True))
+    eager, recorded = (make_step(capture=capture) for capture in (False, True))
     said = out_of_memory(recorded, recording=2)
     micro = [make_batch(1), make_batch(2)]
-    for loop in (eager, recorded):
+    for step in (eager, recorded):
         torch.manual_seed(1)
         for _ in range(4):
-            loop.train_step(micro)
+            step(micro)
     assert len(said) == 1
     assert same(contents(recorded), contents(eager))
 
@@ -374,11 +368,11 @@ def test_gradients_of_a_recording_that_failed_are_not_used(recorder: None) -> No
 def test_seconds_of_preparation(recorder: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first two steps of each shape choose kernels and record; the clock moves by one each time it is read."""
     clock = iter(range(1000))
-    monkeypatch.setattr(loop_module.time, "perf_counter", lambda: float(next(clock)))
-    loop = make_loop(capture=True)
+    monkeypatch.setattr(train_step_module.time, "perf_counter", lambda: float(next(clock)))
+    step = make_step(capture=True)
     found = []
     for number in range(9):
-        loop.train_step([make_batch(number, WIDTHS[number // 3 % 2])])
-        found.append(loop.progress.preparing)
+        step([make_batch(number, WIDTHS[number // 3 % 2])])
+        found.append(step.state.progress.preparing)
     assert found == [1, 2, 2, 3, 4, 4, 4, 4, 4]
-    assert loop.progress.seconds == 9
+    assert step.state.progress.seconds == 9

@@ -86,7 +86,7 @@ def test_a_restored_mean_goes_on_bit_for_bit() -> None:
         ema.update(ema.next_weight())
     saved, updates = copies(ema.weights), ema.updates
     again = Ema(parameters, 0.99)
-    again.put(saved, updates)
+    again.load(saved, updates)
     for t in range(6, 12):
         step(parameters, seed=t)
         ema.update(ema.next_weight())
@@ -99,19 +99,19 @@ def test_a_restored_mean_goes_on_bit_for_bit() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"w0": torch.zeros(3)}, r"the mean of 'w0' must have shape \(2, 3\), and has \(3,\)"),
-        ({}, r"the mean of 'w0' must have shape \(2, 3\), and has none"),
-        ({"w0": torch.zeros(2, 3), "w1": torch.zeros(1)}, r"the mean of 'w1' must have shape none, and has \(1,\)"),
+        ({"w0": torch.zeros(3)}, r"the average of 'w0' must have shape \(2, 3\), and has \(3,\)"),
+        ({}, r"the average of 'w0' must have shape \(2, 3\), and has none"),
+        ({"w0": torch.zeros(2, 3), "w1": torch.zeros(1)}, r"the average of 'w1' must have shape none, and has \(1,\)"),
     ],
 )
 def test_another_mean_is_refused(weights: dict[str, Tensor], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Ema(named((2, 3)), 0.9).put(weights, 1)
+        Ema(named((2, 3)), 0.9).load(weights, 1)
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
 def test_decay_out_of_range(decay: float) -> None:
-    with pytest.raises(ValueError, match=f"decay must be a share.*got {decay}"):
+    with pytest.raises(ValueError, match=f"decay must be at least 0 and below 1, got {decay}"):
         Ema({}, decay)
 
 
@@ -169,5 +169,5 @@ def test_parameters_that_are_spread_over_processes(mesh: DeviceMesh) -> None:
     for name, parameter in spread.items():
         assert torch.equal(parameter.detach().full_tensor(), plain[name])
     again = Ema(spread, 0.9)
-    again.put(means, 3)  # a checkpoint holds whole weights
+    again.load(means, 3)  # a checkpoint holds whole weights
     torch.testing.assert_close({name: mean.full_tensor() for name, mean in again.weights.items()}, means)

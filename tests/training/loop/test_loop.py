@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,14 +19,17 @@ from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
+from regard.training.checkpoint.checkpoints import Checkpoints
 from regard.training.loop.loop import Loop
 from regard.training.loop.losses import objective
-from regard.training.loop.optimizer import freeze, make_optimizer, set_rate, update
-from regard.training.loop.pending_losses import LAG, Taken, Watch
+from regard.training.loop.optimizer import freeze, make_optimizer, set_learning_rate, update_if_finite
+from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
 from regard.training.loop.progress import Validation
+from regard.training.loop.report import Report
 from regard.training.loop.schedule import learning_rate
 from regard.training.loop.signals import StopFlag
-from regard.training.loop.train_step import MOST_SKIPPED
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import MAX_SKIPPED_IN_ROW, TrainStep
 from regard.training.parallel.group import ALONE
 from regard.training.recipe.schema import TrainingRecipe
 
@@ -56,9 +60,6 @@ class Endless:
                 yield batch
             done += len(batch.ids)
 
-    def place(self, sample: int, epoch: int) -> str:
-        return f"a.fr:{sample + 1}"
-
 
 def make_model(*, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> Transformer:
     torch.manual_seed(0)
@@ -68,7 +69,7 @@ def make_model(*, dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> T
     return Transformer(config).to(dtype)
 
 
-def make_loop(batches: list[Batch], model: Transformer | None = None, **settings: object) -> Loop:
+def make_step(model: Transformer | None = None, **settings: object) -> TrainStep:
     values = {
         "steps": 40,
         "batch_tokens": 100,
@@ -86,12 +87,37 @@ def make_loop(batches: list[Batch], model: Transformer | None = None, **settings
     recipe = TrainingRecipe(**{**values, **settings})
     model = model or make_model()
     smoothing = recipe.label_smoothing or 0.0
-    return Loop(model, Endless(batches), objective(model, smoothing=smoothing), recipe, device=CPU)
+    state = TrainState(model, recipe, device=CPU)
+    return TrainStep(
+        state,
+        objective(model, smoothing=smoothing),
+        recipe,
+        describe_sample=lambda sample, epoch: f"a.fr:{sample + 1}",
+    )
 
 
-def train_steps(loop: Loop, count: int) -> None:
+def make_loop(
+    step: TrainStep,
+    batches: list[Batch],
+    folder: Path = Path("unused"),
+    *,
+    scores: Callable[[int], float] = lambda step: 0.0,
+    save_best: Callable[[], None] = lambda: None,
+) -> Loop:
+    """A loop whose validations have these scores."""
+    return Loop(
+        step,
+        Endless(batches),
+        Checkpoints(folder / "training", keep=2),
+        validate=lambda number: Validation(scores(number), {}, ""),
+        save_best=save_best,
+        stop=StopFlag(),
+    )
+
+
+def train_steps(train_step: TrainStep, count: int) -> None:
     for _ in range(count):
-        loop.train_step([make_batch(6, 4)])
+        train_step([make_batch(6, 4)])
 
 
 def flat(model: Transformer) -> Tensor:
@@ -123,24 +149,24 @@ def plain_steps(
 def test_steps_equal_a_plain_loop() -> None:
     """Loss, clipping, learning rate and AdamW together, against torch's own parts put together here."""
     batches = [make_batch(seed, 6) for seed in range(5)]
-    loop = make_loop(batches, clip=0.5, weight_decay=0.1)
-    plain = copy.deepcopy(loop.model)
+    train_step = make_step(clip=0.5, weight_decay=0.1)
+    plain = copy.deepcopy(train_step.state.model)
     rates = [learning_rate(step, kind="inverse-sqrt", peak=1e-2, warmup=4) for step in range(1, 6)]
     norms = plain_steps(plain, batches, rates=rates, clip=0.5, decay=0.1)
-    before = flat(loop.model)
+    before = flat(train_step.state.model)
     for batch in batches:
-        loop.train_step([batch])
-    assert (flat(loop.model) - before).abs().max() > 1e-2
-    torch.testing.assert_close(flat(loop.model), flat(plain), rtol=0, atol=1e-9)
+        train_step([batch])
+    assert (flat(train_step.state.model) - before).abs().max() > 1e-2
+    torch.testing.assert_close(flat(train_step.state.model), flat(plain), rtol=0, atol=1e-9)
     # Adam forgives a wrong factor before the gradient; its norm does not.
-    assert loop.meter.values(ALONE)["gradient_norm"] == pytest.approx(sum(norms) / 5, rel=1e-9)
+    assert train_step.state.meter.values(ALONE)["gradient_norm"] == pytest.approx(sum(norms) / 5, rel=1e-9)
 
 
 def test_accumulation_counts_every_token_once() -> None:
     """Micro-batches of 2 and 9 sentences give the update of all 11 together, not the mean of two means."""
     small, large = make_batch(1, 2), make_batch(2, 9)
-    parts = make_loop([small, large], accumulate=2, clip=0.0)
-    whole = make_loop([small, large], clip=0.0)
+    parts = make_step(accumulate=2, clip=0.0)
+    whole = make_step(clip=0.0)
     width = max(small.labels.shape[1], large.labels.shape[1])
     deep = max(small.source.shape[1], large.source.shape[1])
 
@@ -155,10 +181,10 @@ def test_accumulation_counts_every_token_once() -> None:
         join("labels", width),
         small.tokens + large.tokens,
     )
-    parts.train_step([small, large])
-    whole.train_step([both])
-    torch.testing.assert_close(flat(parts.model), flat(whole.model), rtol=0, atol=1e-9)
-    assert parts.progress.tokens == whole.progress.tokens == both.tokens
+    parts([small, large])
+    whole([both])
+    torch.testing.assert_close(flat(parts.state.model), flat(whole.state.model), rtol=0, atol=1e-9)
+    assert parts.state.progress.tokens == whole.state.progress.tokens == both.tokens
 
 
 def test_the_reported_loss_is_the_true_likelihood() -> None:
@@ -166,15 +192,15 @@ def test_the_reported_loss_is_the_true_likelihood() -> None:
     batch = make_batch(3, 8)
     told = []
     for smoothing in (0.0, 0.4):
-        loop = make_loop([batch], label_smoothing=smoothing)
+        train_step = make_step(label_smoothing=smoothing)
         with torch.no_grad():
-            logits = loop.model(batch.source, batch.inputs)
+            logits = train_step.state.model(batch.source, batch.inputs)
             want = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
-        loop.train_step([batch])
-        values = loop.meter.values(ALONE)
+        train_step([batch])
+        values = train_step.state.meter.values(ALONE)
         assert values["loss"] == pytest.approx(want.item(), abs=1e-9)
         assert values["perplexity"] == pytest.approx(math.exp(want.item()), rel=1e-9)
-        told.append(flat(loop.model))
+        told.append(flat(train_step.state.model))
     assert not torch.equal(*told)
 
 
@@ -184,47 +210,47 @@ def test_half_precision_takes_nearly_the_same_step(precision: str) -> None:
     batch = make_batch(4, 8)
     models = []
     for kind in ("fp32", precision):
-        loop = make_loop([batch], make_model(dtype=torch.float32), precision=kind, clip=0.5, eps=1e-2)
-        before = flat(loop.model)
+        train_step = make_step(make_model(dtype=torch.float32), precision=kind, clip=0.5, eps=1e-2)
+        before = flat(train_step.state.model)
         for _ in range(3):
-            loop.train_step([batch])
-        models.append(flat(loop.model) - before)
+            train_step([batch])
+        models.append(flat(train_step.state.model) - before)
     assert models[0].norm() > 0.01
     assert (models[0] - models[1]).norm() < 0.05 * models[0].norm()
 
 
 def test_the_learning_rate_follows_the_schedule() -> None:
-    loop = make_loop([make_batch(5, 4)])
+    train_step = make_step()
     for step in range(1, 8):
-        loop.train_step([make_batch(5, 4)])
+        train_step([make_batch(5, 4)])
         rate = 1e-2 * (step / 4 if step < 4 else math.sqrt(4 / step))
-        assert all(group["lr"] == pytest.approx(rate) for group in loop.optimizer.param_groups)
+        assert all(group["lr"] == pytest.approx(rate) for group in train_step.state.optimizer.param_groups)
 
 
 def test_a_step_without_finite_gradients_changes_nothing() -> None:
-    loop = make_loop([make_batch(6, 4)])
-    good = loop.loss_function
-    loop.train_step([make_batch(6, 4)])
-    before = flat(loop.model)
+    train_step = make_step()
+    good = train_step.loss_function
+    train_step([make_batch(6, 4)])
+    before = flat(train_step.state.model)
 
     def broken(model: Transformer, batch: Batch):
         loss = good(model, batch)
         return loss._replace(total=loss.total * math.nan)
 
-    loop.loss_function = broken
-    loop.train_step([make_batch(6, 4)])
-    assert torch.equal(flat(loop.model), before)
-    assert (loop.progress.skipped, loop.progress.skipped_in_row) == (1, 1)
-    loop.loss_function = good
-    loop.train_step([make_batch(6, 4)])
-    assert (loop.progress.skipped, loop.progress.skipped_in_row) == (1, 0)
-    loop.loss_function = broken
+    train_step.loss_function = broken
+    train_step([make_batch(6, 4)])
+    assert torch.equal(flat(train_step.state.model), before)
+    assert (train_step.state.progress.skipped, train_step.state.progress.skipped_in_row) == (1, 1)
+    train_step.loss_function = good
+    train_step([make_batch(6, 4)])
+    assert (train_step.state.progress.skipped, train_step.state.progress.skipped_in_row) == (1, 0)
+    train_step.loss_function = broken
     with pytest.raises(
         DivergedError, match=r"at step 23, with learning rate 0\.004.*, on a\.fr:1, a\.fr:2, a\.fr:3, a\.fr:4;"
     ) as error:
-        train_steps(loop, MOST_SKIPPED)
+        train_steps(train_step, MAX_SKIPPED_IN_ROW)
     assert error.value.exit_code == 5
-    assert flat(loop.model).isfinite().all()
+    assert flat(train_step.state.model).isfinite().all()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -238,8 +264,8 @@ def test_an_update_without_finite_gradients_is_left_out(bad: float, kind: str) -
     def step(optimizer: torch.optim.Optimizer, *gradient: float) -> list[Tensor]:
         (one,) = (parameter for group in optimizer.param_groups for parameter in group["params"])
         one.grad = torch.tensor([gradient], dtype=torch.float32)
-        set_rate(optimizer, 0.1)
-        update(optimizer, one.grad.norm())
+        set_learning_rate(optimizer, 0.1)
+        update_if_finite(optimizer, one.grad.norm())
         return [one.detach(), *optimizer.state[one].values()]
 
     step(optimizer, 1, 2, 3, 4, 5)
@@ -253,50 +279,56 @@ def test_an_update_without_finite_gradients_is_left_out(bad: float, kind: str) -
     assert all(map(torch.equal, found, wanted)) and not torch.equal(found[0], before[0])
 
 
-class Late(Watch):
+class Late(PendingLosses):
     """Numbers that arrive when all are waited for, as those of a GPU that is behind."""
 
-    def arrived(self, *, all: bool = False) -> Iterator[tuple[Taken, float, float]]:
-        return super().arrived() if all else iter(())
+    def arrived(self, *, wait: bool = False) -> Iterator[tuple[StepRecord, float, float]]:
+        return super().arrived() if wait else iter(())
 
 
 def test_numbers_that_arrive_late_belong_to_their_step(tmp_path) -> None:
     """A step is left out on the device; that it was is heard later, and told with that step's rate and sentences."""
-    loop = make_loop([make_batch(6, 4)])
-    assert loop.watch.lag == LAG
-    loop.watch, said = Late(LAG), []
-    loop.warn = said.append
-    good = loop.loss_function
+    train_step = make_step()
+    assert train_step.pending.max_pending == MAX_PENDING
+    train_step.pending, said = Late(MAX_PENDING), []
+    train_step.warn = said.append
+    good = train_step.loss_function
     for step in range(1, 7):
         factor = math.nan if step == 3 else 1.0
-        loop.loss_function = lambda *inputs, factor=factor: (loss := good(*inputs))._replace(total=factor * loss.total)
-        before = flat(loop.model)
-        loop.progress.epoch = step
-        loop.train_step([make_batch(step, step)])
-        assert torch.equal(flat(loop.model), before) == (step == 3)
-    assert (loop.progress.skipped, loop.meter.steps, said) == (0, 0, [])
-    loop.settle()
-    assert (loop.progress.skipped, loop.progress.skipped_in_row, loop.meter.steps) == (1, 0, 5)
+        train_step.loss_function = lambda *inputs, factor=factor: (loss := good(*inputs))._replace(
+            total=factor * loss.total
+        )
+        before = flat(train_step.state.model)
+        train_step.state.progress.epoch = step
+        train_step([make_batch(step, step)])
+        assert torch.equal(flat(train_step.state.model), before) == (step == 3)
+    assert (train_step.state.progress.skipped, train_step.state.meter.steps, said) == (0, 0, [])
+    train_step.record_losses()
+    assert (
+        train_step.state.progress.skipped,
+        train_step.state.progress.skipped_in_row,
+        train_step.state.meter.steps,
+    ) == (1, 0, 5)
     tokens = [make_batch(step, step).tokens for step in range(1, 7)]
-    assert loop.meter.counted == sum(tokens) - tokens[2] and loop.progress.tokens == sum(tokens)
+    assert train_step.state.meter.counted == sum(tokens) - tokens[2] and train_step.state.progress.tokens == sum(tokens)
     (told,) = said
     assert told.endswith("at step 3, with learning rate 0.0075, on a.fr:1, a.fr:2, a.fr:3")
 
 
 def test_the_first_step_of_a_shape_is_waited_for() -> None:
     """Or its time, which goes into preparation, would be that of asking for it; later ones may be on their way."""
-    loop = make_loop([], compile=True)
-    loop.watch, waiting = Late(LAG), []
-    loop.work = lambda micro: torch.zeros(2)
+    train_step = make_step(compile=True)
+    train_step.pending, waiting = Late(MAX_PENDING), []
+    train_step.on_device = lambda micro: torch.zeros(2)
     for rows in (4, 4, 5, 5, 4):
-        loop.train_step([make_batch(rows, rows)])
-        waiting.append(len(loop.watch.waiting))
+        train_step([make_batch(rows, rows)])
+        waiting.append(len(train_step.pending.queue))
     assert waiting == [0, 1, 0, 1, 2]
 
 
 def test_waiting_for_data_is_time_of_training_too() -> None:
     """A GPU that is behind holds up the thread that makes its batches: then the steps look short."""
-    loop = make_loop([])
+    train_step = make_step()
 
     class Slow:
         waited = 3.0  # before
@@ -304,35 +336,47 @@ def test_waiting_for_data_is_time_of_training_too() -> None:
         def take(self, stop: Callable[[], bool]) -> None:
             self.waited += 0.5
 
-    assert loop.take(Slow(), StopFlag()) == []  # type: ignore[arg-type]
-    assert loop.progress.seconds == loop.meter.waited == 0.5 and loop.meter.values(loop.group)["waiting_for_data"] == 1
+    assert make_loop(train_step, []).take(Slow()) == []  # type: ignore[arg-type]
+    state = train_step.state
+    assert state.progress.seconds == state.meter.waited == 0.5
+    assert state.meter.values(ALONE)["waiting_for_data"] == 1
 
 
 def test_padding_is_told_of_all_micro_batches() -> None:
-    loop = make_loop([])
+    train_step = make_step()
     batches = [make_batch(seed, rows) for seed, rows in ((1, 2), (2, 9), (3, 5))]
-    loop.train_step(batches[:2])
-    loop.train_step(batches[2:])
+    train_step(batches[:2])
+    train_step(batches[2:])
     full = sum(int((batch.labels != PAD).sum()) for batch in batches) / sum(batch.labels.numel() for batch in batches)
     assert full < 0.9
-    assert loop.meter.values(ALONE)["padding"] == pytest.approx(1 - full)
+    assert train_step.state.meter.values(ALONE)["padding"] == pytest.approx(1 - full)
 
 
-def test_reports_and_validations_wait_for_all_steps(tmp_path) -> None:
-    loop = make_loop([make_batch(6, 4)], steps=6, validate_every=4, log_every=3)
-    loop.watch = Late(LAG)
+def test_reports_and_validations_wait_for_all_steps(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_step = make_step(steps=6, validate_every=4, log_every=3)
+    train_step.pending = Late(MAX_PENDING)
     seen: list[tuple[int, int]] = []
-    told = loop.tell
-    loop.tell = lambda report: seen.append((loop.progress.step, len(loop.watch.waiting))) or told(report)
-    run(loop, lambda step: seen.append((step, len(loop.watch.waiting))) or 0.0, tmp_path)
+    original = Loop.report_interval
+
+    def report_interval(loop: Loop, report: Report) -> None:
+        seen.append((train_step.state.progress.step, len(train_step.pending.queue)))
+        original(loop, report)
+
+    monkeypatch.setattr(Loop, "report_interval", report_interval)
+    run(
+        train_step,
+        [make_batch(6, 4)],
+        lambda step: seen.append((step, len(train_step.pending.queue))) or 0.0,
+        tmp_path,
+    )
     assert seen == [(3, 3), (4, 0), (6, 1), (6, 0)]  # the checkpoint of step 5 has waited too
     numbers = [json.loads(line) for line in next(tmp_path.glob("*.jsonl")).read_text().splitlines()]
     assert [math.isfinite(one["loss"]) for one in numbers if "gradient_norm" in one] == [True, True]
 
 
-def out_of_memory_above(rows: int, loop: Loop) -> list[int]:
-    """The loop's loss function fails for batches of more rows; the rows of each call are noted."""
-    good, seen = loop.loss_function, []
+def out_of_memory_above(rows: int, train_step: TrainStep) -> list[int]:
+    """The step's loss function fails for batches of more rows; the rows of each call are noted."""
+    good, seen = train_step.loss_function, []
 
     def limited(model: Transformer, batch: Batch):
         seen.append(len(batch.labels))
@@ -340,51 +384,51 @@ def out_of_memory_above(rows: int, loop: Loop) -> list[int]:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return good(model, batch)
 
-    loop.loss_function = limited
+    train_step.loss_function = limited
     return seen
 
 
 def test_a_batch_that_does_not_fit_is_done_in_halves() -> None:
     """The update is the same, and so is the reported loss; what fits goes on whole."""
     large, small = make_batch(11, 9), make_batch(12, 3)
-    plain, limited = make_loop([]), make_loop([])
+    plain, limited = make_step(), make_step()
     seen = out_of_memory_above(5, limited)
-    for loop in (plain, limited):
-        loop.train_step([small, large])
-        loop.train_step([small])
+    for train_step in (plain, limited):
+        train_step([small, large])
+        train_step([small])
     assert seen == [3, 9, 2, 1, 5, 4, 3]
-    torch.testing.assert_close(flat(limited.model), flat(plain.model), rtol=0, atol=1e-9)
-    assert limited.meter.values(ALONE)["loss"] == pytest.approx(plain.meter.values(ALONE)["loss"], abs=1e-9)
+    torch.testing.assert_close(flat(limited.state.model), flat(plain.state.model), rtol=0, atol=1e-9)
+    assert limited.state.meter.values(ALONE)["loss"] == pytest.approx(plain.state.meter.values(ALONE)["loss"], abs=1e-9)
 
 
 def test_a_batch_whose_halves_do_not_fit_ends_the_training() -> None:
-    loop = make_loop([], batch_tokens=4000, accumulate=2)
-    out_of_memory_above(1, loop)
-    before = flat(loop.model)
+    train_step = make_step(batch_tokens=4000, accumulate=2)
+    out_of_memory_above(1, train_step)
+    before = flat(train_step.state.model)
     message = r"9 rows with \d+ and \d+ tokens .* training\.batch_tokens=1000 --set training\.accumulate=8"
     with pytest.raises(ResourceError, match=message) as error:
-        loop.train_step([make_batch(13, 9)])
+        train_step([make_batch(13, 9)])
     assert error.value.exit_code == 6
-    assert torch.equal(flat(loop.model), before)
+    assert torch.equal(flat(train_step.state.model), before)
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
-    loop = make_loop([])
+    train_step = make_step()
 
     def wrong(model: Transformer, batch: Batch):
         raise RuntimeError("shapes do not fit")
 
-    loop.loss_function = wrong
+    train_step.loss_function = wrong
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        loop.train_step([make_batch(13, 2)])
+        train_step([make_batch(13, 2)])
 
 
 def test_frozen_parts_stay() -> None:
     model = make_model()
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    loop = make_loop([make_batch(7, 4)], model, freeze=("encoder.*", "*.bias"))
+    train_step = make_step(model, freeze=("encoder.*", "*.bias"))
     for _ in range(3):
-        loop.train_step([make_batch(7, 4)])
+        train_step([make_batch(7, 4)])
     moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
     assert moved
     assert not any(name.startswith("encoder.") or name.endswith(".bias") for name in moved)
@@ -398,46 +442,45 @@ def test_freezing_nothing_or_everything_is_an_error() -> None:
         freeze(make_model(), ("*",))
 
 
-def run(loop: Loop, scores: Callable[[int], float], tmp_path) -> list[int]:
-    """Run a loop whose validations find these scores; the steps at which the model was the best so far."""
-    from regard.training.loop.report import Report
-
+def run(train_step: TrainStep, batches: list[Batch], scores: Callable[[int], float], tmp_path) -> list[int]:
+    """Run a loop whose validations have these scores; return the steps at which the model was the best so far."""
     best: list[int] = []
-    with Report(tmp_path, steps=loop.recipe.steps or 0, quiet=True) as report:
-        loop.run(
-            report,
-            tmp_path / "training",
-            validate=lambda step: Validation(scores(step), {}, ""),
-            better=lambda: best.append(loop.progress.step),
-            stop=StopFlag(),
-        )
+    with Report(tmp_path, steps=train_step.recipe.steps or 0, quiet=True) as report:
+        make_loop(
+            train_step,
+            batches,
+            tmp_path,
+            scores=scores,
+            save_best=lambda: best.append(train_step.state.progress.step),
+        ).run(report)
     return best
 
 
 def test_patience_ends_a_training_that_gets_no_better(tmp_path) -> None:
-    loop = make_loop([make_batch(8, 4)], patience=2)
+    train_step = make_step(patience=2)
     found = {5: 1.0, 10: 3.0, 15: 2.0, 20: 3.0, 25: 9.0}
-    best = run(loop, found.__getitem__, tmp_path)
+    best = run(train_step, [make_batch(8, 4)], found.__getitem__, tmp_path)
     assert best == [5, 10]
-    assert loop.progress.step == 20
-    assert loop.progress.ended == "2 validations without a better one than step 10's"
+    assert train_step.state.progress.step == 20
+    assert train_step.state.progress.ended == "2 validations without a better one than step 10's"
 
 
 def test_without_patience_all_steps_are_done(tmp_path) -> None:
-    loop = make_loop([make_batch(8, 4)], steps=12)
-    best = run(loop, lambda step: -step, tmp_path)
-    assert (best, loop.progress.step, loop.progress.ended) == ([5], 12, "all steps are done")
+    train_step = make_step(steps=12)
+    best = run(train_step, [make_batch(8, 4)], lambda step: -step, tmp_path)
+    assert (best, train_step.state.progress.step, train_step.state.progress.ended) == ([5], 12, "all steps are done")
 
 
 def test_every_sample_of_an_epoch_comes_once() -> None:
     batches = [dataclasses.replace(make_batch(n, n + 1), ids=list(range(10 * n, 11 * n + 1))) for n in range(4)]
-    loop = make_loop(batches)
+    train_step = make_step()
+    loop = make_loop(train_step, batches)
     taken = loop.batches()
     placed = [next(taken) for _ in range(8)]
     seen = [number for one in placed for number in one.batch.ids]
     assert sorted(seen[: len(seen) // 2]) == sorted(seen[len(seen) // 2 :]) == sorted(i for b in batches for i in b.ids)
     assert placed[3][1:] == (0, 10) and placed[7][1:] == (1, 10)
-    loop.progress.epoch, loop.progress.consumed = placed[5][1:]
+    train_step.state.progress.epoch, train_step.state.progress.consumed = placed[5][1:]
     assert next(loop.batches()).batch.ids == placed[6].batch.ids
 
 
@@ -447,8 +490,8 @@ def test_a_compiled_loss_takes_the_same_steps() -> None:
     """By torch's own compiler: the blocks, for batches of several shapes."""
     batches = [make_batch(seed, 5 + seed, longest=5 + seed) for seed in range(3)]
     # In float64, for a bias of the keys has no gradient but rounding, which Adam would blow up to whole steps.
-    eager, compiled = make_loop(batches), make_loop(batches, compile=True)
+    eager, compiled = make_step(), make_step(compile=True)
     for batch in batches:
-        eager.train_step([batch])
-        compiled.train_step([batch])
-    torch.testing.assert_close(flat(compiled.model), flat(eager.model), rtol=0, atol=1e-6)
+        eager([batch])
+        compiled([batch])
+    torch.testing.assert_close(flat(compiled.state.model), flat(eager.state.model), rtol=0, atol=1e-6)

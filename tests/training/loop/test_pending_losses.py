@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.training.loop import pending_losses as module
-from regard.training.loop.pending_losses import Taken, Watch
+from regard.training.loop.pending_losses import PendingLosses, StepRecord
 
 
 class Event:
@@ -50,79 +50,79 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> type[Event]:
     return Event
 
 
-def taken(step: int) -> Taken:
-    return Taken(step, rate=0.1 * step, counted=step, samples=[step], epoch=0)
+def record(step: int) -> StepRecord:
+    return StepRecord(step, rate=0.1 * step, divisor=step, samples=[step], epoch=0)
 
 
-def put(watch: Watch, *steps: int) -> None:
+def put(pending: PendingLosses, *steps: int) -> None:
     """Steps that find their number and its half; all leave it at one place, as recorded steps do."""
     place = torch.zeros(2).as_subclass(OnGpu)
     for step in steps:
         place.copy_(torch.tensor([step, step / 2]))
-        watch.add(taken(step), place)
+        pending.add(record(step), place)
     place.fill_(-1.0)
 
 
-def arrived(watch: Watch, **options: bool) -> list[int]:
+def arrived(pending: PendingLosses, **options: bool) -> list[int]:
     """The steps that have; what was noted of them and what they found belong together."""
-    found = list(watch.arrived(**options))
-    assert found == [(taken(one.step), float(one.step), one.step / 2) for one, _, _ in found]
+    found = list(pending.arrived(**options))
+    assert found == [(record(one.step), float(one.step), one.step / 2) for one, _, _ in found]
     return [one.step for one, _, _ in found]
 
 
 def test_on_a_cpu_all_is_there_at_once() -> None:
-    watch = Watch(16)
+    pending = PendingLosses(16)
     for step in (1, 2):
-        watch.add(taken(step), torch.tensor([step, step / 2]))
-    assert arrived(watch) == [1, 2]
-    assert arrived(watch) == arrived(watch, all=True) == []
+        pending.add(record(step), torch.tensor([step, step / 2]))
+    assert arrived(pending) == [1, 2]
+    assert arrived(pending) == arrived(pending, wait=True) == []
 
 
 def test_only_what_has_arrived_is_told_and_nobody_waits(gpu: type[Event]) -> None:
-    watch = Watch(16)
-    put(watch, 1, 2, 3)
-    assert arrived(watch) == []
+    pending = PendingLosses(16)
+    put(pending, 1, 2, 3)
+    assert arrived(pending) == []
     gpu.done = 2
-    put(watch, 4)
-    assert arrived(watch) == [1, 2]
-    assert arrived(watch) == []
+    put(pending, 4)
+    assert arrived(pending) == [1, 2]
+    assert arrived(pending) == []
     gpu.done = 4
-    assert arrived(watch) == [3, 4]
+    assert arrived(pending) == [3, 4]
     assert gpu.waits == []
 
 
 def test_a_gpu_that_falls_behind_is_waited_for(gpu: type[Event]) -> None:
     """One step more than the lag: the first is waited for, and no other."""
-    watch = Watch(3)
-    put(watch, 1, 2, 3)
-    assert arrived(watch) == []
-    put(watch, 4)
-    assert arrived(watch) == [1]
+    pending = PendingLosses(3)
+    put(pending, 1, 2, 3)
+    assert arrived(pending) == []
+    put(pending, 4)
+    assert arrived(pending) == [1]
     assert gpu.waits == [1]
-    put(watch, 5, 6)
-    assert arrived(watch) == [2, 3]
+    put(pending, 5, 6)
+    assert arrived(pending) == [2, 3]
     assert gpu.waits == [1, 2, 3]
 
 
 def test_without_lag_each_step_is_waited_for(gpu: type[Event]) -> None:
-    watch = Watch(0)
-    put(watch, 1)
-    assert arrived(watch) == [1]
+    pending = PendingLosses(0)
+    put(pending, 1)
+    assert arrived(pending) == [1]
     assert gpu.waits == [1]
 
 
 def test_all_are_waited_for_where_they_must_be(gpu: type[Event]) -> None:
-    watch = Watch(16)
-    put(watch, 1, 2, 3)
+    pending = PendingLosses(16)
+    put(pending, 1, 2, 3)
     gpu.done = 1
-    assert arrived(watch, all=True) == [1, 2, 3]
+    assert arrived(pending, wait=True) == [1, 2, 3]
     assert gpu.waits == [2, 3]  # the first was there
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
 def test_numbers_of_a_place_that_is_overwritten_cuda() -> None:
-    watch, place = Watch(16), torch.zeros(2, device="cuda")
+    pending, place = PendingLosses(16), torch.zeros(2, device="cuda")
     for step in range(1, 40):
         place.copy_(torch.tensor([step, step / 2]), non_blocking=True)
-        watch.add(taken(step), place)
-    assert arrived(watch, all=True) == list(range(1, 40))
+        pending.add(record(step), place)
+    assert arrived(pending, wait=True) == list(range(1, 40))

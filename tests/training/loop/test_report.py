@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from regard.errors import UsageError
-from regard.training.loop.report import Report, duration, time_of
+from regard.training.loop.report import Report, duration, training_time
 
 
 def test_metrics_hold_every_number(tmp_path: Path) -> None:
     with Report(tmp_path, steps=10, quiet=True) as report:
-        report.numbers(5, "train", {"loss": 1.5}, "loss 1.5")
-        report.numbers(5, "validation", {"bleu": {"value": 3.0}}, "BLEU 3.0")
+        report.log(5, "train", {"loss": 1.5}, "loss 1.5")
+        report.log(5, "validation", {"bleu": {"value": 3.0}}, "BLEU 3.0")
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines == [
         {"step": 5, "kind": "train", "loss": 1.5},
@@ -29,13 +29,13 @@ def test_a_resumed_run_says_nothing_twice(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 5, "kind": "train"}\n{"step": 10, "kind": "train"}\n{"step": 1')
     with Report(tmp_path, steps=20, start=5, quiet=True) as report:
-        report.numbers(10, "train", {"loss": 1.0}, "")
+        report.log(10, "train", {"loss": 1.0}, "")
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [5, 10]
 
 
 def test_plain_lines_without_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Report(tmp_path, steps=10) as report:
-        report.numbers(5, "train", {"loss": 1.5}, "loss 1.500")
+        report.log(5, "train", {"loss": 1.5}, "loss 1.500")
         report.step(6)
         report.say("a word")
     shown = capsys.readouterr()
@@ -56,8 +56,8 @@ def test_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     with Report(tmp_path, steps=10, start=2) as report:
-        report.numbers(5, "train", {"loss": 1.5}, "loss 1.500")
-        report.numbers(5, "validation", {}, "BLEU 12.3 [not markup]")
+        report.log(5, "train", {"loss": 1.5}, "loss 1.500")
+        report.log(5, "validation", {}, "BLEU 12.3 [not markup]")
         report.step(7)
     assert "7/10" in screen.getvalue()
     assert "loss 1.500" in screen.getvalue()
@@ -66,7 +66,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_quiet_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Report(tmp_path, steps=10, quiet=True) as report:
-        report.numbers(5, "train", {}, "loss")
+        report.log(5, "train", {}, "loss")
         report.say("a word")
     assert capsys.readouterr() == ("", "")
 
@@ -96,7 +96,7 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path, monkeypatch: pytest.Monkey
     module.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     with Report(tmp_path, steps=9, quiet=True, tensorboard=True) as report:
-        report.numbers(3, "train", {"loss": 2.0, "samples": ["text"]}, "")
+        report.log(3, "train", {"loss": 2.0, "samples": ["text"]}, "")
     assert told == [("train/loss", 2.0, 3), ("closed", 0.0, 0)]
 
 
@@ -116,5 +116,5 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_time_to_prepare_steps_is_told_apart() -> None:
-    assert time_of(100.0, 0.4) == "1 min 40 s"
-    assert time_of(100.0, 40.0) == "1 min 00 s, and 40 s to prepare the steps"
+    assert training_time(100.0, 0.4) == "1 min 40 s"
+    assert training_time(100.0, 40.0) == "1 min 00 s, and 40 s to prepare the steps"

@@ -14,10 +14,11 @@ from regard.models.config import Config, RecurrentTranslatorConfig, TransformerC
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import PAD
-from regard.training.loop import loop as loop_module
-from regard.training.loop.loop import Loop
+from regard.training.loop import train_step as train_step_module
 from regard.training.loop.losses import objective
 from regard.training.loop.torch_compile import compile_parts, uncompiled
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
 
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
@@ -133,31 +134,19 @@ def test_uncompiled_parts_run_as_they_are_written(compiler: Compiler) -> None:
     assert compiler.frame_count == 1
 
 
-class Data:
-    """Of a loop that is asked for single steps."""
-
-    def __init__(self, one_shape: bool) -> None:
-        self.one_shape = one_shape
-
-    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        return iter(())
-
-    def place(self, sample: int, epoch: int) -> str:
-        return ""
-
-
-def make_loop(*, one_shape: bool = False, compile: bool = True) -> Loop:
+def make_step(*, one_shape: bool = False, compile: bool = True) -> TrainStep:
     settings: dict[str, Any] = {"steps": 40, "lr": 1e-2, "warmup": 4, "schedule": "constant", "precision": "fp32"}
     recipe = TrainingRecipe(**settings, accumulate=1, compile=compile)
     model = make(STACK)
-    return Loop(model, Data(one_shape), objective(model), recipe, device=torch.device("cpu"))
+    state = TrainState(model, recipe, device=torch.device("cpu"))
+    return TrainStep(state, objective(model), recipe, one_shape=one_shape)
 
 
-def test_a_loop_compiles_for_one_shape_where_there_is_one(compiler: Compiler) -> None:
-    make_loop(compile=False)
+def test_a_step_compiles_for_one_shape_where_there_is_one(compiler: Compiler) -> None:
+    make_step(compile=False)
     assert compiler.asked == []
     for one_shape, dynamic in ((False, True), (True, False)):
-        make_loop(one_shape=one_shape)
+        make_step(one_shape=one_shape)
         assert {asked["dynamic"] for asked in compiler.asked} == {dynamic}
         compiler.asked.clear()
 
@@ -165,11 +154,11 @@ def test_a_loop_compiles_for_one_shape_where_there_is_one(compiler: Compiler) ->
 def test_seconds_of_preparation(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of each shape compiles; the clock moves by one each time it is read."""
     clock = iter(range(1000))
-    monkeypatch.setattr(loop_module.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(train_step_module.time, "perf_counter", lambda: float(next(clock)))
     for compile, preparing in ((False, [0, 0, 0, 0]), (True, [1, 1, 2, 2])):
-        loop, found = make_loop(compile=compile), []
-        loop.work = lambda micro: torch.zeros(2)  # type: ignore[method-assign]
+        train_step, found = make_step(compile=compile), []
+        train_step.on_device = lambda micro: torch.zeros(2)  # type: ignore[method-assign]
         for shape in (0, 0, 1, 0):
-            loop.train_step([make_batch(*SHAPES[shape])])
-            found.append(loop.progress.preparing)
-        assert found == preparing and loop.progress.seconds == 4
+            train_step([make_batch(*SHAPES[shape])])
+            found.append(train_step.state.progress.preparing)
+        assert found == preparing and train_step.state.progress.seconds == 4

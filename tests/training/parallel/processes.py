@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,10 @@ from regard.models.config import (
 from regard.models.presets import make_model
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
-from regard.training.checkpoint.files import model_weights
-from regard.training.loop.loop import Loop
+from regard.training.checkpoint.tensors import model_weights
 from regard.training.loop.losses import objective
+from regard.training.loop.train_state import TrainState
+from regard.training.loop.train_step import TrainStep
 from regard.training.parallel.group import ALONE, Group, join
 from regard.training.recipe.schema import TrainingRecipe
 
@@ -61,44 +61,39 @@ def make_batch(seed: int, rows: int, rank: int, world: int, *, source: bool) -> 
     return Batch(ids, sources, inputs, labels, tokens, whole_ids=list(range(rows)), whole_tokens=whole)
 
 
-class NoData:
-    def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        return iter(())
-
-    def place(self, sample: int, epoch: int) -> str:
-        return f"a.fr:{sample}"
-
-
-def make_loop(kind: str, group: Group, parallel: str, **settings: Any) -> Loop:
+def make_step(kind: str, group: Group, parallel: str, **settings: Any) -> TrainStep:
     torch.manual_seed(0)
     model = make_model(MODELS[kind])
     recipe = TrainingRecipe(
         steps=9, batch_tokens=99, lr=1e-2, warmup=1, schedule="constant", precision="fp32", device="cpu",
         validate_every=9, save_every=9, parallel=parallel, clip=0.5, weight_decay=0.1, **settings,
     )  # fmt: skip
-    together = group.together if group.world > 1 else None
-    return Loop(model, NoData(), objective(model, together=together), recipe, device=torch.device("cpu"), group=group)
+    together = group.gather_rows if group.world > 1 else None
+    state = TrainState(model, recipe, device=torch.device("cpu"), group=group)
+    count = "samples" if kind == "encoder" else "tokens"
+    return TrainStep(state, objective(model, together=together), recipe, count=count)
 
 
-def steps(loop: Loop, *, rows: tuple[list[int], ...] = ROWS) -> None:
-    group, source = loop.group, not loop.model.config.kind.endswith("-lm")
+def steps(train_step: TrainStep, *, rows: tuple[list[int], ...] = ROWS) -> None:
+    group, source = train_step.state.group, not train_step.state.model.config.kind.endswith("-lm")
     for number, micro in enumerate(rows):
         batches = [
             make_batch(10 * number + i, count, group.rank, group.world, source=source) for i, count in enumerate(micro)
         ]
-        loop.train_step(batches)
+        train_step(batches)
 
 
 def trained(kind: str, group: Group, parallel: str) -> dict[str, torch.Tensor]:
     """The weights after some steps, and the loss that would be reported."""
-    loop = make_loop(kind, group, parallel, ema=0.9)
-    steps(loop)
-    values = loop.meter.values(group)
-    assert loop.ema is not None
-    with loop.weights_in_use():
-        mean = {name: weight.clone() for name, weight in model_weights(loop.whole_model).items()}
+    train_step = make_step(kind, group, parallel, ema=0.9)
+    steps(train_step)
+    state = train_step.state
+    values = state.meter.values(group)
+    assert state.ema is not None
+    with state.final_weights():
+        mean = {name: weight.clone() for name, weight in model_weights(state.full_model).items()}
     return {
-        **model_weights(loop.model),
+        **model_weights(state.model),
         **{f"mean/{name}": weight for name, weight in mean.items()},
         "loss": torch.tensor([values["loss"], values["gradient_norm"], values["padding"]]),
     }
@@ -106,8 +101,8 @@ def trained(kind: str, group: Group, parallel: str) -> dict[str, torch.Tensor]:
 
 def one_fails(group: Group, how: str) -> dict[str, torch.Tensor]:
     """The last process cannot do its part of one step: a lack of memory once, or a number that is not finite."""
-    loop = make_loop("transformer", group, "ddp")
-    good, calls = loop.loss_function, []
+    train_step = make_step("transformer", group, "ddp")
+    good, calls = train_step.loss_function, []
 
     def faulty(model: Any, batch: Batch) -> Any:
         calls.append(len(batch.labels))
@@ -118,9 +113,10 @@ def one_fails(group: Group, how: str) -> dict[str, torch.Tensor]:
             loss = loss._replace(total=loss.total * float("nan"))
         return loss
 
-    loop.loss_function = faulty
-    steps(loop)
-    return {**model_weights(loop.model), "calls": torch.tensor(calls), "skipped": torch.tensor(loop.progress.skipped)}
+    train_step.loss_function = faulty
+    steps(train_step)
+    skipped = torch.tensor(train_step.state.progress.skipped)
+    return {**model_weights(train_step.state.model), "calls": torch.tensor(calls), "skipped": skipped}
 
 
 def main() -> None:
@@ -133,7 +129,7 @@ def main() -> None:
         results = {f"{kind}-{how}": trained(kind, group, how) for kind in MODELS for how in ("ddp", "fsdp")}
         results |= {f"one-{how}": one_fails(group, how) for how in ("memory", "nan")}
         own = torch.arange(3 * group.rank, dtype=torch.float64).view(group.rank, 3)  # as many rows as its number
-        rows, first = group.together(own)
+        rows, first = group.gather_rows(own)
         results["together"] = {"rows": rows, "first": torch.tensor(first)}
     for name, tensors in results.items():
         save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.{rank}.safetensors")

@@ -95,4 +95,4 @@ def test_without_a_launcher_one_is_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("RANK", raising=False)
     with join() as group:
         assert group is ALONE
-    assert ALONE.sum(1.5, 2.0) == ALONE.most(1.5, 2.0) == [1.5, 2.0]
+    assert ALONE.sum(1.5, 2.0) == ALONE.max(1.5, 2.0) == [1.5, 2.0]

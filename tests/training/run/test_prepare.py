@@ -14,7 +14,6 @@ from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import PAD, UNKNOWN
 from regard.training.recipe.schema import recipe_from
 from regard.training.run.prepare import Data, make_data, make_tokenizers, read_corpora, split_pairs, split_text
-from regard.training.run.training_run import prepare
 
 
 def numbered(count: int, *, copies: int = 1):
@@ -205,7 +204,7 @@ def test_tokens_are_laid_on_a_device_with_room(monkeypatch: pytest.MonkeyPatch) 
     device = torch.device("meta")
 
     def make(free: float, device: torch.device | None = device) -> Data:
-        monkeypatch.setattr(prepare, "free_memory", lambda name: int(free))
+        monkeypatch.setattr("regard.training.run.prepare.free_memory", lambda name: int(free))
         return make_data(recipe, corpora, *tokenizers, device=device)[0]
 
     size = make(0, None).size

@@ -13,14 +13,9 @@ from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.random_rows import draw_rows
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
-from regard.training.checkpoint.files import (
-    average_weights,
-    load_checkpoint,
-    model_weights,
-    put_weights,
-    save_checkpoint,
-)
-from regard.training.loop.optimizer import make_optimizer, set_rate, trained
+from regard.training.checkpoint.files import average_weights, load_checkpoint, save_checkpoint
+from regard.training.checkpoint.tensors import load_weights, model_weights
+from regard.training.loop.optimizer import make_optimizer, set_learning_rate, trainable_parameters
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.run.training_run import train
 
@@ -104,7 +99,7 @@ def test_the_mean_of_checkpoints_has_the_newest_draw(tmp_path: Path) -> None:
     newest = {name: buffer.clone() for name, buffer in model.named_buffers()}
     weights, _ = average_weights(tmp_path, 2, fixed=newest)
     other = make_model(config)
-    put_weights(other, weights)
+    load_weights(other, weights)
     assert all((weight == 1.5).all() for weight in other.parameters())
     assert all(torch.equal(buffer, newest[name]) for name, buffer in other.named_buffers())
     assert [one.draw for one in features(other)] == [one.draw for one in features(model)]
@@ -114,12 +109,12 @@ def test_a_learned_scale_does_not_decay() -> None:
     config = TransformerConfig(
         source_vocabulary=9, target_vocabulary=9, layers=1, dim=8, heads=2, hidden=8, attention="random-features"
     )
-    names = trained(make_model(config))
+    names = trainable_parameters(make_model(config))
     optimizer = make_optimizer(names, TrainingRecipe(weight_decay=0.1, optimizer="adamw"))
     decayed = [names[weight] for group in optimizer.param_groups if group["weight_decay"] for weight in group["params"]]
     assert decayed and not any(name.endswith("sigma") for name in decayed)
     assert sum(name.endswith("sigma") for name in names.values()) == 3
-    set_rate(optimizer, 0.01)
+    set_learning_rate(optimizer, 0.01)
     fast = [names[weight] for group in optimizer.param_groups if group["lr"] == 0.1 for weight in group["params"]]
     assert len(fast) == 3 and all(name.endswith("sigma") for name in fast)
     assert {group["lr"] for group in optimizer.param_groups} == {0.01, 0.1}

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from regard.api.writer import Writer
 from regard.errors import DataError, StoppedError, UsageError
 from regard.text.batches.batch import Batch
-from regard.training.loop.loop import Loop
-from regard.training.run.training_run import errors_tell, train
+from regard.training.loop.train_step import TrainStep
+from regard.training.run.run_folder import explained_errors
+from regard.training.run.training_run import train
 
 MODELS = ("transformer", "rnn-seq2seq", "rnn-attention", "encoder", "transformer-lm", "rnn-lm")
 
@@ -36,17 +37,17 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 @contextmanager
 def stopped_at(step: int, how: str) -> Iterator[None]:
     """Trainings stop after that step, as by a signal, or in the midst of the next one, as by a crash."""
-    original = Loop.train_step
+    original = TrainStep.__call__
 
-    def train_step(self: Loop, micro: list[Batch]) -> None:
-        if how == "crash" and self.progress.step == step:
+    def train_step(self: TrainStep, micro: list[Batch]) -> None:
+        if how == "crash" and self.state.progress.step == step:
             raise RuntimeError("crash")
         original(self, micro)
-        if how == "signal" and self.progress.step == step:
+        if how == "signal" and self.state.progress.step == step:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Loop, "train_step", train_step)
+        patch.setattr(TrainStep, "__call__", train_step)
         yield
 
 
@@ -115,7 +116,7 @@ def test_more_steps_go_on(make_recipe, tmp_path: Path) -> None:
     train(recipe, out=tmp_path / "run", quiet=True)
     said: list[str] = []
     train(recipe, out=tmp_path / "run", overrides={"training.steps": 15}, quiet=True, say=said.append)
-    assert "going on from step 12" in said
+    assert "continuing from step 12" in said
     assert (tmp_path / "run" / "training" / "step-00000015").is_dir()
 
 
@@ -197,7 +198,7 @@ def test_the_mean_of_checkpoints_is_taken_when_it_is_better(make_recipe, tmp_pat
     settings = {"training.average": 3, "training.keep": 3, "decoding.sentences": 0}
     said: list[str] = []
     run = train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)
-    assert any("mean of the checkpoints of steps 6, 9, 12" in line for line in said)
+    assert any("average of the checkpoints of steps 6, 9, 12" in line for line in said)
     losses = [
         json.loads(line)["loss"]
         for line in (run.folder / "metrics.jsonl").read_text().splitlines()
@@ -221,7 +222,7 @@ def test_a_run_that_was_cut_off_before_its_end_is_finished(make_recipe, tmp_path
         with pytest.raises(ZeroDivisionError):
             train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True)
     cut = train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)
-    assert any("mean of the checkpoints of steps 6, 9, 12" in line for line in said)
+    assert any("average of the checkpoints of steps 6, 9, 12" in line for line in said)
     whole = train(make_recipe(), out=tmp_path / "whole", overrides=settings, quiet=True)
     assert equal(weights(cut.folder), weights(whole.folder))
 
@@ -282,10 +283,10 @@ def test_a_failing_compiler_is_told_with_the_way_round_it(tmp_path: Path) -> Non
     failed = type("InvalidCxxCompiler", (RuntimeError,), {"__module__": "torch._inductor.exc"})
     with (
         pytest.raises(UsageError, match=r"\(No working C\+\+ compiler found\); --set training.compile=false trains"),
-        errors_tell(tmp_path),
+        explained_errors(tmp_path),
     ):
         raise failed("No working C++ compiler found\nin a long list of places")
-    with pytest.raises(RuntimeError, match="something else"), errors_tell(tmp_path):
+    with pytest.raises(RuntimeError, match="something else"), explained_errors(tmp_path):
         raise RuntimeError("something else")
 
 

@@ -1,0 +1,23 @@
+"""The draft model of speculative decoding: it must read and write the same tokens as the model that it helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.decoding.searches.search import Search
+from regard.decoding.searches.speculative import Speculative
+from regard.errors import UsageError
+
+
+def check_draft(face: Any, search: Search) -> None:
+    """Refuse a search whose draft model has another tokenizer than the model that decodes."""
+    if not isinstance(search, Speculative):
+        return
+    for side in ("source_tokenizer", "target_tokenizer", "tokenizer"):
+        ours, theirs = getattr(face, side, None), getattr(search.draft, side, None)
+        if ours is None or theirs is None or ours is theirs or ours.save() == theirs.save():
+            continue
+        raise UsageError(
+            f"model and draft must have the same tokenizers, and the {side.replace('_', ' ')} of the draft is another: "
+            "train them with one tokenizer"
+        )

@@ -1,0 +1,71 @@
+"""What this machine has: devices, cores, memory, disk, kernels, and the environment variables that regard reads.
+
+This is the only part of regard that asks such questions. It imports torch inside functions, so that commands which
+need no model start quickly.
+"""
+
+from __future__ import annotations
+
+from regard.machine.devices import (
+    Machine,
+    available_devices,
+    c_compiler,
+    compute_capability,
+    cpu_flags,
+    device_name,
+    find_device,
+    has_triton,
+    is_ampere,
+    multiprocessors,
+    number_of_cores,
+    runs_triton,
+    synchronize,
+    this_machine,
+    triton_is_interpreted,
+)
+from regard.machine.memory import (
+    available_memory,
+    free_disk,
+    free_memory,
+    is_out_of_memory,
+    memory_in_use,
+    peak_allocated,
+    peak_memory,
+    peak_resident,
+    reset_peak_memory,
+    total_memory,
+)
+from regard.machine.settings import SETTINGS, Setting, check_environment, launched_by_torchrun, setting
+
+__all__ = [
+    "SETTINGS",
+    "Machine",
+    "Setting",
+    "available_devices",
+    "available_memory",
+    "c_compiler",
+    "check_environment",
+    "compute_capability",
+    "cpu_flags",
+    "device_name",
+    "find_device",
+    "free_disk",
+    "free_memory",
+    "has_triton",
+    "is_ampere",
+    "is_out_of_memory",
+    "launched_by_torchrun",
+    "memory_in_use",
+    "multiprocessors",
+    "number_of_cores",
+    "peak_allocated",
+    "peak_memory",
+    "peak_resident",
+    "reset_peak_memory",
+    "runs_triton",
+    "setting",
+    "synchronize",
+    "this_machine",
+    "total_memory",
+    "triton_is_interpreted",
+]

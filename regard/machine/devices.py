@@ -1,0 +1,161 @@
+"""Devices and cores, and the kernels that can run on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.errors import UsageError, unknown_name
+from regard.machine.memory import total_memory
+from regard.machine.settings import setting
+
+if TYPE_CHECKING:
+    import torch
+
+C_COMPILERS = ("cc", "gcc", "clang")
+AMPERE = (8, 0)  # compute capability
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine that a training runs on. `memory` is the memory of the device, in bytes."""
+
+    device: str  # as torch names it
+    cores: int
+    memory: int
+    bf16: bool = False  # whether the device computes in bfloat16
+
+    @property
+    def type(self) -> str:
+        return self.device.partition(":")[0]
+
+
+def available_devices() -> dict[str, int]:
+    """Return how many devices of each type this machine has, the fastest type first."""
+    import torch
+
+    return {
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": int(torch.backends.mps.is_available()),
+        "cpu": 1,
+    }
+
+
+def find_device(device: str | torch.device) -> torch.device:
+    """Return the device with this name; "auto" is the first of CUDA, MPS and CPU that this machine has."""
+    import torch
+
+    available = available_devices()
+    if device == "auto":
+        return torch.device(next(name for name, count in available.items() if count))
+    try:
+        known = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise UsageError(unknown_name("device", device, ("auto", "cpu", "cuda", "cuda:0", "mps"))) from None
+    if (known.index or 0) >= available.get(known.type, 0):
+        raise UsageError(f"there is no device {str(device)!r} on this machine: take 'auto' or 'cpu'")
+    return known
+
+
+def this_machine(device: str | None = None) -> Machine:
+    """Describe this machine with the named device, by default the fastest one: cuda, then mps, then cpu."""
+    import torch
+
+    available = available_devices()
+    if device in (None, "auto"):
+        device = next(name for name, count in available.items() if count)
+    kind, _, number = str(device).partition(":")
+    if int(number or 0) >= available.get(kind, 0):
+        names = ", ".join(name for name, count in available.items() if count)
+        raise UsageError(f"training.device: {device} was asked for, and this machine has {names}")
+    bf16 = kind == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return Machine(str(device), number_of_cores(), total_memory(str(device)), bf16)
+
+
+def number_of_cores() -> int:
+    """Count the CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def device_name(device: str | torch.device) -> str:
+    """Return the model name of a GPU, and "cpu" or "mps" for other devices."""
+    import torch
+
+    device = torch.device(device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def multiprocessors(device: torch.device) -> int:
+    """Count the multiprocessors of a GPU; 1 for other devices, where kernels are interpreted."""
+    import torch
+
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until all work on a device is done."""
+    import torch
+
+    if device.type != "cpu":
+        getattr(torch, device.type).synchronize()
+
+
+def has_triton() -> bool:
+    """Whether Triton is installed. It is not imported, because that takes a while."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def triton_is_interpreted() -> bool:
+    """Whether Triton interprets kernels on the CPU instead of compiling them; tests do that."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def compute_capability(device: torch.device | None = None) -> tuple[int, int]:
+    """Return the compute capability of an NVIDIA GPU, by default the current one; (0, 0) for other devices."""
+    import torch
+
+    if not torch.cuda.is_available() or torch.version.hip is not None:
+        return (0, 0)
+    return torch.cuda.get_device_capability(device)
+
+
+@cache
+def is_ampere() -> bool:
+    """Whether the GPU is NVIDIA's Ampere or later; True without any GPU, where kernels are interpreted.
+
+    Triton supports earlier GPUs poorly, bfloat16 begins with Ampere, and matrix products would take minutes to compile.
+    """
+    import torch
+
+    return not torch.cuda.is_available() or compute_capability() >= AMPERE
+
+
+def runs_triton(device: torch.device) -> bool:
+    """Whether regard's Triton kernels run on a device: an NVIDIA GPU from Ampere on, or any device if interpreted."""
+    if not has_triton():
+        return False
+    return triton_is_interpreted() if device.type != "cuda" else is_ampere()
+
+
+def c_compiler() -> str | None:
+    """Find a C compiler; None if there is none, or if REGARD_NATIVE=0 forbids native code."""
+    if setting("REGARD_NATIVE") == "0":
+        return None
+    return next(filter(None, map(shutil.which, C_COMPILERS)), None)
+
+
+def cpu_flags() -> str:
+    """Describe the CPU well enough to tell whether code that was compiled on another one runs here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()} {flags}"

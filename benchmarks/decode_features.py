@@ -27,6 +27,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.model_step import step
+from regard.kernels import fuse
 from regard.models.config import TransformerLMConfig
 from regard.models.language_model import TransformerLM
 
@@ -49,7 +50,9 @@ def cache_bytes(cache: Any, length: int) -> int:
     if isinstance(cache, KVCache):
         return (cache.k[:, :, :length].nbytes + cache.v[:, :, :length].nbytes) // len(cache)
     state = cache.state
-    return sum(part.nbytes for part in (state.S, state.z, state.level, state.forgotten, cache.lengths)) // len(cache)
+    return sum(part.nbytes for part in (state.S, state.z, state.log_scale, state.log_decay, cache.lengths)) // len(
+        cache
+    )
 
 
 def layer_runs(args: argparse.Namespace, length: int) -> tuple[dict[str, Run], dict[str, int]]:
@@ -65,7 +68,7 @@ def layer_runs(args: argparse.Namespace, length: int) -> tuple[dict[str, Run], d
     runs: dict[str, Run] = {}
     sizes = {}
     for name, layer in layers.items():
-        layer.to(device=args.device, dtype=args.dtype).eval()
+        fuse(layer.to(device=args.device, dtype=args.dtype).eval())
         cache = layer.new_cache(args.batch, length + 1)
 
         def take(length: int = length, layer: Any = layer, cache: Any = cache) -> None:
@@ -87,7 +90,8 @@ def model_runs(args: argparse.Namespace, length: int) -> dict[str, Run]:
         "exact": TransformerLMConfig(**size),
     }
     models: dict[str, Any] = {
-        name: TransformerLM(config).to(device=args.device, dtype=args.dtype).eval() for name, config in configs.items()
+        name: fuse(TransformerLM(config).to(device=args.device, dtype=args.dtype).eval())
+        for name, config in configs.items()
     }
     if args.device == "cpu":
         for name, config in configs.items():

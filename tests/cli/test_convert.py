@@ -102,6 +102,8 @@ def test_where_the_table_goes(
     assert json.loads(other.stdout)["rows"][0]["features"] == 16 and (tmp_path / "mine.json").exists()
     assert command("bench", "--table", tmp_path / "mine.json", "-m", models["writer"]).exit_code == 2
     damaged = command(*measure, text)
-    assert damaged.exit_code == 3 and "is no table of" in damaged.stderr and "chat" in text.read_text(encoding="utf-8")
+    assert (
+        damaged.exit_code == 3 and "is not a table of" in damaged.stderr and "chat" in text.read_text(encoding="utf-8")
+    )
     there = command(*measure, text / "below.json")
     assert there.exit_code == 2 and "--table names another file" in there.stderr

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard import attend
-from regard.attention.linear.dispatch import attend_features, remember
+from regard.attention.linear.dispatch import attend_features, sum_keys
 from regard.attention.linear.feature_maps import Plain
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.fourier import FourierScore
@@ -33,8 +33,8 @@ def test_F2_random_fourier_features() -> None:
     sigma, D = 0.7, 20_000
     x, y = torch.randn(2, 3, 5, dtype=torch.float64, generator=draw)
     w = sigma * torch.randn(D, 5, dtype=torch.float64, generator=draw)
-    phi_x, level = Plain()(x, w)
-    assert torch.allclose(phi_x, printed_phi(x, w), atol=1e-12) and not level.any()
+    phi_x, log_scale = Plain()(x, w)
+    assert torch.allclose(phi_x, printed_phi(x, w), atol=1e-12) and not log_scale.any()
     assert torch.allclose(phi_x.norm(dim=-1), torch.ones(3, dtype=torch.float64), atol=1e-12)
     gaussian = torch.exp(-(sigma**2) * (x - y).square().sum(-1) / 2)
     found = (phi_x * Plain()(y, w)[0]).sum(-1)
@@ -52,7 +52,7 @@ def test_F3_attention_by_features_in_linear_order() -> None:
     h = (phi_q @ (phi_k.T @ V)) / D[:, None]
     features = given_features(d, W, "plain")
     assert torch.allclose(attend_features(Q, K, V, features=features), h, atol=1e-9)
-    sizes = {n: remember(torch.randn(n, d), torch.randn(n, d), features=features).S.shape for n in (8, 800)}
+    sizes = {n: sum_keys(torch.randn(n, d), torch.randn(n, d), features=features).S.shape for n in (8, 800)}
     assert sizes[8] == sizes[800]
 
 

@@ -1,7 +1,7 @@
-"""Attention in linear time by random features: exp(q.k) as a product of two vectors, so that keys can be summed up.
+"""Random-feature attention: exp(q.k) as a product of two vectors, so that keys can be summed up in linear time.
 
-Rahimi & Recht 2007, Peng et al. 2021, Choromanski et al. 2021; F2, F3. To be read in this order: draws, maps,
-features, reference, state, chunked, representable, dispatch, cache, step, step_native, layer, mixed; variance and
-crossover say what it costs. For GPUs: mix_triton with phi_triton, grad_triton, sums_triton, launch_triton, op_triton,
-step_triton, fused. For CPUs: step.h.
+Rahimi & Recht 2007, Peng et al. 2021, Choromanski et al. 2021; F2, F3. Read the modules in this order: random_rows,
+feature_maps, features, reference, state, chunked, mask_support, dispatch, cache, step, layer, mixed. variance has the
+errors of the estimates as formulas; fourier is another score for exact attention. The kernels are in
+regard/kernels/linear (GPUs) and regard/kernels/native (CPUs), with the same results.
 """

@@ -1,8 +1,8 @@
-"""The door to attention by random features: `attend_features`, with the arguments of exact attention where they fit.
+"""Random-feature attention as a function: `attend_features`, with the arguments of exact attention where they apply.
 
-F3. `remember` and `recall` are its two halves: sum the keys up, and ask. All are linear in the length.
+F3. `sum_keys` and `query_state` are its two halves. All are linear in the length.
 
-    B batch   H heads   G heads of keys   r = H/G   m queries   n keys   d, e widths of keys and values   F features
+    B batch   H heads   G key-value heads   r = H/G   m queries   n keys   d, e widths of keys and values   F features
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from regard.attention.linear.state import FeatureState, check_draw, empty_state
 from regard.attention.mask_rules import Mask
 from regard.errors import unknown_name
 
-SEGMENT = 2048  # tokens of all heads whose features stay in a CPU's cache: in parts longer texts are much faster
-SHORTEST = 256  # tokens of a part; shorter ones are much to ask for and little to do
+SEGMENT_TOKENS = 2048  # of all heads: their features fit into the cache of a CPU, which makes long texts much faster
+MIN_SEGMENT_TOKENS = 256  # of one head; for shorter segments the overhead of the operations dominates
 BACKENDS = ("auto", "chunked", "reference")
 Backend = Literal["auto", "chunked", "reference"]
 
 
 class CheckedInputs(NamedTuple):
-    """What `attend_features` was given, checked, with a batch and a head axis; `rank` axes are to be returned."""
+    """The checked arguments of `attend_features`, with batch and head axes; the caller's tensors had `rank` axes."""
 
     q: Tensor  # (B, H, m, d)
     k: Tensor  # (B, G, n, d)
@@ -101,21 +101,21 @@ def attend_features(
     return_state: bool = False,
     return_weights: bool = False,
 ) -> Tensor | tuple[Tensor, FeatureState] | tuple[Tensor, Tensor]:
-    """phi(q) S / phi(q).z with S = sum_j phi(k_j) v_j^T, z = sum_j phi(k_j): softmax attention, estimated.
+    """Estimate softmax attention: phi(q) S / phi(q).z with S = sum_j phi(k_j) v_j^T and z = sum_j phi(k_j).
 
     Peng et al. 2021, eqs. 5 to 7; Choromanski et al. 2021, eq. 4; F3. Shapes as in `regard.attend`.
 
         features  the map and its rows W
-        mask      causal, padding or both; others cannot be represented and raise a ValueError
+        mask      causal, padding or both; other masks are not supported and raise a ValueError
         causal    no query sees a later key; the last query sees every key
-        gate      (B, G, n), numbers whose sigmoid is the share of the past that a token keeps; for causal attention
-        state     what came before these keys; every query sees all of it. A mask is about the new keys alone
-        backend   "triton", kernels for NVIDIA GPUs; "chunked", matrix products for any device; "reference", the oracle:
-                  quadratic, in float64, without state. "auto" is the first of these that can do it, but never the last
-        chunk     tokens to a chunk; of influence on speed alone
+        gate      (B, G, n): the sigmoid is the share of the past that a token keeps; for causal attention
+        state     the keys before these; every query sees all of it, and a mask covers the new keys only
+        backend   "chunked", matrix products; "reference", every pair in float64, quadratic and without a state.
+                  "auto" takes the fastest one that applies, but never the reference
+        chunk     tokens in a chunk; affects speed only
 
     With `return_state` the result is (output, state after the last key), with `return_weights` (output, weights (B,
-    H, m, n)), computed by the reference. Weights of a row sum to 1; those of trig and plain may be negative.
+    H, m, n)), computed by the reference. The weights of a row sum to 1; those of trig and plain may be negative.
     """
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
@@ -128,20 +128,20 @@ def attend_features(
     q = q.unflatten(1, (k.shape[1], -1))  # (B, G, r, m, d)
     if return_weights or backend == "reference":
         if state is not None or return_state:
-            raise ValueError("the reference looks at every pair anew and has no state: no weights with a state")
+            raise ValueError("the reference computes every pair and has no state: no weights with a state")
         y, weights = attend_pairs(q, k, v, features=features, keep=keep, causal=causal, gate=gate)
         y, weights = (without_heads(x.flatten(1, 2), rank).to(dtype) for x in (y, weights))
         return (y, weights) if return_weights else y
 
-    with torch.autocast(q.device.type, enabled=False):  # it would make the sums half precision
+    with torch.autocast(q.device.type, enabled=False):  # the sums need float32
         q, k, v = (_at_least_float(x) for x in (q, k, v))
         if state is None:
             state = empty_state(v, features.features)
         if causal:
-            y, state = _causally(q, k, v, features, keep, gate, state, CHUNK if chunk is None else chunk)
+            y, state = _attend_causally(q, k, v, features, keep, gate, state, CHUNK if chunk is None else chunk)
         else:
-            state = add(state, _weighed_keys(k, v, features, keep, gate))
-            y = read(features(q)[0], state, features.map.floor, each=features.each)
+            state = add(state, _weighted_keys(k, v, features, keep, gate))
+            y = read(features(q)[0], state, features.map.floor, per_feature=features.per_feature)
     y = without_heads(y.flatten(1, 2), rank).to(dtype)
     return (y, replace(state, draw=features.draw)) if return_state else y
 
@@ -168,15 +168,15 @@ def check_inputs(
     if gate is not None:
         gate = _check_gate(gate, k, rank)
         if not causal:
-            raise ValueError("gate lets the past fade, so it is for causal attention: give causal=True, or no gate")
-    if causal and features.each:
+            raise ValueError("a gate lets the past fade, so it is for causal attention: give causal=True, or no gate")
+    if causal and features.per_feature:
         raise ValueError(
-            "map 'rows' is for attention that is not causal: each query would need sums of its own; take another map"
+            "map 'rows' is for attention that is not causal, as each causal query needs other sums: use another map"
         )
     return CheckedInputs(q, k, v, keep, causal, gate, rank)
 
 
-def remember(
+def sum_keys(
     k: Tensor,
     v: Tensor,
     *,
@@ -185,7 +185,7 @@ def remember(
     gate: Tensor | None = None,
     state: FeatureState | None = None,
 ) -> FeatureState:
-    """The state after these keys (B, G, n, d) and values (B, G, n, e): all that cross-attention needs of a text."""
+    """Return the state after keys (B, G, n, d) and values (B, G, n, e): all that cross-attention needs of a text."""
     k, v, _ = one_dtype(k, v, v)
     check_tensors(k, k, v, "scaled")
     rank = k.dim()
@@ -193,32 +193,32 @@ def remember(
     _check_fit(features, k, v, state)
     causal, keep = split_mask(mask, k, k, rank)
     if causal:
-        raise ValueError("remember sums up all keys that are there, and no query is here yet: give no causal mask")
+        raise ValueError("a causal mask compares keys with queries, and sum_keys has none: give padding only")
     gate = None if gate is None else _check_gate(gate, k, rank)
     with torch.autocast(k.device.type, enabled=False):
         k, v = _at_least_float(k), _at_least_float(v)
         if state is None:
             state = empty_state(v, features.features)
-        state = add(state, _weighed_keys(k, v, features, keep, gate))
+        state = add(state, _weighted_keys(k, v, features, keep, gate))
     return replace(state, draw=features.draw)
 
 
-def recall(q: Tensor, state: FeatureState, *, features: RandomFeatures) -> Tensor:
-    """What queries (B, H, m, d) find in a state: (B, H, m, e); also without heads, or without batch and heads."""
+def query_state(q: Tensor, state: FeatureState, *, features: RandomFeatures) -> Tensor:
+    """Attend from queries (B, H, m, d) to a state: (B, H, m, e); also without heads, or without batch and heads."""
     rank, dtype = q.dim(), q.dtype
     q = with_heads(q)
     if q.dim() != 4 or q.shape[0] != len(state) or q.shape[1] % state.S.shape[1]:
         raise ValueError(f"q of shape {tuple(q.shape)} does not fit a state of {tuple(state.S.shape)} (B, G, F, e)")
     check_draw(state, features.draw)
     if q.shape[3] != features.dim:
-        raise ValueError(f"features are for queries of width {features.dim}, got {q.shape[3]}")
+        raise ValueError(f"these features are for queries of width {features.dim}, got {q.shape[3]}")
     with torch.autocast(q.device.type, enabled=False):
         phi_q = features(_at_least_float(q).unflatten(1, (state.S.shape[1], -1)))[0]
-        y = read(phi_q, state, features.map.floor, each=features.each)
+        y = read(phi_q, state, features.map.floor, per_feature=features.per_feature)
     return without_heads(y.flatten(1, 2), rank).to(dtype)
 
 
-def _causally(
+def _attend_causally(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -228,30 +228,32 @@ def _causally(
     state: FeatureState,
     chunk: int,
 ) -> tuple[Tensor, FeatureState]:
-    """`attend_causally` with the features made here; on a CPU segment by segment, each behind the state before it."""
+    """Compute the features and call `attend_causally`; on a CPU segment by segment, each from the state before it."""
     n = k.shape[2]
-    segment = max(SHORTEST, SEGMENT // (q.shape[0] * q.shape[1] * q.shape[2]))
+    segment = max(MIN_SEGMENT_TOKENS, SEGMENT_TOKENS // (q.shape[0] * q.shape[1] * q.shape[2]))
     if q.shape[3] != n or n <= segment or q.device.type != "cpu" or torch.compiler.is_compiling():
-        keys = _weighed_keys(k, v, features, keep, gate)
+        keys = _weighted_keys(k, v, features, keep, gate)
         return attend_causally(features(q)[0], keys, state, features.map.floor, chunk)
     outputs = []
     for start in range(0, n, segment):
         part = slice(start, start + segment)
-        few = None if keep is None else keep[..., part]
-        gates = None if gate is None else gate[..., part]
-        y, state = _causally(q[:, :, :, part], k[:, :, part], v[:, :, part], features, few, gates, state, chunk)
+        part_keep = None if keep is None else keep[..., part]
+        part_gate = None if gate is None else gate[..., part]
+        y, state = _attend_causally(
+            q[:, :, :, part], k[:, :, part], v[:, :, part], features, part_keep, part_gate, state, chunk
+        )
         outputs.append(y)
     return torch.cat(outputs, dim=3), state
 
 
-def _weighed_keys(k: Tensor, v: Tensor, features: RandomFeatures, keep: Tensor | None, gate: Tensor | None) -> Keys:
-    """Features of the keys with their weights: level, 1 - g and g, and nothing for padding."""
-    phi, level = features(k.unsqueeze(2))
-    phi, c, log_g = phi.squeeze(2), level.squeeze(2), None
+def _weighted_keys(k: Tensor, v: Tensor, features: RandomFeatures, keep: Tensor | None, gate: Tensor | None) -> Keys:
+    """Features of the keys, and the logarithms of their weights and gates; padded keys have no weight."""
+    phi, log_scale = features(k.unsqueeze(2))
+    phi, c, log_g = phi.squeeze(2), log_scale.squeeze(2), None
     if gate is not None:
         gate = gate.to(c.dtype)
         c, log_g = c + functional.logsigmoid(-gate), functional.logsigmoid(gate)
-    if keep is not None:  # a padded key has no weight and lets nothing fade
+    if keep is not None:  # a padded key has weight 0 and gate 1
         c = c.masked_fill(~keep, float("-inf"))
         log_g = None if log_g is None else log_g.masked_fill(~keep, 0.0)
     return Keys(phi, v, c, log_g)
@@ -259,22 +261,22 @@ def _weighed_keys(k: Tensor, v: Tensor, features: RandomFeatures, keep: Tensor |
 
 def _check_fit(features: RandomFeatures, k: Tensor, v: Tensor, state: FeatureState | None) -> None:
     if k.shape[-1] != features.dim:
-        raise ValueError(f"features are for queries and keys of width {features.dim}, got {k.shape[-1]}")
+        raise ValueError(f"these features are for queries and keys of width {features.dim}, got {k.shape[-1]}")
     if features.heads not in (1, k.shape[1]):
-        raise ValueError(f"features have W for {features.heads} heads of keys, and k has {k.shape[1]}")
+        raise ValueError(f"these features have W for {features.heads} key-value heads, and k has {k.shape[1]}")
     if state is not None:
         check_draw(state, features.draw)
-        want = (*k.shape[:2], features.features, v.shape[-1])
-        if state.S.shape != want:
-            raise ValueError(f"state is of shape {tuple(state.S.shape)}, and these keys need (B, G, F, e) = {want}")
+        shape = (*k.shape[:2], features.features, v.shape[-1])
+        if state.S.shape != shape:
+            raise ValueError(f"the state has shape {tuple(state.S.shape)}, and these keys need (B, G, F, e) = {shape}")
 
 
 def _check_gate(gate: Tensor, k: Tensor, rank: int) -> Tensor:
-    """The gate (B, G, n), with the axes that 2-D and 3-D keys leave out."""
+    """Return the gate as (B, G, n), with the axes that 2-D and 3-D inputs leave out."""
     full = gate[None, None] if rank == 2 else gate.unsqueeze(1) if rank == 3 else gate
     if full.shape != k.shape[:3] or not gate.is_floating_point():
         raise ValueError(
-            f"gate must have a number for each key, (B, G, n) = {tuple(k.shape[:3])}: got {gate.dtype} of shape "
+            f"gate must have one number per key, (B, G, n) = {tuple(k.shape[:3])}: got {gate.dtype} of shape "
             f"{tuple(gate.shape)}"
         )
     return full

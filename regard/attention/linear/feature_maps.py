@@ -1,8 +1,8 @@
-"""Feature maps phi with E[phi(x).phi(y)] = exp(x.y), and two that estimate something else.
+"""Feature maps phi with E[phi(x).phi(y)] = exp(x.y), and three that estimate something else.
 
-F2, F3. Features may be as large as e^1000. So a map gives them in two parts, numbers that do not overflow and the
-logarithm of a factor for each row: phi = numbers * e^level. Of a query the factor cancels in attention's quotient; of
-a key it is a weight, and the rest of the computation handles weights by their logarithms.
+F2, F3. Features may be as large as e^1000. So a map returns them in two parts, values that do not overflow and the
+logarithm of a factor for each row: phi = values * e^log_scale. The factor of a query cancels in attention's quotient;
+that of a key is a weight, and the rest of the computation works with logarithms of weights.
 
     … batch, heads, length   d width of x   M rows of W   F features   u = W x
 """
@@ -19,29 +19,29 @@ from torch.nn import functional
 
 from regard.errors import unknown_name
 
-USUAL = 128  # features, when nobody says how many
-TINY = 1e-20  # a sum of positive features is that small only where there is no key
-NOISE = 1e-3  # sums of sines and cosines may come near 0 by chance, and a quotient by them would be anything
+USUAL = 128  # features by default
+TINY = 1e-20  # a sum of positive features is smaller only where there is no key
+NOISE = 1e-3  # sums of sines and cosines may be close to 0 by chance, and a quotient by them would be noise
 MAPS = ("trig", "plain", "positive", "hyperbolic", "optimal", "elu")
-WHOLE = (*MAPS, "rows")  # for attention that sees whole texts
+WHOLE = (*MAPS, "rows")  # all maps, with those for attention that is not causal
 
 
 class FeatureMap(Protocol):
-    """What a map of your own must offer.
+    """The interface of a feature map; write your own with these members.
 
-    raw    True: it takes queries and keys as they are; False: they are scaled first, and normalised unless refused
-    floor  denominators nearer to 0 than this are taken for it: what is left of them is rounding, or noise
+    raw    True: the map takes queries and keys as they are; False: they are normalised and scaled first
+    floor  denominators closer to 0 than this are replaced by it: they are only rounding errors, or noise
     """
 
     raw: ClassVar[bool]
     floor: ClassVar[float]
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        """(F, M) for that many features of vectors of width `dim`, or a ValueError; None: as the map likes."""
+        """Return (F, M) for a number of features (None: the default) of vectors of width `dim`, or raise ValueError."""
         ...
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-        """(numbers (…, L, F), level (…, L)) with phi = numbers * e^level, of x (…, L, d) by W (…, M, d)."""
+        """Map x (…, L, d) with W (…, M, d) to (values (…, L, F), log_scale (…, L)): phi = values * e^log_scale."""
         ...
 
 
@@ -49,15 +49,15 @@ class FeatureMap(Protocol):
 class Trig:
     """phi(x) = M^-1/2 e^{|x|²/2} [sin u, cos u].
 
-    Rahimi & Recht 2007; F2, F3. The factor turns the Gaussian exp(-|x-y|²/2) into exp(x.y). Of a query it cancels;
-    of a key it does not, and the lecture's formula leaves it out: see Plain. A single estimate may be negative.
+    Rahimi & Recht 2007; F2, F3. The factor turns the Gaussian exp(-|x-y|²/2) into exp(x.y). It cancels for
+    queries but not for keys, and the lecture's formula leaves it out: see Plain. A single estimate may be negative.
     """
 
     raw: ClassVar[bool] = False
     floor: ClassVar[float] = NOISE
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _pairs(features, "a sine and a cosine")
+        return _two_features_per_row(features, "a sine and a cosine")
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         return _waves(x @ W.mT), _half_square(x)
@@ -67,8 +67,8 @@ class Trig:
 class Plain:
     """phi(x) = M^-1/2 [sin u, cos u], as the lecture prints it.
 
-    Rahimi & Recht 2007; F2, F3. E[phi(x).phi(y)] = exp(-|x-y|²/2), so attention by it is softmax(x.y - |y|²/2): long
-    keys get too little weight. It is softmax attention only where all keys have one length. Normalised and with a
+    Rahimi & Recht 2007; F2, F3. E[phi(x).phi(y)] = exp(-|x-y|²/2), so attention with it is softmax(x.y - |y|²/2): long
+    keys get too little weight. It is softmax attention only where all keys have the same length. Normalised and with a
     learned scale it is the attention of Peng et al. 2021.
     """
 
@@ -76,7 +76,7 @@ class Plain:
     floor: ClassVar[float] = NOISE
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _pairs(features, "a sine and a cosine")
+        return _two_features_per_row(features, "a sine and a cosine")
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         return _waves(x @ W.mT), torch.zeros_like(x[..., 0])
@@ -84,7 +84,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Positive:
-    """phi(x) = M^-1/2 exp(u - |x|²/2): every estimate is positive.
+    """phi(x) = M^-1/2 exp(u - |x|²/2); every estimate is positive.
 
     Choromanski et al. 2021, lemma 1.
     """
@@ -93,16 +93,16 @@ class Positive:
     floor: ClassVar[float] = TINY
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _singles(features)
+        return _one_feature_per_row(features)
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-        numbers, level = _exponentials(x @ W.mT, W.shape[-2] ** -0.5)
-        return numbers, level - _half_square(x)
+        values, log_scale = _exponentials(x @ W.mT, W.shape[-2] ** -0.5)
+        return values, log_scale - _half_square(x)
 
 
 @dataclass(frozen=True)
 class Hyperbolic:
-    """phi(x) = (2M)^-1/2 e^{-|x|²/2} [exp u, exp -u]: each row serves twice.
+    """phi(x) = (2M)^-1/2 e^{-|x|²/2} [exp u, exp -u]; each row is used twice.
 
     Choromanski et al. 2021, lemma 1.
     """
@@ -111,19 +111,19 @@ class Hyperbolic:
     floor: ClassVar[float] = TINY
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _pairs(features, "exp(u) and exp(-u)")
+        return _two_features_per_row(features, "exp(u) and exp(-u)")
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         u = x @ W.mT
-        numbers, level = _exponentials(torch.cat([u, -u], dim=-1), (2 * W.shape[-2]) ** -0.5)
-        return numbers, level - _half_square(x)
+        values, log_scale = _exponentials(torch.cat([u, -u], dim=-1), (2 * W.shape[-2]) ** -0.5)
+        return values, log_scale - _half_square(x)
 
 
 @dataclass(frozen=True)
 class OptimalPositive:
-    """phi(x) = M^-1/2 (1-4A)^{d/4} exp(A|w|² + sqrt(1-4A) u - |x|²/2), the one of least variance in its family.
+    """phi(x) = M^-1/2 (1-4A)^{d/4} exp(A|w|² + sqrt(1-4A) u - |x|²/2), the map of least variance in its family.
 
-    Likhosherstov et al. 2022 (Chefs' Random Tables), theorem 3. A < 0 holds down the long rows w, which make Positive
+    Likhosherstov et al. 2022 (Chefs' Random Tables), theorem 3. A < 0 damps the long rows w, which make Positive
     noisy. The best A depends on `spread`, the mean of |x+y|²: about 2 for normalised queries and keys.
     """
 
@@ -134,10 +134,10 @@ class OptimalPositive:
 
     def __post_init__(self) -> None:
         if not self.spread > 0:
-            raise ValueError(f"spread is the mean of |x+y|² and greater than 0, got {self.spread}")
+            raise ValueError(f"spread is the mean of |x+y|² and must be greater than 0, got {self.spread}")
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _singles(features)
+        return _one_feature_per_row(features)
 
     def best_a(self, dim: int) -> float:
         """A = (1 - 1/r) / 8 with r = (sqrt((2s+d)² + 8ds) - 2s - d) / 4s for the spread s; below 0."""
@@ -150,15 +150,15 @@ class OptimalPositive:
         a = self.best_a(d)
         lengths = W.square().sum(-1).unsqueeze(-2)  # |w|², (…, 1, M)
         exponents = x @ (math.sqrt(1 - 4 * a) * W).mT + a * lengths
-        numbers, level = _exponentials(exponents, M**-0.5 * (1 - 4 * a) ** (d / 4))
-        return numbers, level - _half_square(x)
+        values, log_scale = _exponentials(exponents, M**-0.5 * (1 - 4 * a) ** (d / 4))
+        return values, log_scale - _half_square(x)
 
 
 @dataclass(frozen=True)
 class EluPlusOne:
-    """phi(x) = elu(x) + 1, without chance: the plain linear attention to compare with.
+    """phi(x) = elu(x) + 1, without randomness: the baseline of linear attention.
 
-    Katharopoulos et al. 2020, eq. 7. It estimates no softmax: its kernel is its own.
+    Katharopoulos et al. 2020, eq. 7. It does not estimate softmax attention.
     """
 
     raw: ClassVar[bool] = True
@@ -166,7 +166,7 @@ class EluPlusOne:
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
         if features not in (None, dim):
-            raise ValueError(f"elu makes one feature of each of the {dim} numbers: features={dim}, got {features}")
+            raise ValueError(f"elu has one feature for each of the {dim} dimensions: features={dim}, got {features}")
         return dim, 0
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,19 +175,19 @@ class EluPlusOne:
 
 @dataclass(frozen=True)
 class Rows:
-    """phi(x) = exp(u), and a quotient for each feature: y = sum_f p_f S_f / z_f with p = phi(q) / sum phi(q).
+    """phi(x) = exp(u) with one quotient per feature: y = sum_f p_f S_f / z_f with p = phi(q) / sum phi(q).
 
-    Shen et al. 2021 (Efficient Attention), eq. 5, with random rows W in front of the two softmaxes. S_f / z_f = sum_j
-    softmax_j(w_f.k_j) v_j: each row looks at the text as a query of its own, exactly, and a query mixes what they
-    found. It estimates no softmax of q.k, but can point at single words, where estimates are noise. A
-    causal query would need sums S / z of its own, so it is for attention that sees whole texts.
+    Shen et al. 2021 (Efficient Attention), eq. 5, with random rows W before the two softmaxes. S_f / z_f = sum_j
+    softmax_j(w_f.k_j) v_j: each row of W attends to the text exactly, like a query, and a query mixes their outputs. It
+    does not estimate the softmax of q.k, but it can attend to single words, where estimates are noise. Each causal
+    query would need other sums S / z, so this map is for attention that is not causal.
     """
 
     raw: ClassVar[bool] = False
     floor: ClassVar[float] = TINY
 
     def sizes(self, features: int | None, dim: int) -> tuple[int, int]:
-        return _singles(features)
+        return _one_feature_per_row(features)
 
     def __call__(self, x: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         return _exponentials(x @ W.mT, 1.0)
@@ -213,8 +213,8 @@ def make_map(name: str | FeatureMap) -> FeatureMap:
         return kinds[name]()
     missing = [part for part in ("raw", "floor", "sizes", "__call__") if not hasattr(name, part)]
     if missing or isinstance(name, type):
-        what = "is a class, give one object of it" if isinstance(name, type) else f"has no {', '.join(missing)}"
-        raise TypeError(f"map must be a name ({', '.join(WHOLE)}) or a FeatureMap, and this one {what}: got {name!r}")
+        reason = "is a class: pass an instance" if isinstance(name, type) else f"has no {', '.join(missing)}"
+        raise TypeError(f"map must be a name ({', '.join(WHOLE)}) or a FeatureMap; this one {reason}: got {name!r}")
     return name
 
 
@@ -229,27 +229,27 @@ def _waves(u: Tensor) -> Tensor:
 
 
 def _exponentials(exponents: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """factor * exp(exponents (…, L, F)) as numbers and level; the level is each row's own greatest exponent.
+    """Split factor * exp(exponents (…, L, F)) into values and log_scale, the largest exponent of each row.
 
-    It is a constant to autograd, for the gradient of numbers * e^level is that of the product all the same.
+    log_scale is a constant for autograd: the gradient of values * e^log_scale is the same.
     """
-    level = exponents.detach().amax(-1)
-    # a e^x = e^{x + log a}, one pass less; in place, for on a CPU new memory costs as much as the work.
-    return exponents.sub_((level - math.log(factor)).unsqueeze(-1)).exp_(), level
+    log_scale = exponents.detach().amax(-1)
+    # a e^x = e^{x + log a} saves a pass; in place, because on a CPU allocating costs as much as computing.
+    return exponents.sub_((log_scale - math.log(factor)).unsqueeze(-1)).exp_(), log_scale
 
 
 def _half_square(x: Tensor) -> Tensor:
     return x.square().sum(-1) / 2  # |x|²/2, (…, L)
 
 
-def _singles(features: int | None) -> tuple[int, int]:
+def _one_feature_per_row(features: int | None) -> tuple[int, int]:
     features = USUAL if features is None else features
     if features < 1:
-        raise ValueError(f"features counts from 1, got {features}")
+        raise ValueError(f"features must be at least 1, got {features}")
     return features, features
 
 
-def _pairs(features: int | None, pair: str) -> tuple[int, int]:
+def _two_features_per_row(features: int | None, pair: str) -> tuple[int, int]:
     features = USUAL if features is None else features
     if features < 2 or features % 2:
         raise ValueError(f"features must be even, {pair} for each row of W: got {features}")

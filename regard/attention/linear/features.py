@@ -1,8 +1,8 @@
-"""Random features as a module: the map, its rows W, the learned scale, and when W is drawn anew.
+"""Random features as a module: the map, its rows W, the learned scale, and when W is redrawn.
 
 Peng et al. 2021, sections 3.1 and 3.3; F2, F3.
 
-    B batch   H heads   G heads of keys   r = H/G   L length   d width   M rows of W   F features
+    B batch   H heads   G key-value heads   r = H/G   L length   d width   M rows of W   F features
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from regard.errors import unknown_name
 
 
 class RandomFeatures(nn.Module):
-    """phi of queries and keys.
+    """The feature map phi of queries and keys.
 
     Rahimi & Recht 2007, Choromanski et al. 2021, Peng et al. 2021; F2, F3.
 
         dim            width of a head's queries and keys
-        features       how many numbers phi makes of them, 128 when not given; more are exacter and slower
-        heads          rows W of its own for each head of the keys; 1: all heads share them
+        features       the number of features, 128 by default; more are more exact and slower
+        heads          the number of key-value heads with rows W of their own; 1: all heads share W
         map            "hyperbolic", "positive", "optimal", "trig", "plain" (the lecture's formula, biased), "elu",
                        "rows" (not for causal attention), or a FeatureMap
         draw           "orthogonal" or "independent" rows
-        normalize      bring queries and keys to length 1 first, which keeps the variance small; the default but of
-                       "rows". False estimates the softmax attention of the queries and keys as they are
-        scale          what q.k is multiplied by; 1 when normalised, else 1/sqrt(dim) as in exact attention, 1/dim of
-                       "rows"
-        learned_scale  a factor for each head and dimension of queries and keys, 1 at first
-        seed           W is a function of seed and number of the draw; give each layer a seed of its own
-        redraw_every   steps of training between two draws, 0: never; `redraw` says the step
+        normalize      scale queries and keys to length 1 first, which keeps the variance small; the default for all
+                       maps except "rows". False estimates the softmax attention of the queries and keys as they are
+        scale          the factor of q.k: by default 1 if normalised, else 1/sqrt(dim) as in exact attention, and 1/dim
+                       for "rows"
+        learned_scale  a learned factor for each head and dimension of queries and keys, initialised to 1
+        seed           W is a function of the seed and the number of the draw; give each layer another seed
+        redraw_every   training steps between two draws, 0: never; see `redraw`
     """
 
     W: Tensor
@@ -64,20 +64,22 @@ class RandomFeatures(nn.Module):
         self.map = make_map(map)
         if self.map.raw and (normalize or scale is not None or learned_scale):
             raise ValueError(f"map {map!r} takes queries and keys as they are: no normalize, scale or learned_scale")
-        self.each = isinstance(self.map, Rows)  # a quotient for each feature, not for each query
-        self.normalize = not (self.map.raw or self.each) if normalize is None else normalize
-        self.scale = scale if scale is not None else 1.0 if self.normalize else 1 / dim if self.each else dim**-0.5
+        self.per_feature = isinstance(self.map, Rows)  # one quotient per feature, not per query
+        self.normalize = not (self.map.raw or self.per_feature) if normalize is None else normalize
+        self.scale = (
+            scale if scale is not None else 1.0 if self.normalize else 1 / dim if self.per_feature else dim**-0.5
+        )
         self.features, self.rows = self.map.sizes(features, dim)
         self.dim, self.heads, self.kind, self.redraw_every = dim, heads, draw, redraw_every
         self.sigma = nn.Parameter(torch.ones(heads, dim)) if learned_scale else None
 
-        # W and the name of its draw are in the checkpoint. The name is here a second time, as plain numbers, for a
-        # look at a tensor would make the CPU wait for the GPU.
+        # W and its draw, (seed, number), are in the checkpoint. The draw is stored a second time as plain numbers,
+        # because reading a tensor would make the CPU wait for the GPU.
         self.draw = (seed, 0)
         self.register_buffer("W", torch.empty(heads, self.rows, dim))
         self.register_buffer("drawn", torch.tensor(self.draw))
-        self.register_load_state_dict_post_hook(lambda own, _: read_draws(own))
-        if not self.W.is_meta:  # else it will be read
+        self.register_load_state_dict_post_hook(lambda module, _: read_draws(module))
+        if not self.W.is_meta:  # else it will be loaded
             self._fill(0)
 
     @property
@@ -91,10 +93,10 @@ class RandomFeatures(nn.Module):
         return frozenset({map_trait(self.map), *(name for name, used in options.items() if used)})
 
     def redraw(self, step: int) -> bool:
-        """In training, the draw that belongs to this step; whether it is another one than before.
+        """In training, draw the W of this step; return whether it changed.
 
-        A function of seed and step alone: all processes have the same W, and so has a training that is resumed. In
-        evaluation nothing changes, so that a model is judged, and decodes, with one W.
+        The draw depends on the seed and the step only, so all processes have the same W, and so does a resumed
+        training run. In evaluation nothing changes: a model is evaluated, and decodes, with one W.
         """
         if not self.training or not self.redraw_every or step // self.redraw_every == self.draw[1]:
             return False
@@ -102,15 +104,15 @@ class RandomFeatures(nn.Module):
         return True
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(numbers (B, G, r, L, F), level (B, G, r, L)) with phi = numbers * e^level, of x (B, G, r, L, d)."""
-        one = x.shape[3] == 1
-        if one:  # the rows of a batch side by side: they have W in common, which a product would copy for each
+        """Map x (B, G, r, L, d) to (values (B, G, r, L, F), log_scale (B, G, r, L)), phi = values * e^log_scale."""
+        single = x.shape[3] == 1
+        if single:  # one token of each row: put the rows on the length axis, or the product would copy W for each
             x = x.transpose(0, 3)
-        numbers, level = self.map(self.prepare(x), self.W[:, None].to(x.dtype))
-        return (numbers.transpose(0, 3), level.transpose(0, 3)) if one else (numbers, level)
+        values, log_scale = self.map(self.prepare(x), self.W[:, None].to(x.dtype))
+        return (values.transpose(0, 3), log_scale.transpose(0, 3)) if single else (values, log_scale)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Queries or keys as the map wants them: such that x.y is the score."""
+        """Normalise and scale queries or keys for the map: afterwards x.y is the score."""
         if self.map.raw:
             return x
         if self.normalize:
@@ -122,7 +124,7 @@ class RandomFeatures(nn.Module):
     def _fill(self, number: int) -> None:
         rows = draw_rows(self.rows, self.dim, heads=self.heads, kind=self.kind, seed=self.draw[0], number=number)
         self.draw = (self.draw[0], number)
-        with torch.no_grad():  # in place, so that a recorded CUDA graph finds it
+        with torch.no_grad():  # in place, because a captured CUDA graph reads it there
             self.W.copy_(rows)
             self.drawn[1] = number
 
@@ -132,7 +134,7 @@ class RandomFeatures(nn.Module):
 
 
 def read_draws(model: nn.Module) -> None:
-    """Let every RandomFeatures in the model know by which draw the W was made that it was given."""
+    """Set the draw of every RandomFeatures in the model to that of the W which was loaded."""
     for module in model.modules():
         if isinstance(module, RandomFeatures) and not module.drawn.is_meta:
             seed, number = module.drawn.tolist()
@@ -140,5 +142,5 @@ def read_draws(model: nn.Module) -> None:
 
 
 def redraw_features(model: nn.Module, step: int) -> int:
-    """Give every RandomFeatures in the model the draw of this step; how many changed."""
+    """Redraw every RandomFeatures in the model for this training step; return how many changed."""
     return sum(module.redraw(step) for module in model.modules() if isinstance(module, RandomFeatures))

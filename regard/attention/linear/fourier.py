@@ -1,6 +1,6 @@
-"""Fourier integral attention: keys near a query by every one of their numbers, in place of the dot product.
+"""Fourier integral attention: a score that compares query and key in every dimension, in place of the dot product.
 
-F4. Nguyen et al. 2022 (FourierFormer), definition 1. It is exact and quadratic, and no kind of random features.
+F4. Nguyen et al. 2022 (FourierFormer), definition 1. It is exact and quadratic, and does not use random features.
 
     … batch and heads   m queries   n keys   d width of both
 """
@@ -12,15 +12,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-TINY = 1e-30  # sin x / x is 0 at each multiple of pi, where its logarithm would be -inf and have no gradient
+TINY = 1e-30  # sin x / x is 0 at multiples of pi, where its logarithm would be -inf and have no gradient
 
 
 class FourierScore(nn.Module):
-    """log prod_c phi(sin(R (q_c - k_c)) / (R (q_c - k_c))) with phi(z) = z^power, to be given to `regard.attend`.
+    """log prod_c phi(sin(R (q_c - k_c)) / (R (q_c - k_c))) with phi(z) = z^power, a score for `regard.attend`.
 
     Nguyen et al. 2022, definition 1; F4. The softmax of this logarithm divides the products by their sum, as the paper
-    does. A product over the numbers of a vector is far from 1 as soon as one of them differs, which a dot product may
-    make up for by another; R, learned, says how near is near.
+    does. The product is small as soon as one dimension differs, whereas in a dot product another dimension can
+    compensate. The learned radius R sets the scale of the distances.
     """
 
     def __init__(self, *, radius: float = 1.0, power: int = 4) -> None:
@@ -39,6 +39,6 @@ class FourierScore(nn.Module):
         return frozenset({"score fourier"})
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
-        apart = self.radius * (q.unsqueeze(-2) - k.unsqueeze(-3))  # (…, m, n, d)
-        waves = torch.sinc(apart / math.pi)  # torch's sinc(x) is sin(pi x) / (pi x)
+        distance = self.radius * (q.unsqueeze(-2) - k.unsqueeze(-3))  # (…, m, n, d)
+        waves = torch.sinc(distance / math.pi)  # torch's sinc(x) is sin(pi x) / (pi x)
         return self.power * waves.abs().clamp(min=TINY).log().sum(-1)

@@ -1,7 +1,7 @@
-"""Exact heads and heads by random features side by side in one layer: sharp looks where needed, sums elsewhere.
+"""Exact heads and random-feature heads side by side in one layer.
 
-F3. A head that must find one word among many needs exact attention; one that gathers a broad view does not. Exact heads
-with a window look at the last tokens alone, so the layer still remembers texts of any length in one size.
+F3. A head that must find one word among many needs exact attention; a head that averages over many words does not.
+Exact heads with a window attend to the last tokens only, so the cache of the layer still has a fixed size.
 
     B batch   H heads   m queries   n keys
 """
@@ -21,7 +21,7 @@ from regard.attention.multihead import MultiHeadAttention
 
 
 class MixedCache:
-    """What both kinds of heads keep: of the text so far, or of a text that cross-attention looks at."""
+    """The caches of both kinds of heads, or what both store of the source of cross-attention."""
 
     def __init__(self, exact: Any, random: Any) -> None:
         self.exact, self.random = exact, random
@@ -31,25 +31,25 @@ class MixedCache:
 
     @property
     def length(self) -> int:
-        """How many tokens a mask must tell about."""
+        """The number of tokens that a mask must cover."""
         return self.exact.length
 
     def positions(self, m: int) -> Tensor:
-        """Where each row's next m tokens will stand, (B, m)."""
+        """Return the positions of each row's next m tokens, (B, m)."""
         return self.random.positions(m)
 
     def select(self, rows: Tensor) -> MixedCache:
-        """A cache of the given rows in the given order (beams, finished sentences)."""
+        """Return a cache of the given rows in the given order (beams, finished sentences)."""
         return MixedCache(self.exact.select(rows), self.random.select(rows))
 
     def keep(self, rows: Tensor, moved: Tensor) -> None:
-        """Become a cache of these rows; only those at the places `moved` are copied where that pays."""
+        """Become a cache of these rows; where that is faster, only the rows `moved` are copied."""
         self.exact.keep(rows, moved)
         self.random.keep(rows, moved)
 
     @staticmethod
     def join(caches: Sequence[MixedCache]) -> MixedCache:
-        """One cache of the rows of all, in this order."""
+        """Return one cache with the rows of all, in this order."""
         exact, random = [cache.exact for cache in caches], [cache.random for cache in caches]
         return MixedCache(exact[0].join(exact), random[0].join(random))
 
@@ -57,8 +57,8 @@ class MixedCache:
 class MixedAttention(nn.Module):
     """Concat(head_1 … head_H) W^O, where the heads `exact_heads` are those of `exact` and the others of `random`.
 
-    Vaswani et al. 2017, section 3.2.2; Peng et al. 2021; F3. Both parts are layers without W^O (output=False) over one
-    input. W^O takes the exact heads first; weights that are asked for come in the order of the heads' numbers.
+    Vaswani et al. 2017, section 3.2.2; Peng et al. 2021; F3. Both parts are layers without W^O (output=False) over the
+    same input. The input of W^O has the exact heads first; returned weights are in the order of the heads' numbers.
     """
 
     returns_weights = True  # regard.record asks such modules for their weights
@@ -75,7 +75,7 @@ class MixedAttention(nn.Module):
         if exact.output is not None or random.output is not None:
             raise ValueError("the heads are joined before W^O: give both parts output=False")
         if exact.dim != random.dim:
-            raise ValueError(f"both parts look at one input, got dim={exact.dim} and dim={random.dim}")
+            raise ValueError(f"both parts take the same input, got dim={exact.dim} and dim={random.dim}")
         heads = exact.heads + random.sizes.heads
         self.exact_heads = tuple(exact_heads)
         self.random_heads = tuple(head for head in range(heads) if head not in self.exact_heads)
@@ -83,10 +83,10 @@ class MixedAttention(nn.Module):
             raise ValueError(
                 f"exact_heads must name {exact.heads} of the heads 0 to {heads - 1}, each once: got {self.exact_heads}"
             )
-        exact.returns_weights = random.returns_weights = False  # this layer tells those of both
+        exact.returns_weights = random.returns_weights = False  # this layer returns the weights of both
         self.dim, self.exact, self.random = exact.dim, exact, random
         order = (*self.exact_heads, *self.random_heads)
-        self.places = [order.index(head) for head in range(heads)]  # where each head stands in the concatenation
+        self.places = [order.index(head) for head in range(heads)]  # the index of each head in the concatenation
         self.output = nn.Linear(exact.heads * exact.d_v + random.sizes.heads * random.sizes.d_v, exact.dim, bias=bias)
         nn.init.xavier_uniform_(self.output.weight)
         if bias:
@@ -109,28 +109,29 @@ class MixedAttention(nn.Module):
         return_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """(B, m, dim) -> (B, m, dim), with `return_weights` also the weights (B, H, m, n); as in both parts."""
-        found = [
-            part(query, key, value, mask=mask, causal=causal, cache=kept, return_weights=return_weights)
-            for part, kept in (
+        outputs = [
+            part(query, key, value, mask=mask, causal=causal, cache=part_cache, return_weights=return_weights)
+            for part, part_cache in (
                 (self.exact, None if cache is None else cache.exact),
                 (self.random, None if cache is None else cache.random),
             )
         ]
         if not return_weights:
-            return self.output(torch.cat(found, dim=-1))
-        y, weights = (torch.cat(parts, dim=axis) for parts, axis in zip(zip(*found, strict=True), (-1, 1), strict=True))
-        return self.output(y), weights[:, self.places]
+            return self.output(torch.cat(outputs, dim=-1))
+        (exact, exact_weights), (random, random_weights) = outputs
+        weights = torch.cat([exact_weights, random_weights], dim=1)
+        return self.output(torch.cat([exact, random], dim=-1)), weights[:, self.places]
 
     def project_source(
         self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
     ) -> MixedCache:
-        """A text (B, n, width) once for the many queries that will look at it: projected, and summed up."""
-        whole = self._forward_pre_hooks and value is None  # somebody records
-        random = WholeText(key) if whole else self.random.project_source(key, value, mask=mask)
+        """Project and sum up a text (B, n, width) once for all queries of cross-attention."""
+        recorded = self._forward_pre_hooks and value is None
+        random = WholeText(key) if recorded else self.random.project_source(key, value, mask=mask)
         return MixedCache(self.exact.project_source(key, value), random)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> MixedCache:
-        """An empty cache for this layer, as both parts have them."""
+        """Return an empty cache, with one for each part."""
         recorded = bool(self._forward_pre_hooks)
         return MixedCache(
             self.exact.new_cache(batch, capacity, static=static, recorded=recorded),

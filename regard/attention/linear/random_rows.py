@@ -1,7 +1,7 @@
-"""The random rows w_1 … w_M that features are made with: independent or orthogonal, and always the same ones again.
+"""The random rows w_1 … w_M of feature maps: independent or orthogonal, and reproducible.
 
-Rahimi & Recht 2007 (independent), Yu et al. 2016 (orthogonal); F2. Each row by itself is N(0, I) in both kinds, so
-both give features without bias. Orthogonal rows are never alike, which lowers the variance where M <= d.
+Rahimi & Recht 2007 (independent), Yu et al. 2016 (orthogonal); F2. Each single row is N(0, I) in both cases, so both
+give unbiased features. Orthogonal rows are never similar, which lowers the variance where M <= d.
 
     H heads   M rows   d width of queries and keys
 """
@@ -21,9 +21,9 @@ KINDS = ("orthogonal", "independent")
 def draw_rows(
     rows: int, dim: int, *, heads: int = 1, kind: str = "orthogonal", seed: int = 0, number: int = 0
 ) -> Tensor:
-    """W, (heads, rows, dim) in float64: draw `number` of `seed`, a function of its arguments and of nothing else.
+    """Return W (heads, rows, dim) in float64: draw `number` of `seed`, which depends on the arguments only.
 
-    It is made on the CPU, whatever the device of the model, so all processes of a training draw the same.
+    W is drawn on the CPU, whatever the device of the model, so all processes of a training run draw the same W.
     """
     if kind not in KINDS:
         raise ValueError(unknown_name("draw", kind, KINDS))
@@ -37,8 +37,8 @@ def draw_rows(
         return normal(heads, rows, dim)
     blocks = -(-rows // dim)
     q, r = torch.linalg.qr(normal(heads, blocks, dim, dim))
-    # qr fixes the sign of no column. Without this line the columns lean to one side, and positive features are biased.
+    # qr leaves the signs of the columns open. Without this line they are skewed, and positive features are biased.
     q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
-    # A row of N(0, I) has a length of its own, from the chi distribution: taken from other numbers than q.
+    # The length of a row of N(0, I) has a chi distribution; it must be independent of q.
     lengths = normal(heads, blocks * dim, dim).norm(dim=-1, keepdim=True)
     return (lengths * q.flatten(1, 2))[:, :rows]

@@ -1,8 +1,8 @@
-"""How far a single estimate of exp(x.y) may be off: the variance of each feature map, as a formula.
+"""The variance of a single estimate of exp(x.y), for each feature map as a formula.
 
 Choromanski et al. 2021, lemma 2; Likhosherstov et al. 2022, theorem 3; F2. All are relative, Var[phi(x).phi(y)] /
 exp(x.y)², with M independent rows of W; orthogonal rows have less. Trig and hyperbolic mirror each other: sines are
-good where x is near y, exponentials where x is near -y.
+precise where x is close to y, exponentials where x is close to -y.
 
     trig        2 sinh²(|x-y|²/2) / M
     hyperbolic  2 sinh²(|x+y|²/2) / M
@@ -20,18 +20,18 @@ from torch import Tensor
 from regard.attention.linear.feature_maps import FeatureMap, Hyperbolic, OptimalPositive, Positive, Trig
 
 ESTIMATING = ("hyperbolic", "positive", "optimal", "trig")  # the maps with a formula
-HIGHEST = 600.0  # exponents beyond it are taken for it, as e^710 is no number in float64
+MAX_EXPONENT = 600.0  # larger exponents are clamped: e^710 overflows float64
 
 
 def relative_variance(map: FeatureMap, x: Tensor, y: Tensor, *, rows: int) -> Tensor:
-    """Var[phi(x).phi(y)] / exp(x.y)² for each pair of x (…, m, d) and y (…, n, d): (…, m, n) in float64.
+    """Return Var[phi(x).phi(y)] / exp(x.y)² for each pair of x (…, m, d) and y (…, n, d): (…, m, n) in float64.
 
-    x and y are queries and keys as RandomFeatures.prepare gives them, `rows` is M. Other maps raise a ValueError.
+    x and y are queries and keys after RandomFeatures.prepare, `rows` is M. Maps without a formula raise a ValueError.
     """
     x, y = x.double(), y.double()
-    far = squared_sum(x, y).clamp(max=HIGHEST)
+    far = squared_sum(x, y).clamp(max=MAX_EXPONENT)
     if isinstance(map, Trig):
-        near = squared_sum(x, -y).clamp(max=HIGHEST)
+        near = squared_sum(x, -y).clamp(max=MAX_EXPONENT)
         return 2 * torch.sinh(near / 2).square() / rows
     if isinstance(map, Hyperbolic):
         return 2 * torch.sinh(far / 2).square() / rows
@@ -41,11 +41,11 @@ def relative_variance(map: FeatureMap, x: Tensor, y: Tensor, *, rows: int) -> Te
         d = x.shape[-1]
         a = map.best_a(d)
         factor = d * math.log(1 - 4 * a) - d / 2 * math.log(1 - 8 * a)
-        return torch.expm1((factor + far / (1 - 8 * a)).clamp(max=HIGHEST)) / rows
-    raise ValueError(f"{type(map).__name__} estimates no exp(x.y): {', '.join(ESTIMATING)} do")
+        return torch.expm1((factor + far / (1 - 8 * a)).clamp(max=MAX_EXPONENT)) / rows
+    raise ValueError(f"{type(map).__name__} does not estimate exp(x.y): {', '.join(ESTIMATING)} do")
 
 
 def squared_sum(x: Tensor, y: Tensor) -> Tensor:
-    """|x+y|² for each pair of x (…, m, d) and y (…, n, d): (…, m, n)."""
+    """Return |x+y|² for each pair of x (…, m, d) and y (…, n, d): (…, m, n)."""
     squares = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
-    return (squares + 2 * x @ y.mT).clamp(min=0.0)  # below 0 by rounding only
+    return (squares + 2 * x @ y.mT).clamp(min=0.0)  # negative by rounding only

@@ -125,24 +125,26 @@ def run_kernels(
     a = torch.full((1, features.dim), features.scale**0.5, device=q.device)
     a = a if features.sigma is None else a * features.sigma.float()
     normalize = features.normalize and not features.map.raw
-    before = (None, None, None) if state is None else (state.S, state.z, state.level)
+    before = (None, None, None) if state is None else (state.S, state.z, state.log_scale)
     tensors = (features.W, a, c, log_g, *before)
     map, (sign, *numbers, floor) = kernel_map(features)
-    levels = needs_levels(q.dtype, features, log_g)
-    if not levels and normalize:  # with levels it is for sums that are divided by the weight of the heaviest key
+    log_scales = needs_log_scales(q.dtype, features, log_g)
+    if (
+        not log_scales and normalize
+    ):  # with log_scales it is for sums that are divided by the weight of the heaviest key
         floor *= math.exp(sign * features.scale / 2)
-    options = (normalize, features.sigma is not None, levels, map, (sign, *numbers, floor), 0)
+    options = (normalize, features.sigma is not None, log_scales, map, (sign, *numbers, floor), 0)
     y, _, _ = attend_walk(q, k, v, *tensors, causal, *options)
     if not return_state:
         return y, None
-    S, z, level = sum_up(k, v, *tensors, *options)
-    forgotten = torch.zeros_like(level) if state is None else state.forgotten
-    forgotten = forgotten if log_g is None else forgotten + log_g.sum(-1)
-    return y, FeatureState(S, z, level, forgotten, features.draw)
+    S, z, log_scale = sum_up(k, v, *tensors, *options)
+    log_decay = torch.zeros_like(log_scale) if state is None else state.log_decay
+    log_decay = log_decay if log_g is None else log_decay + log_g.sum(-1)
+    return y, FeatureState(S, z, log_scale, log_decay, features.draw)
 
 
 def key_weights(k: Tensor, keep: Tensor | None, gate: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """Logarithms of what keys' weights are multiplied by, and of their gates, (B, G, n): 1 - g, g; if padded 0, 1."""
+    """Logarithms of the factors of keys' weights, 1 - g, and of the gates, g, (B, G, n); for padded keys 0 and 1."""
     c = log_g = None
     if gate is not None:
         gate = gate.float()
@@ -154,18 +156,18 @@ def key_weights(k: Tensor, keep: Tensor | None, gate: Tensor | None) -> tuple[Te
     return c, log_g
 
 
-def needs_levels(dtype: torch.dtype, features: RandomFeatures, log_g: Tensor | None) -> bool:
-    """Whether the kernels must guard against features and weights too large or too small for the dtype.
+def needs_log_scales(dtype: torch.dtype, features: RandomFeatures, log_g: Tensor | None) -> bool:
+    """Whether features and weights may overflow or underflow the dtype, so that the kernels need log_scales.
 
-    A feature of a normalised x is e^u times less than 2, with |u| <= |w| |x| and |w| about sqrt(d): of N(0, I) it is 5
-    more for one row in 300,000. If that is at most e^20 = 2^29, products of two are between 2^-60, which is above the
-    floor of denominators, and 2^60, and so the sum of 2^31 of them is below 2^127, where bfloat16 and float32 end.
-    Float16 ends at 2^16; gates make weights as small as they like.
+    A feature of a normalised x is e^u times less than 2, with |u| <= |w| |x| and |w| about sqrt(d): for one row of N(0,
+    I) in 300,000 it is 5 more. If this is at most e^20 = 2^29, products of two features are between 2^-60, which is
+    above the floor of denominators, and 2^60, so the sum of 2^31 of them is below 2^127, the maximum of bfloat16 and
+    float32. The maximum of float16 is 2^16; gates make weights arbitrarily small.
     """
     map, (sign, _, stretch, bend, _) = kernel_map(features)
     if dtype == torch.float16 or log_g is not None:
         return True
-    if map == "elu" or (map == "trig" and sign == 0.0):  # whose features are as large as x, or at most 1
+    if map == "elu" or (map == "trig" and sign == 0.0):  # features are as large as x, or at most 1
         return False
     w = features.dim**0.5 + 5
     largest = abs(bend) * w**2 + stretch * w * features.scale**0.5 + features.scale / 2

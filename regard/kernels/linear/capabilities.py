@@ -8,7 +8,6 @@ features themselves, so nothing of their size is ever written to memory.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from regard.attention.linear.feature_maps import EluPlusOne, Hyperbolic, OptimalPositive, Plain, Positive, Trig
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
+from regard.kernels.devices import HAVE_TRITON
 from regard.traits import why_unknown
 
 KNOWN_TRAITS = frozenset(
@@ -29,7 +29,6 @@ KNOWN_TRAITS = frozenset(
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TILE_SIZES = (16, 32, 64, 128)  # of matrix units
 MAX_TILE_NUMBERS = 128 * 64  # of a state: registers hold no more; in float32 half as many
-HAVE_TRITON = importlib.util.find_spec("triton") is not None  # not imported yet: that takes a while
 
 
 def runs_triton(x: Tensor) -> bool:
@@ -86,7 +85,7 @@ def why_not_step(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureS
         return "torch.compile traces the plain step"
     if x.dtype not in DTYPES or state.S.dtype != torch.float32:
         return f"it is for float32, bfloat16 and float16 and a state in float32; got {x.dtype} and {state.S.dtype}"
-    if not all(part.is_contiguous() for part in (state.S, state.z, state.level, state.forgotten)):
+    if not all(part.is_contiguous() for part in (state.S, state.z, state.log_scale, state.log_decay)):
         return "the state must be contiguous"
     unknown = why_unknown(features, KNOWN_TRAITS)
     if unknown is not None:

@@ -1,8 +1,8 @@
-"""From which length on random features are faster than exact attention: measured, kept as a table, looked up.
+"""The crossover length, from which random features are faster than exact attention: measure it, store it, look it up.
 
-F3. Exact attention takes a time that grows with the square of the length, random features one that grows with the
-length; which is less depends on the device, the width of a head and the number of features. `regard bench --attention`
-measures it. A table comes with regard, crossover.json; the user's own, in the cache folder, goes before it.
+F3. The time of exact attention is quadratic in the length, that of random features is linear; which one is less depends
+on the device, the width of a head and the number of features. `regard bench --attention` measures it. regard ships a
+table, crossover.json; the user's own table in the cache folder takes precedence.
 
     B batch   H heads   L length   d width   F features
 """
@@ -32,11 +32,11 @@ from regard.machine import device_name
 from regard.version import __version__
 
 SHIPPED = Path(__file__).with_name("crossover.json")
-SHORTEST = 256  # and its doubles, up to all tokens as one text
+SHORTEST = 256  # tokens; then powers of two times this, up to all tokens as one text
 WIDTHS = (32, 64)
 FEATURES = (64, 128, 256)
 HEADS = 8
-SIZES = {"cpu": (8192, "float32"), "cuda": (65536, "bfloat16")}  # tokens of a batch, B · L, and the number format
+SIZES = {"cpu": (8192, "float32"), "cuda": (65536, "bfloat16")}  # tokens of a batch, B · L, and the dtype
 ROUNDS = 3
 
 Watch = Callable[[Sequence[Any]], Iterable[Any]]
@@ -44,7 +44,7 @@ Watch = Callable[[Sequence[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """Milliseconds of causal attention, forward, for heads of one width and one number of features, by length."""
+    """Milliseconds of a causal forward pass by length, for one width of heads and one number of features."""
 
     width: int
     features: int
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Crossover:
-    """What was measured on one device."""
+    """The measurements on one device."""
 
     device: str  # "cpu", "mps", or a GPU's name
     threads: int
@@ -68,18 +68,18 @@ class Crossover:
     regard: str
 
     def nearest(self, width: int, features: int) -> Row:
-        """The row of these sizes, or of those that come nearest by their ratio."""
+        """Return the row of these sizes, or the closest one by the ratio of the sizes."""
         return min(
             self.rows,
             key=lambda row: abs(math.log(row.width / width)) + abs(math.log(row.features / features)),
         )
 
     def length(self, row: Row) -> int | None:
-        """The length from which on random features are faster; None where they never were."""
+        """Return the length from which random features are faster, or None if they never were."""
         return crossing(self.lengths, row.exact, row.random)
 
     def text(self) -> str:
-        """The table as Markdown: milliseconds by length, and the length from which on random features are faster."""
+        """Return the table as Markdown: milliseconds by length, and the crossover lengths."""
         where = f"{self.threads} threads of a CPU" if self.device == "cpu" else self.device
         lines = [
             f"Causal attention, forward, {self.heads} heads, {self.tokens:,} tokens in each batch, {self.dtype}, on "
@@ -92,26 +92,26 @@ class Crossover:
             lines += ["", f"| heads of width {width}, length | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
             for number, length in enumerate(self.lengths):
                 times = [rows[0].exact[number], *(row.random[number] for row in rows)]
-                lines.append(f"| {length:,} | {' | '.join(f'{one:.3g}' for one in times)} |")
-            found = [self.length(row) for row in rows]
-            told = ["never" if one is None else f"from {one:,}" for one in found]
-            lines.append(f"| faster than exact | | {' | '.join(told)} |")
+                lines.append(f"| {length:,} | {' | '.join(f'{milliseconds:.3g}' for milliseconds in times)} |")
+            crossings = [self.length(row) for row in rows]
+            cells = ["never" if crossing is None else f"from {crossing:,}" for crossing in crossings]
+            lines.append(f"| faster than exact | | {' | '.join(cells)} |")
         return "\n".join(lines)
 
 
 def crossing(lengths: Sequence[int], exact: Sequence[float], random: Sequence[float]) -> int | None:
-    """Where `random` falls below `exact` for good, between two lengths on a line in the logarithms of both.
+    """Return the length from which `random` stays below `exact`, interpolated linearly in log time and log length.
 
-    The least length where it is always below; None where it is not so at the greatest.
+    The first length if it is always below; None if it is not below at the last length.
     """
-    ahead = [math.log(one / other) for one, other in zip(exact, random, strict=True)]  # above 0: random is faster
-    behind = [number for number, gain in enumerate(ahead) if gain <= 0]
-    if not behind:
+    gains = [math.log(a / b) for a, b in zip(exact, random, strict=True)]  # above 0: random is faster
+    slower = [index for index, gain in enumerate(gains) if gain <= 0]
+    if not slower:
         return lengths[0]
-    last = behind[-1]
+    last = slower[-1]
     if last == len(lengths) - 1:
         return None
-    share = -ahead[last] / (ahead[last + 1] - ahead[last])
+    share = -gains[last] / (gains[last + 1] - gains[last])
     return round(lengths[last] * (lengths[last + 1] / lengths[last]) ** share)
 
 
@@ -125,16 +125,16 @@ def measure_crossover(
     watch: Watch = iter,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Crossover:
-    """Measure exact attention and random features side by side, a batch of as many tokens at every length.
+    """Measure exact attention and random features at each length, on batches with the same number of tokens.
 
-    The contenders take turns, after one turn that does not count; the median of the turns is kept. `watch` sees the
-    cells go by.
+    The contenders take turns, after a warm-up turn; the result is the median of the turns. `watch` wraps the cells, for
+    a progress bar.
     """
     usual, dtype = SIZES.get(device.type, SIZES["cpu"])
     tokens = usual if tokens is None else tokens
     lengths = lengths or [SHORTEST << double for double in range((tokens // SHORTEST).bit_length())]
     cells = [(width, length) for width in widths for length in lengths]
-    times: dict[tuple[int, int], list[float]] = {}  # of each cell, for each contender: exact attention is the first
+    times: dict[tuple[int, int], list[float]] = {}  # of each cell, by contender; exact attention is the first
     for width, length in watch(cells):
         q, k, v = torch.randn(
             3, max(tokens // length, 1), HEADS, length, width, device=device, dtype=getattr(torch, dtype)
@@ -170,7 +170,7 @@ def measure_crossover(
 def _take_turns(
     contenders: Sequence[Callable[[], Any]], device: torch.device, clock: Callable[[], float]
 ) -> list[float]:
-    """The typical milliseconds of each, to four digits."""
+    """Return the median milliseconds of each contender, to four digits."""
 
     def now() -> float:
         if device.type != "cpu":
@@ -187,32 +187,32 @@ def _take_turns(
 
 
 def own_table() -> Path:
-    """The file with what this user has measured."""
+    """Return the path of the user's own table."""
     return cache_folder() / "crossover.json"
 
 
 def read_tables(path: Path) -> list[Crossover]:
-    """The measurements in a file, one for each device; none where there is no file."""
+    """Read the measurements in a file, one for each device; none if there is no file."""
     if not path.exists():
         return []
     try:
         tables = json.loads(path.read_text(encoding="utf-8"))
-        return [Crossover(**{**one, "rows": [Row(**row) for row in one["rows"]]}) for one in tables]
+        return [Crossover(**{**table, "rows": [Row(**row) for row in table["rows"]]}) for table in tables]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} is no table of `regard bench --attention` ({error}): remove it, or measure anew"
+            f"{path} is not a table of `regard bench --attention` ({error}): remove it, or measure again"
         ) from error
 
 
 def write_table(table: Crossover, path: Path) -> None:
-    """Put the measurement into the file, in the place of what was measured before on the same device."""
-    others = [one for one in read_tables(path) if one.device != table.device]
+    """Write the measurement to the file, replacing an earlier one of the same device."""
+    others = [other for other in read_tables(path) if other.device != table.device]
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = sorted([*others, table], key=lambda one: one.device)
-    replace_file(path, (json.dumps([dataclasses.asdict(one) for one in told], indent=1) + "\n").encode())
+    tables = sorted([*others, table], key=lambda table: table.device)
+    replace_file(path, (json.dumps([dataclasses.asdict(table) for table in tables], indent=1) + "\n").encode())
 
 
 def find_table(device: torch.device) -> Crossover | None:
-    """What is known of this device: the user's own measurement, else the one that comes with regard."""
+    """Return the measurements of this device: the user's own, else those that regard ships, else None."""
     name = device_name(device)
     return next((table for path in (own_table(), SHIPPED) for table in read_tables(path) if table.device == name), None)

@@ -1,12 +1,12 @@
-"""What the walks along a text are made of, for Triton: features, their gradient, and weights inside a chunk.
+"""Device functions of the Triton kernels: features, their gradients, and weights inside a chunk.
 
-F2, F3; maps.py has the maps as formulas. A tile of features is kept as two halves, exp u and exp -u or sin u and cos u,
-each made of the same u; where a map has one half, the other is the same and nobody looks at it. Logarithms are to base
-2 in all kernels, for 2^x is what a GPU computes.
+F2, F3; regard/attention/linear/feature_maps.py has the maps as formulas. A tile of features is two halves, exp u and
+exp -u or sin u and cos u, of the same u; for a map with one half the other is a copy that is not used. All kernels
+use logarithms to base 2, because a GPU computes 2^x.
 
-Weights and features that may be of any size are kept as numbers * 2^level (LEVELS), and sums of them are brought to one
-level as flash attention does with its maxima. Where the host knows that nothing can overflow, a token's weight is a
-factor of its features, every level is 0, and a walk is products and nothing else.
+Weights and features of any size are represented as numbers * 2^log_scale (LOG_SCALES), and sums of them are rescaled
+to a common log_scale, as flash attention does with its maxima. Where the host knows that nothing can overflow, a
+token's weight is a factor of its features, every log_scale is 0, and only products remain.
 
     C tokens of a chunk   d width of queries and keys   M rows of W   u = W x
 """
@@ -17,27 +17,27 @@ import triton
 from triton import language as tl
 
 EMPTY: tl.constexpr = tl.constexpr(-1e30)  # as in state.py
-SHORTEST: tl.constexpr = tl.constexpr(1e-6)  # as in features.py: what is shorter is not brought to length 1
-N: tl.constexpr = tl.constexpr(8)  # columns of the narrowest tile that matrix units take
+SHORTEST: tl.constexpr = tl.constexpr(1e-6)  # as in features.py: shorter vectors are not normalised to length 1
+N: tl.constexpr = tl.constexpr(8)  # columns of the narrowest tile of matrix units
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
 def tile(start, first, stride, inside, C: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows from `first` on of a matrix as (C, WIDTH), zeros where there are none."""
+    """Load rows from `first` of a matrix as (C, WIDTH), with zeros outside."""
     return tl.load(places(start, first, stride, C, WIDTH), mask=inside[:, None], other=0.0)
 
 
 @triton.jit
 def places(start, first, stride, C: tl.constexpr, WIDTH: tl.constexpr):
-    """Where those rows lie: far from the start, but 32 bits are enough for the way from the first of them."""
+    """Pointers to these rows: a 64-bit offset for the first, 32-bit offsets from there."""
     start += first.to(tl.int64) * stride
     return start + (tl.arange(0, C)[:, None] * stride + tl.arange(0, WIDTH)[None, :])
 
 
 @triton.jit
 def columns(x, ROWS: tl.constexpr, dtype: tl.constexpr):
-    """x (ROWS,) as the sum of the columns of a matrix (ROWS, N): what rounding leaves of it, the rest, and zeros."""
+    """x (ROWS,) as the sum of the columns of a matrix (ROWS, N): x rounded to dtype, the remainder, and zeros."""
     column = tl.arange(0, N)[None, :]
     rounded = x.to(dtype)
     rest = (x - rounded.to(tl.float32)).to(dtype)
@@ -47,9 +47,9 @@ def columns(x, ROWS: tl.constexpr, dtype: tl.constexpr):
 
 @triton.jit
 def load_w(W, a, stretch, bend, M: tl.constexpr, D: tl.constexpr, MAP: tl.constexpr):
-    """W with all that x is multiplied by, (M, d), what is added to u, (M,), and a (d,), in float32.
+    """Load W times the factors of x (M, d), the bias of u (M,), and a (d,), in float32.
 
-    For maps of exponentials it is made such that u is to base 2.
+    For exponential maps u is scaled to base 2.
     """
     if MAP == "elu":
         w, bias, scale = tl.zeros((M, D), tl.float32), tl.zeros((M,), tl.float32), tl.full((D,), 1.0, tl.float32)
@@ -66,10 +66,10 @@ def load_w(W, a, stretch, bend, M: tl.constexpr, D: tl.constexpr, MAP: tl.conste
 
 @triton.jit
 def normal(x, scale, NORMALIZE: tl.constexpr, SCALED: tl.constexpr):
-    """x (C, d) at length 1 if it is to be, |x|²/2 of what the map is given, (C,), and what brought it there, (C,).
+    """Normalise x (C, d) if NORMALIZE; return it, |x|²/2 of the map's input (C,), and the factor that was applied (C,).
 
-    A product of x as it was, its result brought to length 1, would be as good, but would be slow: matrix units want x
-    in an order in shared memory that sums of its squares do not want.
+    Normalising the product instead would be equivalent but slow: matrix units and the sum of squares want x in
+    different layouts of shared memory.
     """
     full = x.to(tl.float32)
     square = tl.sum(full * full, 1)
@@ -80,7 +80,7 @@ def normal(x, scale, NORMALIZE: tl.constexpr, SCALED: tl.constexpr):
     if SCALED:
         full *= scale[None, :]
         square = tl.sum(full * full, 1)
-    else:  # all of `scale` is one number
+    else:  # all entries of `scale` are equal
         square *= tl.max(scale * scale, 0)
     return x, 0.5 * inverse * inverse * square, inverse
 
@@ -88,12 +88,12 @@ def normal(x, scale, NORMALIZE: tl.constexpr, SCALED: tl.constexpr):
 @triton.jit
 def phi(
     x, w, bias, weight, factor,
-    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
+    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LOG_SCALES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Features of x (C, d) times 2^weight, (M, C) if they lie along axis 0, else (C, M): both halves, levels (C,).
+    """Features of x (C, d) times 2^weight: both halves, (M, C) for AXIS 0 and (C, M) for AXIS 1, and log_scale (C,).
 
-    Who needs both forms calls this twice: a product more, but no features must be turned by way of shared memory.
+    To get both layouts, call this twice: one more product, but no transposition through shared memory.
     """
     if MAP == "elu":
         if AXIS == 0:
@@ -106,28 +106,28 @@ def phi(
     else:
         u = tl.dot(x, tl.trans(w), input_precision=PRECISION)
         bias = bias[None, :]
-    return numbers(u, bias, weight, factor, AXIS, KEYS, MAP, BENT, LEVELS)
+    return numbers(u, bias, weight, factor, AXIS, KEYS, MAP, BENT, LOG_SCALES)
 
 
 @triton.jit
 def numbers(
     u, bias, weight, factor,
-    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
+    AXIS: tl.constexpr, KEYS: tl.constexpr, MAP: tl.constexpr, BENT: tl.constexpr, LOG_SCALES: tl.constexpr,
 ):  # fmt: skip
-    """phi 2^weight = numbers * 2^level of u + bias: both halves of the numbers, and the level.
+    """Split phi 2^weight of u + bias into numbers * 2^log_scale: both halves of the numbers, and log_scale.
 
-    What is taken out of a query's features is not in its level, for it cancels in attention's quotient.
+    The maximum that is divided out of a query's features is not part of its log_scale, since it cancels.
     """
     exponential: tl.constexpr = MAP == "hyperbolic" or MAP == "positive"
     if BENT:
         u += bias
-    if LEVELS and exponential:
+    if LOG_SCALES and exponential:
         top = tl.max(tl.abs(u) if MAP == "hyperbolic" else u, AXIS)
-        level, more = weight + top if KEYS else weight, -top
-    elif LEVELS:
-        level, more = weight, tl.zeros_like(weight)
+        log_scale, more = weight + top if KEYS else weight, -top
+    elif LOG_SCALES:
+        log_scale, more = weight, tl.zeros_like(weight)
     else:
-        level, more = tl.zeros_like(weight), weight
+        log_scale, more = tl.zeros_like(weight), weight
     if exponential:
         more = tl.expand_dims(more + tl.log2(factor), AXIS)  # a 2^x = 2^{x + log a}
         one = tl.exp2(more + u)
@@ -142,14 +142,14 @@ def numbers(
             other = one
         much = tl.expand_dims(tl.exp2(more) * factor, AXIS)
         one, other = one * much, other * much
-    return one, other, level
+    return one, other, log_scale
 
 
 @triton.jit
 def waves(u):
-    """(sin u, cos u), by what is left of u after whole quarter turns: Taylor's series are exact for that.
+    """(sin u, cos u) by Taylor series of the remainder of u modulo pi / 2, where they are exact.
 
-    Triton's own are made for u of any size, and are ten times as much code.
+    Triton's own functions handle u of any size and are ten times as much code.
     """
     turns = tl.floor(u * 0.6366197723675814 + 0.5)
     r = (u - turns * 1.57079637050628662) + turns * 4.37113900018624e-8  # pi / 2 in two parts; |r| <= pi / 4
@@ -165,7 +165,7 @@ def waves(u):
 
 @triton.jit
 def to_u(one, other, to_one, to_other, MAP: tl.constexpr):
-    """The gradient of u, of those of the numbers: exp' = exp, sin' = cos, cos' = -sin."""
+    """The gradient of u from those of the features: exp' = exp, sin' = cos, cos' = -sin."""
     if MAP == "hyperbolic":
         du = to_one * one - to_other * other
     elif MAP == "positive":
@@ -179,7 +179,7 @@ def to_u(one, other, to_one, to_other, MAP: tl.constexpr):
 
 @triton.jit
 def gates(log_g, at, inside, C: tl.constexpr, GATED: tl.constexpr):
-    """Of the logarithms of a chunk's gates the sums up to each, itself included, (C,), and the sum of all."""
+    """Cumulative sums of the logarithms of a chunk's gates (C,), and their total."""
     if GATED:
         log = tl.load(log_g + at, mask=inside, other=0.0).to(tl.float32) * LOG2E
         b, total = tl.cumsum(log, 0), tl.sum(log, 0)
@@ -190,18 +190,18 @@ def gates(log_g, at, inside, C: tl.constexpr, GATED: tl.constexpr):
 
 @triton.jit
 def weight_logs(
-    half, c, h, at, inside, SIGN: tl.constexpr, KEYS: tl.constexpr, GIVEN: tl.constexpr, LEVELS: tl.constexpr
+    half, c, h, at, inside, SIGN: tl.constexpr, KEYS: tl.constexpr, GIVEN: tl.constexpr, LOG_SCALES: tl.constexpr
 ):  # fmt: skip
-    """Logarithms of tokens' weights, (C,): of keys what the map says and what is given, c; of queries h.
+    """Logarithms of the tokens' weights (C,): for keys the map's weight plus c if GIVEN, for queries h.
 
-    Without LEVELS weights of queries are in dy and t already: see `deltas`.
+    Without LOG_SCALES the weights of queries are already factors of dy and t: see `deltas`.
     """
     if KEYS:
         own = half * (SIGN * LOG2E)
         if GIVEN:
             own += tl.load(c + at, mask=inside, other=0.0) * LOG2E
         own = tl.where(inside, own, -float("inf"))
-    elif LEVELS:
+    elif LOG_SCALES:
         own = tl.load(h + at, mask=inside, other=-float("inf"))
     else:
         own = tl.zeros_like(half)
@@ -210,7 +210,7 @@ def weight_logs(
 
 @triton.jit
 def causal(scores, other, REVERSE: tl.constexpr, TURNED: tl.constexpr):
-    """scores (C who ask, C who answer), or TURNED; `other` for tokens after the one who asks, REVERSE: before it."""
+    """Replace scores of later tokens (REVERSE: earlier tokens) by `other`; (C queries, C keys), or TURNED."""
     at = tl.arange(0, scores.shape[0])
     if REVERSE != TURNED:
         seen = at[None, :] >= at[:, None]
@@ -225,12 +225,12 @@ def larger(a, b):
 
 
 @triton.jit
-def weights(c, b, total, level, REVERSE: tl.constexpr, GATED: tl.constexpr, TURNED: tl.constexpr):
-    """How much each token of a chunk sees of each, (C, C), and of the state, (C,), times 2^-top; and top (C,).
+def weights(c, b, total, log_scale, REVERSE: tl.constexpr, GATED: tl.constexpr, TURNED: tl.constexpr):
+    """Weights of keys for queries inside a chunk (C, C) and of the state (C,), both times 2^-top; and top (C,).
 
-    2^{c_j + b_i - b_j}, j <= i, when the text is walked forward; backward, the gates are those after i up to j >= i.
+    Forward, 2^{c_j + b_i - b_j} for j <= i; backward (REVERSE), with the gates after i up to j >= i.
     """
-    mine, old = tl.zeros_like(c), tl.zeros_like(c) + level
+    mine, old = tl.zeros_like(c), tl.zeros_like(c) + log_scale
     if GATED and REVERSE:
         c, mine, old = c + b, -b, old + total - b
     elif GATED:
@@ -245,18 +245,18 @@ def weights(c, b, total, level, REVERSE: tl.constexpr, GATED: tl.constexpr, TURN
 
 
 @triton.jit
-def to_state(c, b, total, level, REVERSE: tl.constexpr, GATED: tl.constexpr):
-    """What the chunk's tokens count in the state after it, (C,), what the old state counts, and the new level."""
+def to_state(c, b, total, log_scale, REVERSE: tl.constexpr, GATED: tl.constexpr):
+    """Weights of the chunk's tokens in the state after it (C,), the weight of the old state, and the new log_scale."""
     if GATED:
         c += b if REVERSE else total - b
-    old = level + total
-    level = tl.maximum(old, tl.max(c, 0))
-    return tl.exp2(c - level), tl.exp2(old - level), level
+    old = log_scale + total
+    log_scale = tl.maximum(old, tl.max(c, 0))
+    return tl.exp2(c - log_scale), tl.exp2(old - log_scale), log_scale
 
 
 @triton.jit
 def shrink(before, dtype: tl.constexpr):
-    """What a state of so many chunks is multiplied by before it is rounded to float16, which ends at 65504."""
+    """The factor of a state of so many chunks before it is rounded to float16, whose maximum is 65504."""
     if dtype == tl.float16:
         small = 1.0 / (1.0 + before)
     else:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.linear import step
 from regard.attention.linear.cache import FeatureCache
@@ -72,6 +72,3 @@ class FusedRandomFeatureAttention(RandomFeatureAttention):
             if y is not None:
                 return y
         return super()._step_heads(q, k, v, gate, cache)
-
-
-FUSED: dict[type[nn.Module], Any] = {RandomFeatureAttention: FusedRandomFeatureAttention}

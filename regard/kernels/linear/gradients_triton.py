@@ -1,7 +1,7 @@
-"""Gradients of queries and keys in attention by features, as walks along the text; Triton, for NVIDIA GPUs.
+"""Triton kernels for the gradients of queries and keys in random-feature attention.
 
-F3. mix_triton.py has the formulas. The gradient of the features goes on through the map, the learned scale and the
-normalisation, all in registers.
+F3. attention_triton.py has the formulas. The gradient of the features is propagated through the map, the learned scale
+and the normalisation in registers.
 
     C tokens of a chunk   d, e widths of keys and values   M rows of W   F features
 """
@@ -35,15 +35,15 @@ from regard.kernels.linear.without_wgmma import without_wgmma
 
 @triton.jit(do_not_specialize=["heads", "m"])
 def deltas(
-    y, dy, top, den,  # as mix left them, and the gradient of y
-    h, t, sign, fixed, out,  # results; `fixed`: what a gate gets of a query whose denominator is the floor
+    y, dy, top, den,  # results of mix, and the gradient of y
+    h, t, sign, fixed, out,  # results; `fixed`: gradients of gates from queries whose denominator is the floor
     y_batch, y_head, y_row, d_batch, d_head, d_row, o_batch, o_head, o_row,  # strides
     heads, m, floor,
-    GATED: tl.constexpr, SIGNED: tl.constexpr, LEVELS: tl.constexpr, C: tl.constexpr, E: tl.constexpr,
+    GATED: tl.constexpr, SIGNED: tl.constexpr, LOG_SCALES: tl.constexpr, C: tl.constexpr, E: tl.constexpr,
 ):  # fmt: skip
-    """What queries stand for in the backward pass besides dy: weights 2^h sign = 1 / (den 2^top), and t = -dy.y.
+    """What queries carry in the backward pass besides dy: weights 2^h sign = 1 / (den 2^top), and t = -dy.y.
 
-    Without LEVELS both are multiplied by the weight here: dy / den, which is written, and t / den.
+    Without LOG_SCALES both are divided by the denominator here: dy / den, which is written, and t / den.
     """
     row, start = tl.program_id(1).to(tl.int64), tl.program_id(0) * C
     at = start + tl.arange(0, C)
@@ -55,10 +55,10 @@ def deltas(
     at += row * m
     size = tl.load(den + at, mask=inside, other=1.0)
     last = tl.where(size == floor, 0.0, -delta)  # the floor has no gradient
-    if LEVELS:
-        level = tl.load(top + at, mask=inside, other=0.0)
-        log = -level - tl.log2(tl.abs(size))
-        tl.store(h + at, tl.where(level > 0.5 * EMPTY, log, -float("inf")), mask=inside)  # a query that saw nothing
+    if LOG_SCALES:
+        log_scale = tl.load(top + at, mask=inside, other=0.0)
+        log = -log_scale - tl.log2(tl.abs(size))
+        tl.store(h + at, tl.where(log_scale > 0.5 * EMPTY, log, -float("inf")), mask=inside)  # a query without keys
     else:
         given, last = given / size[:, None], last / size
         out += batch * o_batch + head * o_head
@@ -73,23 +73,23 @@ def deltas(
 @without_wgmma
 @triton.jit(do_not_specialize=["heads", "shared", "m", "n", "per", "states"])
 def grad(
-    x, y,  # those who ask: queries and dy, without LEVELS divided by the denominator; with REVERSE keys and values
-    k, v,  # those who answer: keys and values; queries and dy
+    x, y,  # asking tokens: queries and dy, without LOG_SCALES divided by the denominator; with REVERSE keys and values
+    k, v,  # answering tokens: keys and values; queries and dy
     c, log_g, h, t, sign, W, a,  # as in sums
-    sum_at, level_at,  # states before the segments, as scan leaves them
-    out, c_out, a_out,  # results: the gradients of x, of c, and of a in parts, one for each program
+    sum_at, log_scale_at,  # states before the segments, as scan leaves them
+    out, c_out, a_out,  # results: the gradients of x, of c, and of a, the last one as partial sums of each program
     x_batch, x_head, x_row, y_batch, y_head, y_row, k_batch, k_head, k_row, v_batch, v_head, v_row,  # strides
     o_batch, o_head, o_row, c_batch, c_head, g_batch, g_head, w_head, a_head,
     heads, shared, m, n, per, states,
     factor, stretch, bend,
     MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, GIVEN: tl.constexpr,
     GATED: tl.constexpr, SIGNED: tl.constexpr, REVERSE: tl.constexpr, CAUSAL: tl.constexpr, STATES: tl.constexpr,
-    LEARNED: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr,
+    LEARNED: tl.constexpr, BENT: tl.constexpr, LOG_SCALES: tl.constexpr, PRECISION: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr, E: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """One segment of one head of dq, or of dk. Tokens who ask lie along axis 1, so that features stay in registers."""
+    """Compute one segment of one head of dq, or of dk. Asking tokens are on axis 1, so features stay in registers."""
     PAIR: tl.constexpr = MAP == "hyperbolic" or MAP == "trig"
-    # Keys' weights e^{±|x|²/2} have gradients along x, which normalisation takes away unless x is scaled after it.
+    # Keys' weights e^{±|x|²/2} have gradients along x, which normalisation removes unless x is scaled after it.
     WEIGHED: tl.constexpr = REVERSE and SIGN != 0.0 and (SCALED or not NORMALIZE)
     F: tl.constexpr = 2 * M if PAIR else M
     segment, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -113,15 +113,15 @@ def grad(
 
     S1, z1 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
     S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
-    level, to_a = tl.full((), EMPTY, tl.float32), tl.zeros((D,), tl.float32)
+    log_scale, to_a = tl.full((), EMPTY, tl.float32), tl.zeros((D,), tl.float32)
     if STATES:
         place = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
         place += (row if REVERSE else batch * (heads // shared) + g) * states
-        level = tl.load(level_at + place)
+        log_scale = tl.load(log_scale_at + place)
         S1, z1, S2, z2 = state_of(sum_at + place * F * (E + 1), E, M, PAIR)
     first = segment * per
     chunks = tl.cdiv(tl.minimum(m - first, per), C)
-    walked = (tl.cdiv(m - first, C) - chunks) if REVERSE else first // C  # by those before
+    walked = (tl.cdiv(m - first, C) - chunks) if REVERSE else first // C  # by the programs before
     for step in range(chunks):
         start = first + ((chunks - 1 - step) if REVERSE else step) * C
         at = start + tl.arange(0, C)
@@ -138,11 +138,11 @@ def grad(
             to2 = tl.dot((S2 * small).to(dtype), given, input_precision=PRECISION) / small
             to2 += tl.sum(z2, 1)[:, None] * last[None, :]
         top = tl.zeros((C,), tl.float32)
-        if LEVELS:
-            top += level
+        if LOG_SCALES:
+            top += log_scale
         if CAUSAL:
             values = tile(v, start, v_row, inside, C, E)
-            products = tl.dot(values, given, input_precision=PRECISION)  # (C who answer, C who ask)
+            products = tl.dot(values, given, input_precision=PRECISION)  # (C answering, C asking)
             new = tl.full((C,), 1.0, tl.float32)
             if REVERSE:
                 others = tl.load(t + at, mask=inside, other=0.0)
@@ -151,12 +151,12 @@ def grad(
                 others = new
                 products += last[None, :]
             answers, half, _ = normal(tile(k, start, k_row, inside, C, D), scale, NORMALIZE, SCALED)
-            own = weight_logs(half, c, h, at, inside, SIGN, not REVERSE, GIVEN, LEVELS)
-            k1, k2, own = phi(answers, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LEVELS, PRECISION)
-            if LEVELS:
+            own = weight_logs(half, c, h, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
+            k1, k2, own = phi(answers, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
+            if LOG_SCALES:
                 b, gone = gates(log_g, at, inside, C, GATED)
-                seen, old, top = weights(own, b, gone, level, REVERSE, GATED, True)
-                new, kept, level = to_state(own, b, gone, level, REVERSE, GATED)
+                seen, old, top = weights(own, b, gone, log_scale, REVERSE, GATED, True)
+                new, kept, log_scale = to_state(own, b, gone, log_scale, REVERSE, GATED)
                 if SIGNED and REVERSE:
                     signs = tl.load(sign + at, mask=inside, other=0.0)
                     seen *= signs[:, None]
@@ -172,12 +172,12 @@ def grad(
             to1 = tl.dot(k1, products, to1, input_precision=PRECISION)
             if PAIR:
                 to2 = tl.dot(k2, products, to2, input_precision=PRECISION)
-            # Values as the other factor of a product are read once more: kept from above, they would take 64 registers.
-            # The hint is there so that the compiler does not see that it is the same load.
+            # The values are loaded a second time for the other product: kept, they would take 64 registers. The hint
+            # prevents the compiler from merging both loads.
             again = tl.load(
                 places(v, start, v_row, C, E), mask=inside[:, None], other=0.0, eviction_policy="evict_first"
             )
-            if LEVELS:
+            if LOG_SCALES:
                 again = (again * new[:, None]).to(dtype)
             S1 = tl.dot(k1, again, S1, input_precision=PRECISION)
             z1 = tl.dot(k1, each, z1, input_precision=PRECISION)
@@ -188,9 +188,9 @@ def grad(
         # Through the map, the scale and the normalisation.
         asks = tile(x, start, x_row, inside, C, D)
         unit, half, inverse = normal(asks, scale, NORMALIZE, SCALED)
-        mine = weight_logs(half, c, h, at, inside, SIGN, REVERSE, GIVEN, LEVELS)
-        q1, q2, mine = phi(unit, w, bias, mine, factor, 0, REVERSE, MAP, BENT, LEVELS, PRECISION)
-        if LEVELS:
+        mine = weight_logs(half, c, h, at, inside, SIGN, REVERSE, GIVEN, LOG_SCALES)
+        q1, q2, mine = phi(unit, w, bias, mine, factor, 0, REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
+        if LOG_SCALES:
             size = tl.exp2(mine + top)
             if SIGNED and not REVERSE:
                 size *= tl.load(sign + at, mask=inside, other=0.0)
@@ -206,7 +206,7 @@ def grad(
                 to_c += tl.sum(to2 * q2, 0)
             if GIVEN:
                 tl.store(c_out + row * m + at, to_c, mask=inside)
-        du = tl.trans(du)  # (C, M): the only tile that is turned after it was computed; see plain_products
+        du = tl.trans(du)  # (C, M): the only tile that is transposed after it was computed; see without_wgmma.py
         if MAP != "elu":
             du = tl.dot(du.to(dtype), rows, input_precision=PRECISION)  # (C, d)
             full = asks.to(tl.float32) * inverse[:, None]
@@ -216,7 +216,7 @@ def grad(
                 to_a += tl.sum(du * full, 0)
             du *= scale[None, :]
             if NORMALIZE:
-                along = tl.where(inverse * SHORTEST < 0.9999, tl.sum(du * full, 1), 0.0)  # 1: what was too short
+                along = tl.where(inverse * SHORTEST < 0.9999, tl.sum(du * full, 1), 0.0)  # too short to be normalised
                 du = (du - along[:, None] * full) * inverse[:, None]
         tl.store(places(out, start, o_row, C, D), du.to(out.dtype.element_ty), mask=inside[:, None])
     if LEARNED:

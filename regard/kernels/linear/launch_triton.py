@@ -1,6 +1,6 @@
-"""How the walks of mix_triton.py and grad_triton.py are started: tensors, strides, and what kernels are compiled for.
+"""Launch the Triton kernels of random-feature attention: tensors, strides, and launch configurations.
 
-F3. Triton, for NVIDIA GPUs.
+F3.
 
     B batch   H heads   G heads of keys   m queries   n keys   d, e widths   M rows of W   F features
 """
@@ -20,15 +20,15 @@ from regard.kernels.linear.gradients_triton import deltas, grad
 from regard.kernels.linear.segment_sums_triton import scan, sums
 
 PAIRS = ("hyperbolic", "trig")
-PROGRAMS = 2  # on each processor of the GPU
-LN2 = math.log(2)  # kernels have logarithms to base 2
+PROGRAMS = 2  # per multiprocessor of the GPU
+LN2 = math.log(2)  # kernels use logarithms to base 2
 BLOCK = 1024  # numbers of a state that a program scans
 
 
 class Shape(NamedTuple):
-    """What a kernel is compiled for: tokens of a chunk, warps, stages of loads, and registers of a thread.
+    """A launch configuration: tokens of a chunk, warps, pipeline stages, and registers per thread.
 
-    Unless it is told that there are 255 registers, the assembler takes 32 for the largest of the kernels.
+    Without an explicit limit of 255 registers, the assembler uses 32 for the largest kernel.
     """
 
     chunk: int = 64
@@ -42,14 +42,14 @@ FORWARD, BACKWARD = Shape(), Shape()
 
 
 class Side(NamedTuple):
-    """Queries or keys, and what they stand for: dy or the values."""
+    """Queries and dy, or keys and values."""
 
     x: Tensor  # (B, heads, length, d)
     y: Tensor  # (B, heads, length, e)
 
 
 class Queries(NamedTuple):
-    """What `deltas` finds for the backward pass, (B, H, m) each."""
+    """The results of `deltas` for the backward pass, (B, H, m) each."""
 
     h: Tensor
     t: Tensor
@@ -57,17 +57,17 @@ class Queries(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """All that the kernels are told besides queries, keys and values."""
+    """All arguments of the kernels besides queries, keys and values."""
 
     W: Tensor  # (1 or G, M, d)
-    a: Tensor  # (1 or G, d): what x is multiplied by
+    a: Tensor  # (1 or G, d): the factors of x
     c: Tensor | None  # (B, G, n): added to the logarithms of the keys' weights
     log_g: Tensor | None  # (B, G, n): logarithms of the gates
-    state: tuple[Tensor, Tensor, Tensor] | None  # S (B, G, F, e), z (B, G, F), level (B, G): what was before
+    state: tuple[Tensor, Tensor, Tensor] | None  # S (B, G, F, e), z (B, G, F), log_scale (B, G) before the text
     causal: bool
     normalize: bool
-    scaled: bool  # whether the numbers of `a` differ
-    levels: bool  # whether features or weights may be of any size
+    scaled: bool  # whether the entries of `a` differ
+    log_scales: bool  # whether features or weights may overflow, and need log_scales
     map: str  # "hyperbolic", "positive", "trig" or "elu"
     per: int  # tokens of a segment
     sign: float  # of |x|²/2 in the logarithm of a key's weight
@@ -78,18 +78,18 @@ class Settings(NamedTuple):
 
     @property
     def signed(self) -> bool:
-        return self.map == "trig" and self.levels  # other features are positive, and so are denominators
+        return self.map == "trig" and self.log_scales  # other features are positive, and so are denominators
 
     def features(self, d: int) -> int:
         return count(self.map, self.W, d)
 
     def keys(self, x: Tensor) -> list[Any]:
-        """Pointers to what belongs to keys; some tensor where there is none, for it will not be read."""
+        """Pointers to c and log_g; any tensor where there is none, because it will not be read."""
         return [x if part is None else part for part in (self.c, self.log_g)]
 
     def strides(self) -> list[int]:
         small = [(0, 0) if part is None else part.stride()[:2] for part in (self.c, self.log_g)]
-        # Heads of the keys have rows and factors of their own, or share them.
+        # Key-value heads have W and a of their own, or share them.
         return [*small[0], *small[1], *(x.stride(0) if x.shape[0] > 1 else 0 for x in (self.W, self.a))]
 
     def numbers(self) -> tuple[float, float, float]:
@@ -108,8 +108,8 @@ class Settings(NamedTuple):
             "SIGNED": self.signed and reverse,
             "REVERSE": reverse,
             "BENT": self.bend != 0.0,
-            "LEVELS": self.levels,
-            "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",  # of float32 three parts are multiplied
+            "LOG_SCALES": self.log_scales,
+            "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",  # float32 as three products
             "D": d,
             "E": e,
             "M": F // 2 if self.map in PAIRS else F,
@@ -117,44 +117,52 @@ class Settings(NamedTuple):
 
 
 def count(map: str, W: Tensor, d: int) -> int:
-    """F."""
+    """Return the number of features F."""
     return d if map == "elu" else W.shape[-2] * (2 if map in PAIRS else 1)
 
 
 def add_up(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor]:
-    """States before each segment and after the last, (B heads, places, F (e + 1)) and their levels (B heads, places).
+    """Return the states before each segment and after the last, (B heads, places, F (e + 1)), and their log_scales.
 
-    Of keys; with `asked` of queries, from the last segment to the first.
+    The states of keys; with `asked` those of queries, from the last segment to the first.
     """
     x, y = side
     B, heads, n, d = x.shape
     e, F, segments = y.shape[-1], has.features(d), triton.cdiv(n, has.per)
     totals = x.new_empty(B * heads, segments + 1, F * (e + 1), dtype=torch.float32)
-    levels, left, after = x.new_empty(3, B * heads, segments + 1, dtype=torch.float32).unbind()
+    log_scales, left, after = x.new_empty(3, B * heads, segments + 1, dtype=torch.float32).unbind()
     before = has.state if asked is None else None
     if before is not None:
-        S, z, level = before
+        S, z, log_scale = before
         totals[:, 0] = torch.cat([S.flatten(2), z], dim=2).flatten(0, 1)
-        if has.levels:
-            levels[:, 0] = level.flatten() / LN2
+        if has.log_scales:
+            log_scales[:, 0] = log_scale.flatten() / LN2
         else:
-            totals[:, 0] *= level.flatten().exp()[:, None]
-            levels[:, 0] = 0.0
+            totals[:, 0] *= log_scale.flatten().exp()[:, None]
+            log_scales[:, 0] = 0.0
     of_queries = (x, x, x) if asked is None else asked
     sums[(segments, B * heads)](
-        x, y, *has.keys(x), *of_queries, has.W, has.a, totals, levels, left, *x.stride()[:3], *y.stride()[:3],
+        x, y, *has.keys(x), *of_queries, has.W, has.a, totals, log_scales, left, *x.stride()[:3], *y.stride()[:3],
         *has.strides(), heads, shared, n, has.per, *has.numbers(), **has.constants(x, e, reverse=asked is not None),
         **shape(has, x, e, back=asked is not None),
     )  # fmt: skip
     size = F * (e + 1)
     scan[(B * heads, triton.cdiv(size, BLOCK))](
-        totals, levels, left, after, segments + 1, size, GIVEN=before is not None, LEVELS=has.levels, BLOCK=BLOCK
+        totals,
+        log_scales,
+        left,
+        after,
+        segments + 1,
+        size,
+        GIVEN=before is not None,
+        LOG_SCALES=has.log_scales,
+        BLOCK=BLOCK,
     )
     return totals, after
 
 
 def shape(has: Settings, x: Tensor, e: int, *, back: bool) -> dict[str, int]:
-    """What eight warps hold of a state, four would have to spill; float32 fills the memory alone, without stages."""
+    """Choose a launch configuration: a large state needs eight warps, or it spills; float32 has no room for stages."""
     M = has.constants(x, e, reverse=False)["M"]
     chunk, warps, stages, registers = BACKWARD if back else FORWARD
     if M * e > 64 * 64:
@@ -164,7 +172,7 @@ def shape(has: Settings, x: Tensor, e: int, *, back: bool) -> dict[str, int]:
 
 
 def states_for(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor] | None:
-    """The states that a walk starts from, if it does not start from nothing."""
+    """Return the states that segments start from, or None if there is only one segment, from an empty state."""
     alone = has.causal and side.x.shape[2] <= has.per and (has.state is None or asked is not None)
     return None if alone else add_up(side, has, asked, shared)
 
@@ -177,33 +185,33 @@ def settings(
     log_g: Tensor | None,
     S: Tensor | None,
     z: Tensor | None,
-    level: Tensor | None,
+    log_scale: Tensor | None,
     causal: bool,
     normalize: bool,
     scaled: bool,
-    levels: bool,
+    log_scales: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
 ) -> Settings:
     c, log_g = (None if part is None else in_rows(part) for part in (c, log_g))
-    state = None if S is None or z is None or level is None else (S, z, level)
-    if not per:  # some programs for each processor: fewer leave some idle, more add up more states
+    state = None if S is None or z is None or log_scale is None else (S, z, log_scale)
+    if not per:  # a few programs per multiprocessor: fewer leave some idle, more add up more states
         processors = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 1
         segments = max(1, PROGRAMS * processors // (q.shape[0] * q.shape[1]))
         chunk = max(FORWARD.chunk, BACKWARD.chunk)
         per = triton.cdiv(triton.cdiv(q.shape[2], chunk), segments) * chunk
-    how = (causal, normalize, scaled, levels, map, per)
+    how = (causal, normalize, scaled, log_scales, map, per)
     return Settings(W.contiguous(), a.contiguous(), c, log_g, state, *how, *numbers)
 
 
 def in_rows(x: Tensor) -> Tensor:
-    """x with the numbers of its last axis side by side."""
+    """Return x with a contiguous last axis."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def like(q: Tensor, width: int) -> Tensor:
-    """An empty (B, H, m, width) in which the heads of a token lie side by side, as the next product reads them."""
+    """Return an empty (B, H, m, width) with the heads of a token adjacent in memory, as the next product reads them."""
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], width).transpose(1, 2)
 
 
@@ -218,16 +226,16 @@ def walk(
     den: Tensor,
     shared: int,
 ) -> None:
-    """`mix`: the output of queries x; with `asked`, the gradient of the values for keys x."""
+    """Launch `mix`: the output of queries x; with `asked`, the gradient of the values for keys x."""
     k, v = answer
     B, m = x.shape[0], x.shape[2]
     heads, e = out.shape[1], v.shape[-1]
     h, _, sign = (top, top, top) if asked is None else asked
-    at, levels = (top, top) if states is None else states
+    at, log_scales = (top, top) if states is None else states
     mix[(triton.cdiv(m, has.per), B * heads)](
-        x, k, v, *has.keys(x), h, sign, has.W, has.a, at, levels, out, top, den,
+        x, k, v, *has.keys(x), h, sign, has.W, has.a, at, log_scales, out, top, den,
         *x.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides(),
-        heads, shared, m, k.shape[2], has.per, 0 if states is None else levels.shape[1], *has.numbers(), has.floor,
+        heads, shared, m, k.shape[2], has.per, 0 if states is None else log_scales.shape[1], *has.numbers(), has.floor,
         **has.constants(x, e, reverse=asked is not None), CAUSAL=has.causal, STATES=states is not None,
         **shape(has, x, e, back=asked is not None),
     )  # fmt: skip
@@ -244,18 +252,18 @@ def walk_back(
     reverse: bool,
     learned: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`grad`: of the queries; with `reverse` of the keys, for each head of the queries. Then of c and of a."""
+    """Launch `grad`: gradients of queries, or with `reverse` of keys for each query head; then of c and of a."""
     (x, y), (k, v) = ask, answer
     B, heads, m, d = x.shape[0], asked.h.shape[1], x.shape[2], x.shape[3]
     e, segments = y.shape[-1], triton.cdiv(x.shape[2], has.per)
     out = x.new_empty(B, m, heads, d, dtype=x.dtype if shared == 1 or not reverse else torch.float32).transpose(1, 2)
     to_c = x.new_empty(B, heads, m if has.c is not None and reverse else 0, dtype=torch.float32)
     to_a = x.new_empty(B, heads, segments if learned else 0, d, dtype=torch.float32)
-    at, levels = (asked.h, asked.h) if states is None else states
+    at, log_scales = (asked.h, asked.h) if states is None else states
     grad[(segments, B * heads)](
-        x, y, k, v, *has.keys(x), *asked, has.W, has.a, at, levels, out, to_c, to_a,
+        x, y, k, v, *has.keys(x), *asked, has.W, has.a, at, log_scales, out, to_c, to_a,
         *x.stride()[:3], *y.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides(),
-        heads, shared, m, k.shape[2], has.per, 0 if states is None else levels.shape[1], *has.numbers(),
+        heads, shared, m, k.shape[2], has.per, 0 if states is None else log_scales.shape[1], *has.numbers(),
         **has.constants(x, e, reverse=reverse) | {"SIGNED": has.signed},
         CAUSAL=has.causal, STATES=states is not None, LEARNED=learned,
         **shape(has, x, e, back=True),
@@ -264,12 +272,12 @@ def walk_back(
 
 
 def find_deltas(y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: Settings) -> tuple[Tensor, Queries, Tensor]:
-    """What queries stand for in the backward pass, and what gates get of those whose denominator is the floor."""
+    """Launch `deltas`: dy and what queries carry in the backward pass, and the gates' share of floored queries."""
     B, H, m, e = y.shape
     asked, fixed = Queries(*(torch.empty_like(den) for _ in range(3))), torch.empty_like(den)
-    out = dy if has.levels else like(dy, e)
+    out = dy if has.log_scales else like(dy, e)
     deltas[(triton.cdiv(m, BACKWARD.chunk), B * H)](
         y, dy, top, den, *asked, fixed, out, *y.stride()[:3], *dy.stride()[:3], *out.stride()[:3], H, m, has.floor,
-        GATED=has.log_g is not None, SIGNED=has.signed, LEVELS=has.levels, C=BACKWARD.chunk, E=e,
+        GATED=has.log_g is not None, SIGNED=has.signed, LOG_SCALES=has.log_scales, C=BACKWARD.chunk, E=e,
     )  # fmt: skip
     return out, asked, fixed

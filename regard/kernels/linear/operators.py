@@ -1,6 +1,6 @@
-"""The walks of mix_triton.py and grad_triton.py as operators of torch, with gradients; for NVIDIA GPUs.
+"""The kernels of random-feature attention as PyTorch operators, with gradients; for NVIDIA GPUs.
 
-F3. Nothing of the size of the features is ever written: of the forward pass only y and two numbers a query are kept.
+F3. Nothing of the size of the features is ever written: the forward pass saves only y and two numbers per query.
 
     B batch   H heads   G heads of keys   m queries   n keys   d, e widths   M rows of W   F features
 """
@@ -40,23 +40,24 @@ def attend_walk(
     log_g: Tensor | None,
     S: Tensor | None,
     z: Tensor | None,
-    level: Tensor | None,
+    log_scale: Tensor | None,
     causal: bool,
     normalize: bool,
     scaled: bool,
-    levels: bool,
+    log_scales: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """q (B, H, m, d), k (B, G, n, d), v (B, G, n, e) -> y (B, H, m, e); top and den (B, H, m) for the backward pass.
 
-    The rest as Settings has it, the numbers in its order; `per` 0: as is good for the GPU. Without levels no top.
+    The other arguments are those of Settings, the numbers in its order; `per` 0: chosen for the GPU. Without log_scales
+    top is empty.
     """
     q, k, v = in_rows(q), in_rows(k), in_rows(v)
-    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, levels, map, numbers, per)
+    has = settings(q, W, a, c, log_g, S, z, log_scale, causal, normalize, scaled, log_scales, map, numbers, per)
     y = like(q, v.shape[-1])
-    top, den = _for_later(q, levels)
+    top, den = _for_later(q, log_scales)
     shared = q.shape[1] // k.shape[1]
     walk(q, Side(k, v), has, states_for(Side(k, v), has, None, 1), None, y, top, den, shared)
     return y, top, den
@@ -77,19 +78,19 @@ def attend_walk_back(
     log_g: Tensor | None,
     S: Tensor | None,
     z: Tensor | None,
-    level: Tensor | None,
+    log_scale: Tensor | None,
     causal: bool,
     normalize: bool,
     scaled: bool,
-    levels: bool,
+    log_scales: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
     learned: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of q, k, v, a, c and log_g."""
+    """Return the gradients of q, k, v, a, c and log_g."""
     dy, y, q, k, v = (in_rows(x) for x in (dy, y, q, k, v))
-    has = settings(q, W, a, c, log_g, S, z, level, causal, normalize, scaled, levels, map, numbers, per)
+    has = settings(q, W, a, c, log_g, S, z, log_scale, causal, normalize, scaled, log_scales, map, numbers, per)
     B, H, G = q.shape[0], q.shape[1], k.shape[1]
     shared = H // G
     dy, asked, fixed = find_deltas(y, dy, top, den, has)
@@ -98,13 +99,13 @@ def attend_walk_back(
         queries, keys, has, states_for(keys, has, None, 1), asked, shared, reverse=False, learned=learned
     )
     later = states_for(queries, has, asked, shared)
-    dk, dc, more = walk_back(keys, queries, has, later, asked, shared, reverse=True, learned=learned)
+    dk, dc, da_keys = walk_back(keys, queries, has, later, asked, shared, reverse=True, learned=learned)
     dv = v.new_empty(B, k.shape[2], H, v.shape[3], dtype=dk.dtype).transpose(1, 2)
     walk(k, queries, has, later, asked, dv, top, den, shared)
-    if shared > 1:  # keys and values get the sum over the heads that share them
-        dk, dv = (like(x, x.shape[3]).copy_(one.unflatten(1, (G, -1)).sum(2)) for x, one in ((k, dk), (v, dv)))
+    if shared > 1:  # the gradients of keys and values are sums over the heads that share them
+        dk, dv = (like(x, x.shape[3]).copy_(dx.unflatten(1, (G, -1)).sum(2)) for x, dx in ((k, dk), (v, dv)))
         dc = dc.unflatten(1, (G, -1)).sum(2)
-    da = (da.sum((0, 2)) + more.sum((0, 2))).unflatten(0, (G, -1)).sum(1)  # (G, d)
+    da = (da.sum((0, 2)) + da_keys.sum((0, 2))).unflatten(0, (G, -1)).sum(1)  # (G, d)
     if a.shape[0] == 1:
         da = da.sum(0, keepdim=True)
     dlog_g = dc[..., :0].clone() if log_g is None else _to_gates(dc, fixed.unflatten(1, (G, -1)).sum(2))
@@ -112,10 +113,11 @@ def attend_walk_back(
 
 
 def _to_gates(dc: Tensor, fixed: Tensor) -> Tensor:
-    """The gradients of log g_s: of all weights e^{c_j + b_i - b_j} with j < s <= i, the sum of their logarithms' ones.
+    """Return the gradient of log g_s: the sum of the gradients of all log weights c_j + b_i - b_j with j < s <= i.
 
-    For a query i they sum to 0 over all j, as with a softmax, unless its denominator is the floor; for a key j, over
-    all i, to dc_j. So what is asked for is the sum over all queries i >= s, less that over all keys j >= s.
+    For a query i the gradients of its log weights sum to 0 over all j, as with a softmax, unless its denominator is the
+    floor; for a key j they sum to dc_j over all i. So the result is the sum over all queries i >= s minus that over all
+    keys j >= s.
     """
     return (fixed - dc).flip(-1).cumsum(-1).flip(-1)
 
@@ -130,17 +132,17 @@ def sum_up(
     log_g: Tensor | None,
     S: Tensor | None,
     z: Tensor | None,
-    level: Tensor | None,
+    log_scale: Tensor | None,
     normalize: bool,
     scaled: bool,
-    levels: bool,
+    log_scales: bool,
     map: str,
     numbers: Sequence[float],
     per: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The state after keys (B, G, n, d) and values (B, G, n, e): S, z and level, without gradients."""
+    """Return the state after keys (B, G, n, d) and values (B, G, n, e): S, z and log_scale, without gradients."""
     k, v = in_rows(k), in_rows(v)
-    has = settings(k, W, a, c, log_g, S, z, level, True, normalize, scaled, levels, map, numbers, per)
+    has = settings(k, W, a, c, log_g, S, z, log_scale, True, normalize, scaled, log_scales, map, numbers, per)
     totals, after = add_up(Side(k, v), has, None, 1)
     (B, G, _, d), e = k.shape, v.shape[-1]
     F = has.features(d)
@@ -152,18 +154,19 @@ def sum_up(
     )
 
 
-def _for_later(q: Tensor, levels: bool) -> tuple[Tensor, Tensor]:
-    """Empty top and den."""
+def _for_later(q: Tensor, log_scales: bool) -> tuple[Tensor, Tensor]:
+    """Allocate top and den."""
     B, H, m, _ = q.shape
-    return q.new_empty(B, H, m if levels else 0, dtype=torch.float32), q.new_empty(B, H, m, dtype=torch.float32)
+    return q.new_empty(B, H, m if log_scales else 0, dtype=torch.float32), q.new_empty(B, H, m, dtype=torch.float32)
 
 
 @attend_walk.register_fake
 def _(
     q: Tensor, k: Tensor, v: Tensor, W: Tensor, a: Tensor, c: Tensor | None, log_g: Tensor | None, S: Tensor | None,
-    z: Tensor | None, level: Tensor | None, causal: bool, normalize: bool, scaled: bool, levels: bool, *_: object,
+    z: Tensor | None, log_scale: Tensor | None, causal: bool, normalize: bool, scaled: bool, log_scales: bool,
+    *_: object,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return like(q, v.shape[-1]), *_for_later(q, levels)
+    return like(q, v.shape[-1]), *_for_later(q, log_scales)
 
 
 @attend_walk_back.register_fake
@@ -179,14 +182,14 @@ def _(
 @sum_up.register_fake
 def _(
     k: Tensor, v: Tensor, W: Tensor, a: Tensor, c: Tensor | None, log_g: Tensor | None, S: Tensor | None,
-    z: Tensor | None, level: Tensor | None, normalize: bool, scaled: bool, levels: bool, map: str, *_: object,
+    z: Tensor | None, log_scale: Tensor | None, normalize: bool, scaled: bool, log_scales: bool, map: str, *_: object,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     F = count(map, W, k.shape[3])
-    S, z, level = (k.new_empty(*k.shape[:2], *shape, dtype=torch.float32) for shape in ((F, v.shape[3]), (F,), ()))
-    return S, z, level
+    S, z, log_scale = (k.new_empty(*k.shape[:2], *shape, dtype=torch.float32) for shape in ((F, v.shape[3]), (F,), ()))
+    return S, z, log_scale
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     ctx.save_for_backward(*output, *inputs[:10])
     ctx.settings = inputs[10:]
     ctx.set_materialize_grads(False)
@@ -197,8 +200,8 @@ def _gradients(ctx: Any, dy: Tensor | None, *_: object) -> tuple[Tensor | None, 
         return (None,) * 17
     needed = ctx.needs_input_grad
     dq, dk, dv, da, dc, dlog_g = attend_walk_back(dy, *ctx.saved_tensors, *ctx.settings, needed[4])
-    found = (dq, dk, dv, None, da, dc, dlog_g)
-    return *(one if need else None for one, need in zip(found, needed, strict=False)), *(None,) * 10
+    gradients = (dq, dk, dv, None, da, dc, dlog_g)
+    return *(x if need else None for x, need in zip(gradients, needed, strict=False)), *(None,) * 10
 
 
-attend_walk.register_autograd(_gradients, setup_context=_remember)
+attend_walk.register_autograd(_gradients, setup_context=_save_for_backward)

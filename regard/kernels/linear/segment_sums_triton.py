@@ -1,7 +1,7 @@
-"""States between the segments of a text, by Triton: what each segment adds up to, and all before it.
+"""Triton kernels for the states between the segments of a text: the sums of each segment, and their scan.
 
-Katharopoulos et al. 2020, eqs. 18 and 19; F3. The same for keys in the forward pass and, from the end of the text
-on, for queries in the backward pass (REVERSE): mix_triton.py says how they are alike.
+Katharopoulos et al. 2020, eqs. 18 and 19; F3. The same kernels serve keys in the forward pass and, from the end of the
+text, queries in the backward pass (REVERSE): attention_triton.py explains the symmetry.
 
     C tokens of a chunk   d, e widths of keys and values   M rows of W   F features
 """
@@ -29,20 +29,20 @@ from regard.kernels.linear.without_wgmma import without_wgmma
 @without_wgmma
 @triton.jit(do_not_specialize=["heads", "shared", "n", "per"])
 def sums(
-    x, y,  # keys and values; with REVERSE queries and dy, without LEVELS divided by the denominator
+    x, y,  # keys and values; with REVERSE queries and dy, without LOG_SCALES divided by the denominator
     c, log_g,  # of keys: logarithms that are added to their weights, and of their gates
     h, t, sign,  # of queries: logarithms of their weights, what they have where keys have 1, signs of their weights
     W, a,
-    sum_of, level_of, gate_of,  # (heads, places, F (e + 1)), (heads, places) twice: results, from place 1 on
+    sum_of, log_scale_of, gate_of,  # (heads, places, F (e + 1)), (heads, places) twice: results, from place 1 on
     x_batch, x_head, x_row, y_batch, y_head, y_row, c_batch, c_head, g_batch, g_head, w_head, a_head,  # strides
     heads, shared, n, per,  # of x; heads of queries to one of keys; tokens; tokens of a segment
     factor, stretch, bend,
     MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr, GIVEN: tl.constexpr,
-    GATED: tl.constexpr, SIGNED: tl.constexpr, REVERSE: tl.constexpr, BENT: tl.constexpr, LEVELS: tl.constexpr,
+    GATED: tl.constexpr, SIGNED: tl.constexpr, REVERSE: tl.constexpr, BENT: tl.constexpr, LOG_SCALES: tl.constexpr,
     PRECISION: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr, E: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """sum_j w_j phi(x_j) (y_j, 1 or t_j) over one segment of one head, times e^-level."""
+    """sum_j w_j phi(x_j) (y_j, 1 or t_j) over one segment of one head, times e^-log_scale."""
     PAIR: tl.constexpr = MAP == "hyperbolic" or MAP == "trig"
     F: tl.constexpr = 2 * M if PAIR else M
     segment, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -56,10 +56,10 @@ def sums(
     w, bias, scale = load_w(W + g * w_head, a + g * a_head, stretch, bend, M, D, MAP)
     w = w.to(dtype)
 
-    # z is the sum of N columns, for matrix units know no less.
+    # z is the sum of N columns, the least that matrix units take.
     S1, z1 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
     S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
-    level, left = tl.full((), EMPTY if LEVELS else 0.0, tl.float32), tl.zeros((), tl.float32)
+    log_scale, left = tl.full((), EMPTY if LOG_SCALES else 0.0, tl.float32), tl.zeros((), tl.float32)
     first = segment * per
     chunks = tl.cdiv(tl.minimum(n - first, per), C)
     for step in range(chunks):
@@ -69,12 +69,12 @@ def sums(
         keys = tile(x, start, x_row, inside, C, D)
         values = tile(y, start, y_row, inside, C, E)
         keys, half, _ = normal(keys, scale, NORMALIZE, SCALED)
-        own = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LEVELS)
-        k1, k2, own = phi(keys, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LEVELS, PRECISION)
+        own = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
+        k1, k2, own = phi(keys, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
         new = tl.full((C,), 1.0, tl.float32)
-        if LEVELS:
+        if LOG_SCALES:
             b, gone = gates(log_g, at, inside, C, GATED)
-            new, old, level = to_state(own, b, gone, level, REVERSE, GATED)
+            new, old, log_scale = to_state(own, b, gone, log_scale, REVERSE, GATED)
             left += gone
             if SIGNED:
                 new *= tl.load(sign + row * n + at, mask=inside, other=0.0)
@@ -91,7 +91,7 @@ def sums(
 
     segments = tl.num_programs(0)
     place = row * (segments + 1) + (segments - segment if REVERSE else segment + 1)
-    tl.store(level_of + place, level)
+    tl.store(log_scale_of + place, log_scale)
     tl.store(gate_of + place, left)
     own_sum = sum_of + place * F * (E + 1)
     r, column = tl.arange(0, M), tl.arange(0, E)
@@ -104,7 +104,7 @@ def sums(
 
 @triton.jit
 def state_of(sum_of, E: tl.constexpr, M: tl.constexpr, PAIR: tl.constexpr):
-    """S and z of each half, (M, e) and (M, N), as `scan` left them."""
+    """Load S and z of each half, (M, e) and (M, N), from the result of `scan`."""
     F: tl.constexpr = 2 * M if PAIR else M
     r, column = tl.arange(0, M), tl.arange(0, E)
     S1, z1 = tl.load(sum_of + r[:, None] * E + column[None, :]), tl.load(sum_of + F * E + r)
@@ -116,29 +116,34 @@ def state_of(sum_of, E: tl.constexpr, M: tl.constexpr, PAIR: tl.constexpr):
 
 @triton.jit(do_not_specialize=["places", "size"])
 def scan(
-    sum_of, level_of, gate_of, level_at, places, size, GIVEN: tl.constexpr, LEVELS: tl.constexpr, BLOCK: tl.constexpr
+    sum_of, log_scale_of, gate_of, log_scale_at, places, size,
+    GIVEN: tl.constexpr, LOG_SCALES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Make each segment's own sums the state after it, which is the state before the next; some numbers of one head.
+    """Replace the sums of each segment by the state after it, for a block of numbers of one head.
 
-    Place 0 holds what was before the first segment, if that is given.
+    Place 0 holds the state before the first segment, if there is one (GIVEN).
     """
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = sum_of + row * places * size + at
-    level_of, gate_of, level_at = level_of + row * places, gate_of + row * places, level_at + row * places
+    log_scale_of, gate_of, log_scale_at = (
+        log_scale_of + row * places,
+        gate_of + row * places,
+        log_scale_at + row * places,
+    )
     if GIVEN:
-        state, level = tl.load(here, mask=at < size, other=0.0), tl.load(level_of)
+        state, log_scale = tl.load(here, mask=at < size, other=0.0), tl.load(log_scale_of)
     else:
-        state, level = tl.zeros((BLOCK,), tl.float32), tl.full((), EMPTY if LEVELS else 0.0, tl.float32)
+        state, log_scale = tl.zeros((BLOCK,), tl.float32), tl.full((), EMPTY if LOG_SCALES else 0.0, tl.float32)
         tl.store(here, state, mask=at < size)
-    tl.store(level_at, level)
+    tl.store(log_scale_at, log_scale)
     for place in range(1, places):
         here += size
         own = tl.load(here, mask=at < size, other=0.0)
-        if LEVELS:
-            new, old = tl.load(level_of + place), level + tl.load(gate_of + place)
-            level = tl.maximum(old, new)
-            own *= tl.exp2(new - level)
-            state *= tl.exp2(old - level)
+        if LOG_SCALES:
+            new, old = tl.load(log_scale_of + place), log_scale + tl.load(gate_of + place)
+            log_scale = tl.maximum(old, new)
+            own *= tl.exp2(new - log_scale)
+            state *= tl.exp2(old - log_scale)
         state += own
         tl.store(here, state, mask=at < size)
-        tl.store(level_at + place, level)
+        tl.store(log_scale_at + place, log_scale)

@@ -1,9 +1,9 @@
-"""One token more, as one kernel: what step.py does by some thirty operations, for NVIDIA GPUs.
+"""The step of a decoder as one Triton kernel: regard/attention/linear/step.py does it in about thirty operations.
 
 F3: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T, z_t likewise, o_t = phi(q_t) S_t / phi(q_t).z_t; Peng et al. 2021, eq. 7.
-The state is read once and written once, and a step can do no less; operations one by one read it four times.
+The state is read once and written once, which is the minimum; separate operations read it four times.
 
-    B batch   G heads of keys   r queries' heads to each   d, e widths of keys and values   M rows of W   F features
+    B batch   G key-value heads   r query heads for each   d, e widths of keys and values   M rows of W   F features
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def phi_of_one(
     KEYS: tl.constexpr, MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr,
     BENT: tl.constexpr,
 ):  # fmt: skip
-    """Features of one vector x (d,) as columns (M, 1), both halves; of a key also the logarithm of its weight, (1,)."""
+    """Features of one vector x (d,) as columns (M, 1), both halves; for a key also the logarithm of its weight (1,)."""
     x, half, _ = normal(x[None, :], scale, NORMALIZE, SCALED)
     if MAP == "elu":
         u = tl.trans(x)
@@ -38,12 +38,12 @@ def phi_of_one(
 @triton.jit(do_not_specialize=["G"])
 def step(
     x, v, gate,  # (B, G, r + 1, d) with the key last, (B, G, e), (B, G)
-    W, a, S, z, level_at, forgotten, out,  # the state's four are written over; out (B, G, r, e)
+    W, a, S, z, log_scale_at, log_decay, out,  # the state is overwritten; out (B, G, r, e)
     G, w_head, a_head, factor, stretch, bend, floor,
     R: tl.constexpr, MAP: tl.constexpr, SIGN: tl.constexpr, NORMALIZE: tl.constexpr, SCALED: tl.constexpr,
     GATED: tl.constexpr, BENT: tl.constexpr, D: tl.constexpr, E: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """One head of one text. Logarithms are to base 2 in here, those of the state are natural."""
+    """Take the step of one head of one text. Logarithms are to base 2 here; those in the state are natural."""
     PAIR: tl.constexpr = MAP == "hyperbolic" or MAP == "trig"
     F: tl.constexpr = 2 * M if PAIR else M
     row = tl.program_id(0).to(tl.int64)
@@ -53,15 +53,17 @@ def step(
     x += row * (R + 1) * D
     key = tl.load(x + R * D + wide).to(tl.float32)
     k1, k2, new = phi_of_one(key, w, bias, scale, factor, True, MAP, SIGN, NORMALIZE, SCALED, BENT)
-    new, old = tl.max(new, 0), tl.load(level_at + row) * LOG2E
+    new, old = tl.max(new, 0), tl.load(log_scale_at + row) * LOG2E
     if GATED:
         t = tl.load(gate + row).to(tl.float32)
-        log_g = (tl.minimum(t, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(t)))) * LOG2E  # log sigmoid(t); of -t it is t less
+        log_g = (
+            tl.minimum(t, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(t)))
+        ) * LOG2E  # log sigmoid(t); log sigmoid(-t) is t less
         new, old = new + log_g - t * LOG2E, old + log_g
-        tl.store(forgotten + row, tl.load(forgotten + row) + log_g / LOG2E)
-    level = tl.maximum(old, new)
-    kept, weight = tl.exp2(old - level), tl.exp2(new - level)
-    tl.store(level_at + row, level / LOG2E)
+        tl.store(log_decay + row, tl.load(log_decay + row) + log_g / LOG2E)
+    log_scale = tl.maximum(old, new)
+    kept, weight = tl.exp2(old - log_scale), tl.exp2(new - log_scale)
+    tl.store(log_scale_at + row, log_scale / LOG2E)
 
     value = tl.load(v + row * E + column).to(tl.float32)[None, :]
     here, sums = S + row * F * E + r[:, None] * E + column[None, :], z + row * F + r[:, None]
@@ -86,7 +88,7 @@ def step(
 def take_step_fused(
     x: Tensor, v: Tensor, *, features: RandomFeatures, gate: Tensor | None, state: FeatureState
 ) -> Tensor:
-    """take_step (step.py): output (B, G, r, e) in float32, the state moved on in place."""
+    """Return the output (B, G, r, e) in float32, and update the state in place; see step.take_step."""
     B, G, many, d = x.shape
     e = v.shape[-1]
     map, (sign, factor, stretch, bend, floor) = kernel_map(features)
@@ -96,8 +98,8 @@ def take_step_fused(
     M = d if map == "elu" else W.shape[-2]
     step[(B * G,)](
         x.contiguous(), v.contiguous(), x if gate is None else gate.contiguous(),
-        W, a, state.S, state.z, state.level, state.forgotten, out,
-        G, *(one.stride(0) if one.shape[0] > 1 else 0 for one in (W, a)), factor, stretch, bend, floor,
+        W, a, state.S, state.z, state.log_scale, state.log_decay, out,
+        G, *(x.stride(0) if x.shape[0] > 1 else 0 for x in (W, a)), factor, stretch, bend, floor,
         R=many - 1, MAP=map, SIGN=sign, NORMALIZE=features.normalize and not features.map.raw,
         SCALED=features.sigma is not None, GATED=gate is not None, BENT=bend != 0.0, D=d, E=e, M=M,
         num_warps=8 if M * max(d, e * (2 if map in PAIRS else 1)) > 64 * 64 else 4,

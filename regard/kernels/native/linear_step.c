@@ -1,8 +1,8 @@
-/* A layer's step, for step_native.py. */
+/* The step of one layer, for linear_step.py. */
 #include "linear_step.h"
 
-/* frequencies (turning / 2): the angles of one step of rotary positions; places (R) where the new tokens stand.
-   Returns 0, or 1 without memory. */
+/* frequencies (turning / 2): angular frequencies of rotary positions; places (R): positions of the new tokens.
+   Returns 0, or 1 if there is not enough memory. */
 int feature_step(const Features *m, const Sums *s, const New *x, const float *gate, const float *frequencies,
                  const int64_t *places, float *y, int rows, int threads) {
   int pairs = m->turning / 2;

@@ -1,9 +1,9 @@
-/* One token more of attention by random features: what step.py does by torch, for each row and head of the keys.
+/* The step of a decoder with random features: attention/linear/step.py in C, for each row and key-value head.
 
    F3: S_t = g_t S_{t-1} + w_t phi(k_t) v_t^T, z_t likewise, o_t = phi(q_t) S_t / phi(q_t).z_t; Peng et al. 2021, eq. 7.
-   The formulas of phi are those of maps.py; numbers that may be large are there in two parts, numbers * e^level.
+   The formulas of phi are those of feature_maps.py; large numbers have two parts, values * e^log_scale.
 
-       H heads   G heads of keys   r = H/G   d, e widths of keys and values   M rows of W   F features
+       H heads   G key-value heads   r = H/G   d, e widths of keys and values   M rows of W   F features
 */
 #ifndef REGARD_FEATURE_STEP
 #define REGARD_FEATURE_STEP
@@ -16,35 +16,35 @@ typedef struct {
   const float *sigma;  /* (G, d), the learned scale, or NULL */
   int map, heads, kv_heads, d, e, M, F;
   int normalize;
-  float root;          /* of the scale */
+  float root;          /* square root of the scale */
   float A;             /* of OPTIMAL */
   float factor;        /* of all features; its logarithm where they are exponentials */
   float floor;         /* of denominators */
-  int turning;         /* numbers of a head that rotary positions turn; 0: none */
-  int interleaved;     /* the pairs that turn are neighbours, not halves */
+  int turning;         /* dimensions of a head that rotary positions rotate; 0: none */
+  int interleaved;     /* rotated pairs are neighbours, not halves */
 } Features;
 
-typedef struct { float *S, *z, *level, *forgotten; } Sums;  /* (R, G, F, e), (R, G, F), (R, G), (R, G) */
+typedef struct { float *S, *z, *log_scale, *log_decay; } Sums;  /* (R, G, F, e), (R, G, F), (R, G), (R, G) */
 
-/* q, k, v (R, heads · width): where they lie, and how far the rows are apart. */
+/* q, k, v (R, heads · width): pointers, and strides of the rows. */
 typedef struct { const float *q, *k, *v; long q_row, k_row, v_row; } New;
 
 static inline void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
   for (int c = 0; c < turning / 2; c++) {
-    float *one = x + (interleaved ? 2 * c : c), *other = x + (interleaved ? 2 * c + 1 : c + turning / 2);
-    float a = *one, b = *other;
-    *one = a * cosines[c] - b * sines[c];
-    *other = b * cosines[c] + a * sines[c];
+    float *first = x + (interleaved ? 2 * c : c), *second = x + (interleaved ? 2 * c + 1 : c + turning / 2);
+    float a = *first, b = *second;
+    *first = a * cosines[c] - b * sines[c];
+    *second = b * cosines[c] + a * sines[c];
   }
 }
 
-/* x = e^(x - shift), none of them above 88: e^x = 2^n e^y with |y| <= log(2)/2, the polynomial for e^y being that of
-   the Cephes library (Moshier 1992, expf.c). Library functions go number by number, and this many at once. The rest y
-   is made by fmaf, for sums may be done in any order, and n log(2) in one part would lose what the second part holds. */
+/* x = e^(x - shift), with exponents of at most 88: e^x = 2^n e^y with |y| <= log(2)/2, and the polynomial for e^y of the
+   Cephes library (Moshier 1992, expf.c). Unlike library functions, the loop is vectorised. The remainder y needs fmaf:
+   the compiler may reorder sums, and n log(2) in one part would lose the digits of the second part. */
 static inline void exponentials(float *x, int count, float shift) {
   for (int i = 0; i < count; i++) {
     float t = x[i] - shift, n = rintf(t * 1.44269504f);
-    n = n < -126.0f ? -126.0f : n;  /* smaller powers are no normal numbers; see below */
+    n = n < -126.0f ? -126.0f : n;  /* smaller powers are subnormal; see below */
     float y = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, t)), p = 1.9875691500e-4f;
     p = p * y + 1.3981999507e-3f;
     p = p * y + 8.3334519073e-3f;
@@ -59,7 +59,7 @@ static inline void exponentials(float *x, int count, float shift) {
   }
 }
 
-/* Queries or keys as the map wants them: features.py, `prepare`. */
+/* Normalise and scale queries or keys for the map: features.py, `prepare`. */
 static void prepare(const Features *m, int g, float *x) {
   float factor = m->root;
   if (m->normalize) {
@@ -69,7 +69,7 @@ static void prepare(const Features *m, int g, float *x) {
   for (int i = 0; i < m->d; i++) x[i] *= m->sigma ? factor * m->sigma[g * m->d + i] : factor;
 }
 
-/* phi (F) times e^-level of x (d), which is changed; the level is returned. */
+/* phi (F) times e^-log_scale of x (d), which is overwritten; returns log_scale. */
 static float make_features(const Features *m, int g, float *x, float *phi) {
   int M = m->M, d = m->d;
   if (m->map == ELU) {
@@ -97,7 +97,7 @@ static float make_features(const Features *m, int g, float *x, float *phi) {
   return top - half_square;
 }
 
-/* The sums S (F, e) and z (F) times a, plus those of the new key, and what the r queries find in them, y (r, e). */
+/* Update S (F, e) and z (F): times a, plus the new key; then the outputs y (r, e) of the r queries. */
 static void move_on(float *restrict S, float *restrict z, float a, const float *restrict key, float b,
                     const float *restrict v, const float *restrict queries, float *restrict y, int r, int F, int e,
                     float floor) {
@@ -121,8 +121,8 @@ static void move_on(float *restrict S, float *restrict z, float a, const float *
 
 static float log_sigmoid(float x) { return (x < 0 ? x : 0.0f) - log1pf(expf(-fabsf(x))); }
 
-/* The step of all rows: y (R, H · e). gate (R, G) before the sigmoid, or NULL; cosines and sines of where the rows'
-   new tokens stand, (R, turning / 2). */
+/* The step of all rows: y (R, H · e). gate (R, G) before the sigmoid, or NULL; cosines and sines (R, turning / 2) of the
+   positions of the new tokens. */
 static void step_features(const Features *m, Sums s, New x, const float *gate, const float *cosines,
                           const float *sines, float *y, int rows, Thread t) {
   int G = m->kv_heads, r = m->heads / G, d = m->d, e = m->e, F = m->F, pairs = m->turning / 2;
@@ -133,14 +133,14 @@ static void step_features(const Features *m, Sums s, New x, const float *gate, c
     memcpy(vectors + r * d, x.k + row * x.k_row + g * d, d * sizeof(float));
     for (int i = 0; i <= r; i++) {
       if (pairs) turn(vectors + i * d, cosines + row * pairs, sines + row * pairs, m->turning, m->interleaved);
-      new = make_features(m, g, vectors + i * d, phi + i * F);  /* the key comes last; a query's level cancels */
+      new = make_features(m, g, vectors + i * d, phi + i * F);  /* the key is last; the log_scale of a query cancels */
     }
-    float old = s.level[j];
+    float old = s.log_scale[j];
     if (gate) {
       float log_g = log_sigmoid(gate[j]);
-      new += log_sigmoid(-gate[j]), old += log_g, s.forgotten[j] += log_g;
+      new += log_sigmoid(-gate[j]), old += log_g, s.log_decay[j] += log_g;
     }
-    float top = s.level[j] = old > new ? old : new;
+    float top = s.log_scale[j] = old > new ? old : new;
     move_on(s.S + (size_t)j * F * e, s.z + (size_t)j * F, expf(old - top), phi + r * F, expf(new - top),
             x.v + row * x.v_row + g * e, phi, y + (size_t)j * r * e, r, F, e, m->floor);
   }

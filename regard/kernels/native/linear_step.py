@@ -1,9 +1,9 @@
-"""One token more by one call of C (step.h), on a CPU; without a compiler, or where torch must see it, step.py.
+"""The step of a layer of random features on a CPU, as one call of C (linear_step.h).
 
-F3; Peng et al. 2021, eq. 7. For one row a layer's step by torch is a hundred operations of a few microseconds, most of
-which go to asking for them: longer than an exact layer takes to look at a thousand keys.
+F3; Peng et al. 2021, eq. 7. For one row the step in PyTorch is a hundred operations of a few microseconds, most of it
+overhead: longer than exact attention over a thousand keys. Without a compiler the plain step remains.
 
-    B batch   H heads   G heads of keys   d, e widths of keys and values
+    B batch   H heads   G key-value heads   d, e widths of keys and values
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from regard.positions.rotary import Rotary
 from regard.traits import traits_of
 
 SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
-KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # as step.h numbers them
+KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # in the order of linear_step.h
 KNOWN_TRAITS = frozenset(
     {
         *("random-features", "grouped-query", "head-widths", "input-widths", "gate", "key-dropout"),
@@ -45,12 +45,12 @@ KNOWN_TRAITS = frozenset(
         *("position Rotary", "rotary-interleaved", "rotary-fraction", "rotary-scaling"),
     }
 )
-STACK = 65_536  # numbers that a thread keeps on its stack, at most
-A_THREAD = 100_000  # numbers of S that are worth another thread: to wake one takes microseconds
+STACK = 65_536  # numbers on the stack of a thread, at most
+A_THREAD = 100_000  # numbers of S for each thread: waking one up takes microseconds
 
 
 class Features(Structure):
-    """As in step.h, and so are the others."""
+    """The struct of this name in linear_step.h, like the others below."""
 
     _fields_ = (
         *((name, c_void_p) for name in ("W", "sigma")),
@@ -61,7 +61,7 @@ class Features(Structure):
 
 
 class Sums(Structure):
-    _fields_ = tuple((name, c_void_p) for name in ("S", "z", "level", "forgotten"))
+    _fields_ = tuple((name, c_void_p) for name in ("S", "z", "log_scale", "log_decay"))
 
 
 class New(Structure):
@@ -72,7 +72,7 @@ class New(Structure):
 
 
 def why_not(layer: RandomFeatureAttention) -> str | None:
-    """Return why the C code cannot take the steps of this layer, or None: its options, its map, its positions."""
+    """Return why the C code does not implement the steps of this layer (options, map, positions), or None."""
     traits = layer.traits | traits_of(layer.features)
     if layer.position is not None:
         traits |= traits_of(layer.position)
@@ -90,11 +90,13 @@ def step_in_c(
     gate: Tensor | None,  # (B, 1, G), before the sigmoid
     cache: FeatureCache,
 ) -> Tensor | None:
-    """Output (B, 1, H · e), and the cache's state moved on; or None, and nothing is changed."""
+    """Return the output (B, 1, H · e) and update the cache's state; or return None and change nothing."""
     if (
-        type(q) is not Tensor  # but a fake, or a part of one that lies on many machines
+        type(q) is not Tensor  # a fake or a distributed tensor
         or q.dtype is not torch.float32
-        or any(x.stride(1) != x.shape[3] or x.stride(3) != 1 for x in (q, k, v))  # a row's heads must lie side by side
+        or any(
+            x.stride(1) != x.shape[3] or x.stride(3) != 1 for x in (q, k, v)
+        )  # the heads of a row must be adjacent in memory
         or torch.compiler.is_compiling()
         or not (is_plain(cache) and is_written(features, position, q.shape[1]))
         or (code := compiled()) is None
@@ -114,23 +116,23 @@ def step_in_c(
         min(torch.get_num_threads(), B * k.shape[1], 1 + cache.state.S.numel() // A_THREAD),
     )
     if failed:
-        raise MemoryError(f"no memory for a step of {B} rows")
+        raise MemoryError(f"not enough memory for a step of {B} rows")
     return y
 
 
 def is_plain(cache: FeatureCache) -> bool:
-    """Whether its numbers lie as C expects them, in float32 and on a CPU, and autograd does not follow them."""
+    """Whether the state is contiguous, in float32, on a CPU, and without gradients."""
     state = cache.state
     return (
         state.S.dtype is torch.float32
         and state.S.device.type == "cpu"
         and not state.S.requires_grad
-        and all(part.is_contiguous() for part in (state.S, state.z, state.level, state.forgotten, cache.lengths))
+        and all(part.is_contiguous() for part in (state.S, state.z, state.log_scale, state.log_decay, cache.lengths))
     )
 
 
 def is_written(features: RandomFeatures, position: Position | None, heads: int) -> bool:
-    """Whether step.h knows these features and positions, and nobody watches the features being made."""
+    """Whether linear_step.h implements these features and positions, and no hook observes the features."""
     wide = (heads // features.heads + 1) * (features.features + features.dim)
     return (
         type(features.map) in KINDS
@@ -142,7 +144,7 @@ def is_written(features: RandomFeatures, position: Position | None, heads: int) 
 
 
 def describe(features: RandomFeatures, turns: Rotary | None, heads: int, e: int) -> Features:
-    """Pointers to W and the learned scale are in it, so it is as short-lived as these."""
+    """Describe features and positions for C. It contains pointers to W and sigma, so it must not outlive them."""
     kind, M, F, d = features.map, features.rows, features.features, features.dim
     A = kind.best_a(d) if isinstance(kind, OptimalPositive) else 0.0
     waves = isinstance(kind, Trig | Plain)
@@ -161,19 +163,19 @@ def describe(features: RandomFeatures, turns: Rotary | None, heads: int, e: int)
 
 def sums(cache: FeatureCache) -> Sums:
     state = cache.state
-    return Sums(*(part.data_ptr() for part in (state.S, state.z, state.level, state.forgotten)))
+    return Sums(*(part.data_ptr() for part in (state.S, state.z, state.log_scale, state.log_decay)))
 
 
 @lru_cache(maxsize=64)
 def frequencies(turning: int, base: float, scaling: Any) -> Any:
-    """A layer asks for the same at each token, and torch takes as long to make them as C for the whole step."""
+    """The angular frequencies of rotary positions; cached, because PyTorch takes as long for them as C for a step."""
     theta = Rotary(head_dim=turning, base=base, scaling=scaling).frequencies()
     return (c_float * len(theta))(*theta.tolist())
 
 
 @cache
 def compiled() -> Any:
-    """The functions of step.c; None where they cannot be had."""
+    """Load the functions of linear_step.c; None where they cannot be compiled."""
     code = load_library(SOURCE, STEP)
     if code is not None:
         code.feature_step.argtypes = [*[c_void_p] * 7, c_int, c_int]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard import attend, masks
 from regard.attention.linear import dispatch
-from regard.attention.linear.dispatch import attend_features, recall, remember
+from regard.attention.linear.dispatch import attend_features, query_state, sum_keys
 from regard.attention.linear.feature_maps import MAPS
 from regard.attention.linear.features import RandomFeatures
 
@@ -86,8 +86,8 @@ def test_chunks_equal_the_oracle(name: str, options: str) -> None:
 
 def test_segments_equal_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a CPU does with long texts, here from 16 tokens on; grouped heads, padding, gates, and gradients."""
-    monkeypatch.setattr(dispatch, "SEGMENT", 16)
-    monkeypatch.setattr(dispatch, "SHORTEST", 16)
+    monkeypatch.setattr(dispatch, "SEGMENT_TOKENS", 16)
+    monkeypatch.setattr(dispatch, "MIN_SEGMENT_TOKENS", 16)
     features = features_for("positive", G=2)
     leaves = [x.requires_grad_() for x in (*inputs(50), torch.randn(2, 2, 50))]
     y, other = (
@@ -207,10 +207,11 @@ def test_cross_attention_is_summed_up_once() -> None:
     q, k, v = inputs(7, n=11)
     mask = masks.padding([11, 4])
     want = attend_features(q, k, v, features=features, mask=mask)
-    memory = remember(k, v, features=features, mask=mask)
-    assert torch.allclose(recall(q, memory, features=features), want, atol=1e-6)
+    memory = sum_keys(k, v, features=features, mask=mask)
+    assert torch.allclose(query_state(q, memory, features=features), want, atol=1e-6)
     for t in range(7):
-        assert torch.allclose(recall(q[:, :, t : t + 1], memory, features=features)[:, :, 0], want[:, :, t], atol=1e-6)
+        y = query_state(q[:, :, t : t + 1], memory, features=features)
+        assert torch.allclose(y[:, :, 0], want[:, :, t], atol=1e-6)
 
 
 def test_grouped_heads_are_repeated_heads() -> None:
@@ -250,12 +251,12 @@ def test_gradients(name: str) -> None:
     scale = () if features.sigma is None else (features.sigma,)
 
     def run(q: Tensor, k: Tensor, v: Tensor, gate: Tensor, k0: Tensor, v0: Tensor, *scale: Tensor) -> Any:
-        state = remember(k0, v0, features=features)
+        state = sum_keys(k0, v0, features=features)
         y, state = attend_features(
             q, k, v, features=features, causal=True, gate=gate, state=state, chunk=2, return_state=True
         )
         # Times its constant factor: S and z apart from it depend on which row's exponent happens to be the greatest.
-        return y, state.S * state.level.exp()[..., None, None], state.z * state.level.exp()[..., None]
+        return y, state.S * state.log_scale.exp()[..., None, None], state.z * state.log_scale.exp()[..., None]
 
     # Number by number for one map; for the others along random directions, which is much faster.
     assert torch.autograd.gradcheck(run, (q, k, v, gate, k0, v0, *scale), fast_mode=name != "positive")
@@ -286,7 +287,7 @@ def test_half_precision(dtype: torch.dtype) -> None:
     q, k, v = (x.to(dtype) for x in inputs(100))
     y, state = attend_features(q, k, v, features=features, causal=True, return_state=True)
     want = attend_features(q.float(), k.float(), v.float(), features=features, causal=True)
-    assert y.dtype == dtype and state.S.dtype == state.z.dtype == state.level.dtype == torch.float32
+    assert y.dtype == dtype and state.S.dtype == state.z.dtype == state.log_scale.dtype == torch.float32
     assert torch.equal(y, want.to(dtype))
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(attend_features(q, k, v, features=features, causal=True), y)

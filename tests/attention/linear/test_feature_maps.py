@@ -141,8 +141,8 @@ def test_length_of_trig_features(name: str) -> None:
 def test_sizes(name: str) -> None:
     features = RandomFeatures(dim=6, map=name)
     assert features.features == (6 if name == "elu" else 128)
-    phi, level = features(torch.randn(2, 1, 3, 5, 6))
-    assert phi.shape == (2, 1, 3, 5, features.features) and level.shape == (2, 1, 3, 5)
+    phi, log_scale = features(torch.randn(2, 1, 3, 5, 6))
+    assert phi.shape == (2, 1, 3, 5, features.features) and log_scale.shape == (2, 1, 3, 5)
     assert phi.abs().max() <= (30 if name == "elu" else 1)
 
 
@@ -158,11 +158,11 @@ def test_other_wrong_arguments() -> None:
         RandomFeatures(dim=4, map="postive")
     with pytest.raises(TypeError, match="has no raw, floor, sizes"):
         RandomFeatures(dim=4, map=lambda x: x)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="is a class, give one object of it"):
+    with pytest.raises(TypeError, match="is a class: pass an instance"):
         RandomFeatures(dim=4, map=OptimalPositive)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="features counts from 1, got 0"):
+    with pytest.raises(ValueError, match="features must be at least 1, got 0"):
         RandomFeatures(dim=4, features=0, map="positive")
-    with pytest.raises(ValueError, match="one feature of each of the 4 numbers: features=4, got 8"):
+    with pytest.raises(ValueError, match="one feature for each of the 4 dimensions: features=4, got 8"):
         RandomFeatures(dim=4, features=8, map="elu")
     with pytest.raises(ValueError, match="takes queries and keys as they are"):
         RandomFeatures(dim=4, map="elu", normalize=True)

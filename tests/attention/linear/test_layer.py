@@ -54,8 +54,8 @@ def test_cross_attention() -> None:
     mask = masks.padding([9, 3])
     y = layer(x, key, value, mask=mask)
     memory = layer.project_source(key, value, mask=mask)
-    assert torch.allclose(layer.recall(x, memory), y, atol=1e-6)
-    assert torch.allclose(layer.recall(x[:, 2:3], memory)[:, 0], y[:, 2], atol=1e-6)
+    assert torch.allclose(layer.query_source(x, memory), y, atol=1e-6)
+    assert torch.allclose(layer.query_source(x[:, 2:3], memory)[:, 0], y[:, 2], atol=1e-6)
 
 
 def test_recording() -> None:
@@ -132,14 +132,14 @@ def test_in_the_place_of_exact_attention() -> None:
 
 def test_positions_that_cannot_be_had() -> None:
     for name in ("alibi", "t5", "relative", "sinusoidal"):
-        with pytest.raises(ValueError, match="does not turn queries and keys"):
+        with pytest.raises(ValueError, match="does not rotate queries and keys"):
             a_layer(position=name)
     turning = a_layer(position="rotary")
     x = torch.randn(1, 3, 16)
     with pytest.raises(ValueError, match="positions inside attention are for self-attention"):
         turning(x, x.clone())
     _, state = turning(x, causal=True, return_state=True)
-    with pytest.raises(ValueError, match="a state does not say where its text ends"):
+    with pytest.raises(ValueError, match="a state does not store the length of its text"):
         turning(x, causal=True, state=state)
     with pytest.raises(ValueError, match="give either cache= or state="):
         turning(x, causal=True, cache=turning.new_cache(1), return_state=True)
@@ -271,10 +271,10 @@ def test_wrong_arguments() -> None:
     gated = a_layer(gate=True)
     with pytest.raises(ValueError, match="it is for causal attention"):
         gated(x)
-    with pytest.raises(ValueError, match="a text that is looked at as a whole has none: gate=False"):
+    with pytest.raises(ValueError, match="cross-attention has no past: use gate=False"):
         gated.project_source(x)
     _, state = gated(x, causal=True, return_state=True)
-    with pytest.raises(ValueError, match="no return_weights with a state or a cache"):
+    with pytest.raises(ValueError, match="a state keeps sums, not single keys"):
         gated(x, causal=True, state=state, return_weights=True)
     with pytest.raises(ValueError, match=r"regard\.attend"):
         a_layer()(x, mask=masks.window(2))

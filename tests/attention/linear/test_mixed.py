@@ -93,7 +93,7 @@ def test_one_name_is_recorded_and_generation_has_the_maps_of_the_whole() -> None
 def test_weights_of_a_text_that_nobody_recorded_from_its_start_are_refused() -> None:
     layer = RandomFeatureAttention(dim=D, heads=2)
     cache = layer.new_cache(1)
-    with regard.record(layer), pytest.raises(ValueError, match="forgotten the single keys"):
+    with regard.record(layer), pytest.raises(ValueError, match="a state keeps sums, not single keys"):
         layer(torch.randn(1, 2, D), causal=True, cache=cache)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import regard
 from regard import RandomFeatureAttention, RandomFeatures, attend_features, make_model, masks
-from regard.attention.linear.dispatch import recall, remember
+from regard.attention.linear.dispatch import query_state, sum_keys
 from regard.attention.linear.state import FeatureState
 from regard.errors import UsageError
 
@@ -63,9 +63,9 @@ def test_a_text_in_parts_and_in_a_file(tmp_path: Path) -> None:
     """S and z are the same sums as ever: merged, saved and asked they give what the whole text gives."""
     features = features_for()
     q, k, v = inputs(dtype=torch.float32)
-    first, second = (remember(k[:, :, part], v[:, :, part], features=features) for part in (slice(4), slice(4, None)))
+    first, second = (sum_keys(k[:, :, part], v[:, :, part], features=features) for part in (slice(4), slice(4, None)))
     first.merge(second).save(tmp_path / "text.safetensors")
-    y = recall(q, FeatureState.load(tmp_path / "text.safetensors"), features=features)
+    y = query_state(q, FeatureState.load(tmp_path / "text.safetensors"), features=features)
     torch.testing.assert_close(y, attend_features(q, k, v, features=features), rtol=1e-5, atol=1e-5)
 
 
@@ -121,9 +121,9 @@ def config_of(kind: str, **given: Any) -> Any:
 
 def test_a_model_has_it_in_cross_attention() -> None:
     model = make_model(config_of("translator", feature_cross_map="rows"))
-    assert model.decoder.blocks[0].cross_attention.features.each
-    assert not model.encoder.blocks[0].self_attention.features.each
-    assert not model.decoder.blocks[0].self_attention.features.each
+    assert model.decoder.blocks[0].cross_attention.features.per_feature
+    assert not model.encoder.blocks[0].self_attention.features.per_feature
+    assert not model.decoder.blocks[0].self_attention.features.per_feature
     with pytest.raises(UsageError, match="none of it has"):
         config_of("lm", feature_cross_map="rows")
     with pytest.raises(UsageError, match="none of it has"):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from regard import masks
-from regard.attention.linear.dispatch import attend_features, remember
+from regard.attention.linear.dispatch import attend_features, sum_keys
 from regard.attention.linear.feature_maps import MAPS
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState, empty_state
@@ -37,13 +37,14 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def same_state(one: FeatureState, other: FeatureState) -> bool:
-    """The sums with their factor; the level alone is a matter of the way that was taken."""
+    """The sums with their factor; the log_scale alone is a matter of the way that was taken."""
     return all(
         same(
-            a * one.level.exp().view(B, G, *[1] * (a.dim() - 2)), b * other.level.exp().view(B, G, *[1] * (b.dim() - 2))
+            a * one.log_scale.exp().view(B, G, *[1] * (a.dim() - 2)),
+            b * other.log_scale.exp().view(B, G, *[1] * (b.dim() - 2)),
         )
         for a, b in ((one.S, other.S), (one.z, other.z))
-    ) and same(one.forgotten, other.forgotten)
+    ) and same(one.log_decay, other.log_decay)
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -91,10 +92,10 @@ def test_padding_at_the_left_of_a_prefill(text: dict[str, torch.Tensor]) -> None
 def test_queries_see_all_of_a_state_and_of_new_keys(text: dict[str, torch.Tensor]) -> None:
     features = RandomFeatures(dim=D, features=16, heads=G)
     q, k, v, _ = part(text, 0, L)
-    state = remember(k[:, :, :20], v[:, :, :20], features=features)
+    state = sum_keys(k[:, :, :20], v[:, :, :20], features=features)
     y, after = attend_features(q, k[:, :, 20:], v[:, :, 20:], features=features, state=state, return_state=True)
     assert same(y, attend_features(q, k, v, features=features))
-    assert same_state(after, remember(k, v, features=features))
+    assert same_state(after, sum_keys(k, v, features=features))
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -104,7 +105,7 @@ def test_merge(gated: bool, text: dict[str, torch.Tensor]) -> None:
 
     def read(start: int, end: int) -> FeatureState:
         _, k, v, gate = part(text, start, end)
-        return remember(k, v, features=features, gate=gate if gated else None)
+        return sum_keys(k, v, features=features, gate=gate if gated else None)
 
     a, b, c, whole = read(0, 13), read(13, 14), read(14, L), read(0, L)
     assert same_state(a.merge(b).merge(c), whole)
@@ -129,7 +130,7 @@ def test_save_and_load(tmp_path: Path, text: dict[str, torch.Tensor]) -> None:
     empty.save(tmp_path / "empty.safetensors")
     assert FeatureState.load(tmp_path / "empty.safetensors").merge(state).draw == (5, 0)
     save_file({"S": state.S.contiguous()}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="holds no state of random features: draw, forgotten, level, z is not there"):
+    with pytest.raises(ValueError, match="is not a state of random features: it has no draw, forgotten, level, z"):
         FeatureState.load(tmp_path / "other.safetensors")
 
 
@@ -150,7 +151,7 @@ def test_a_fork_goes_its_own_way(text: dict[str, torch.Tensor]) -> None:
     """A step changes no state that it is given; and a fork shares no memory."""
     features = RandomFeatures(dim=D, features=16, heads=G)
     _, k, v, _ = part(text, 0, 20)
-    state = remember(k, v, features=features)
+    state = sum_keys(k, v, features=features)
     S, fork = state.S.clone(), state.fork()
     q, k, v, _ = part(text, 20, 21)
     attend_features(q, k, v, features=features, causal=True, state=state, return_state=True)
@@ -164,7 +165,7 @@ def test_join_texts_of_different_ages(text: dict[str, torch.Tensor]) -> None:
     states = []
     for row, end in enumerate((5, 30, 17)):
         _, k, v, gate = part(text, 0, end, slice(row, row + 1))
-        states.append(remember(k, v, features=features, gate=gate))
+        states.append(sum_keys(k, v, features=features, gate=gate))
     q, k, v, gate = part(text, 40, 41)
     y = attend_features(q, k, v, features=features, causal=True, gate=gate, state=FeatureState.join(states))
     for row, state in enumerate(states):
@@ -177,7 +178,7 @@ def test_detached_state_ends_backpropagation(text: dict[str, torch.Tensor]) -> N
     features = RandomFeatures(dim=D, features=16, heads=G, learned_scale=True)
     q, k, v, _ = part(text, 0, 5)
     k.requires_grad_()
-    state = remember(k, v, features=features)
+    state = sum_keys(k, v, features=features)
     y = attend_features(q, text["k"][:, :, 5:10], v, features=features, causal=True, state=state.detach())
     assert torch.autograd.grad(y.sum(), k, allow_unused=True) == (None,)
     y = attend_features(q, text["k"][:, :, 5:10], v, features=features, causal=True, state=state)
@@ -189,6 +190,6 @@ def test_size_does_not_grow(text: dict[str, torch.Tensor]) -> None:
     sizes = set()
     for end in (1, 20, L):
         _, k, v, _ = part(text, 0, end)
-        state = remember(k, v, features=features)
-        sizes.add(sum(x.numel() for x in (state.S, state.z, state.level, state.forgotten)))
+        state = sum_keys(k, v, features=features)
+        sizes.add(sum(x.numel() for x in (state.S, state.z, state.log_scale, state.log_decay)))
     assert sizes == {B * G * (16 * D + 16 + 2)}

@@ -47,7 +47,7 @@ def test_steps_equal_the_whole(
     with torch.enable_grad():  # the general way, token by token
         again, other = run(layer, x, prompt)
     torch.testing.assert_close(got, again.detach(), atol=1e-9, rtol=1e-6)
-    for part in ("S", "z", "level", "forgotten"):
+    for part in ("S", "z", "log_scale", "log_decay"):
         torch.testing.assert_close(getattr(cache.state, part), getattr(other.state, part).detach())
     assert cache.state.draw == other.state.draw == layer.features.draw
 
@@ -60,11 +60,11 @@ def test_a_step_stays_in_its_memory() -> None:
         layer(torch.randn(3, 200, 16), causal=True, cache=cache)
         assert cache.state.S.untyped_storage().nbytes() == cache.state.S.nbytes  # and none of the chunks' states stay
         state = cache.state
-        before = [part.data_ptr() for part in (state.S, state.z, state.level, state.forgotten, cache.lengths)]
+        before = [part.data_ptr() for part in (state.S, state.z, state.log_scale, state.log_decay, cache.lengths)]
         kept, chosen = state.fork(), cache.select(torch.tensor([2, 0]))
         layer(torch.randn(3, 1, 16), causal=True, cache=cache)
     state = cache.state
-    assert before == [part.data_ptr() for part in (state.S, state.z, state.level, state.forgotten, cache.lengths)]
+    assert before == [part.data_ptr() for part in (state.S, state.z, state.log_scale, state.log_decay, cache.lengths)]
     assert not torch.equal(kept.S, state.S) and torch.equal(chosen.state.S, kept.S[[2, 0]])
     assert cache.lengths.tolist() == [201] * 3 and chosen.lengths.tolist() == [200] * 2
 

@@ -56,5 +56,5 @@ def test_sums_of_pairs() -> None:
 
 @pytest.mark.parametrize("phi", [Plain(), EluPlusOne()])
 def test_maps_without_a_formula(phi: object) -> None:
-    with pytest.raises(ValueError, match=r"estimates no exp\(x\.y\): hyperbolic, positive, optimal, trig do"):
+    with pytest.raises(ValueError, match=r"does not estimate exp\(x\.y\): hyperbolic, positive, optimal, trig do"):
         relative_variance(phi, torch.ones(1, 2), torch.ones(1, 2), rows=2)  # type: ignore[arg-type]

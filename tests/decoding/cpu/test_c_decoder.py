@@ -102,7 +102,7 @@ def states(model: Any, rows: int, *, translates: bool) -> list[Any]:
 def kept(cache: Any) -> list[Tensor]:
     """The keys and values, or the sums."""
     if isinstance(cache, FeatureCache):
-        return [cache.state.S, cache.state.z, cache.state.level, cache.state.forgotten]
+        return [cache.state.S, cache.state.z, cache.state.log_scale, cache.state.log_decay]
     return [cache.k[:, :, : cache.length], cache.v[:, :, : cache.length]]
 
 

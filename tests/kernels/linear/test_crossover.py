@@ -100,7 +100,7 @@ def test_as_text() -> None:
 def test_what_is_no_table(tmp_path: Path, content: str) -> None:
     path = tmp_path / "table.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=r"is no table of `regard bench --attention`.*remove it, or measure anew"):
+    with pytest.raises(DataError, match=r"is not a table of `regard bench --attention`.*remove it, or measure again"):
         read_tables(path)
     with pytest.raises(DataError):
         write_table(table(), path)

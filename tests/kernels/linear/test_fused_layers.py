@@ -14,7 +14,7 @@ from regard import MixedAttention, MultiHeadAttention, RandomFeatureAttention, R
 from regard.attention.linear.state import empty_state
 from regard.kernels import fuse
 from regard.kernels.linear import attend, capabilities, fused_layers
-from regard.kernels.linear.fused_layers import FUSED, FusedRandomFeatureAttention
+from regard.kernels.linear.fused_layers import FusedRandomFeatureAttention
 from regard.kernels.native import linear_step
 from regard.positions import Rotary
 
@@ -106,8 +106,3 @@ def test_the_step_in_c_refuses_an_unknown_trait(kind: type | None, invent: Calla
         assert not in_c.called  # a plain layer knows nothing of C
         torch.testing.assert_close(fuse(layer)(x, causal=True, cache=layer.new_cache(3)), wanted)
     assert in_c.called != refused
-
-
-def test_every_fused_class_is_a_subclass_that_can_refuse() -> None:
-    for plain, fused in FUSED.items():
-        assert issubclass(fused, plain) and callable(fused.why_not)

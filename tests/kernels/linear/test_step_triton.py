@@ -28,7 +28,7 @@ linux = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="CUDA: Triton comes for Linux on x86_64"
 )
 B, G, r, e, F = 3, 2, 2, 32, 32
-PARTS = ("S", "z", "level", "forgotten")
+PARTS = ("S", "z", "log_scale", "log_decay")
 
 
 def check(device: str, map: str, *, gated: bool, learned: bool, normalize: bool, d: int = 16) -> None:
@@ -90,7 +90,7 @@ def test_what_the_kernel_can_do() -> None:
     assert not can(exact=True)
     features, v = RandomFeatures(dim=64), torch.zeros(2, 1, 1, 64)
     state = empty_state(v[:, :, :0], 128)
-    turned = FeatureState(state.S.mT.contiguous().mT, state.z, state.level, state.forgotten, None)
+    turned = FeatureState(state.S.mT.contiguous().mT, state.z, state.log_scale, state.log_decay, None)
     with patch("regard.kernels.linear.capabilities.HAVE_TRITON", True):
         assert why_not_step(OnGPU(), v, features, turned) == "the state must be contiguous"  # type: ignore[arg-type]
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from regard import masks
 from regard.attention.linear.feature_maps import MAPS, Trig
 from regard.attention.linear.features import RandomFeatures
-from regard.kernels.linear.attend import attend_features, needs_levels
+from regard.kernels.linear.attend import attend_features, needs_log_scales
 from regard.kernels.linear.capabilities import why_not_attend
 
 linux = pytest.mark.skipif(
@@ -67,20 +67,20 @@ def check(
     normalize: bool | None = None,
     scale: float | None = None,
     longest: float = 1.0,
-    levels: bool = True,
+    log_scales: bool = True,
     programs: int = 2,
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """Output and all gradients; keys are up to `longest` times as long as others.
 
-    With `levels` False the kernels must have chosen to do without, and are then made to do with them too.
+    With `log_scales` False the kernels must have chosen to do without, and are then made to do with them too.
     """
     from regard.kernels.linear import attend, launch_triton
 
     n = m if n is None else n
     torch.manual_seed(0)
     features = features_for(device, map, d, F, G, dtype, learned, normalize=normalize, scale=scale)
-    assert needs_levels(dtype, features, torch.zeros(1) if gate else None) == levels
+    assert needs_log_scales(dtype, features, torch.zeros(1) if gate else None) == log_scales
     shapes = ((B, m, H, d), (B, n, G, d), (B, n, G, e))
     q, k, v = (torch.randn(shape).to(device, dtype).transpose(1, 2) for shape in shapes)  # as a layer cuts them
     k = k * torch.linspace(1.0, longest, n, device=device)[:, None].to(dtype)
@@ -98,13 +98,16 @@ def check(
     wanted = attend_features(*exact, backend="reference", **given)
     results = (wanted, *torch.autograd.grad(wanted, leaves, upstream.double()))
     names = ["y", "dq", "dk", "dv"] + ["dgate"] * gate + ["dsigma"] * learned
-    for way in {levels, True}:
-        with patch.object(launch_triton, "PROGRAMS", programs), patch.object(attend, "needs_levels", return_value=way):
+    for way in {log_scales, True}:
+        with (
+            patch.object(launch_triton, "PROGRAMS", programs),
+            patch.object(attend, "needs_log_scales", return_value=way),
+        ):
             y = attend_features(q, k, v, backend="triton", **given)
             found = torch.autograd.grad(y, leaves, upstream)
         assert y.shape == (B, H, m, e) and y.dtype == dtype and y.transpose(1, 2).is_contiguous()
         for name, one, other in zip(names, (y, *found), results, strict=True):
-            close(f"{name}, {map}, {m} x {n}, {dtype}, levels {way}", one, other, dtype)
+            close(f"{name}, {map}, {m} x {n}, {dtype}, log_scales {way}", one, other, dtype)
         if keep is not None and causal:
             assert not y[:, :, :3].any() and not found[0][:, :, :3].any()  # exactly zero
 
@@ -118,7 +121,7 @@ def check_state(device: str) -> None:
     """A text in two parts is the text; and the state between them is that of the other backend."""
     features = features_for(device, "hyperbolic", 16, 32, 1, torch.float32, False)
     q, k, v = small(device)
-    for gate in (torch.randn(1, 2, 130).to(device) + 2, None):  # with and without levels
+    for gate in (torch.randn(1, 2, 130).to(device) + 2, None):  # with and without log_scales
         whole = attend_features(q, k, v, features=features, causal=True, gate=gate, backend="chunked")
         ours = other = None
         for part in (slice(0, 70), slice(70, 130)):
@@ -128,10 +131,10 @@ def check_state(device: str) -> None:
             y, ours = attend_features(*cut, **given, state=other, backend="triton")  # from the other's state
             other = attend_features(*cut, **given, state=other, backend="chunked")[1]
             torch.testing.assert_close(y, whole[:, :, part], rtol=1e-5, atol=1e-5)
-            shift = (ours.level - other.level).exp()
+            shift = (ours.log_scale - other.log_scale).exp()
             torch.testing.assert_close(ours.S * shift[..., None, None], other.S, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(ours.z * shift[..., None], other.z, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(ours.forgotten, other.forgotten)
+            torch.testing.assert_close(ours.log_decay, other.log_decay)
             assert ours.draw == other.draw
 
 
@@ -166,7 +169,7 @@ def check_floor(device: str) -> None:
         leaves = [x.requires_grad_() for x in (*small(device, 20), torch.randn(1, 2, 20).to(device) + 1)]
         q, k, v, gate = leaves
         given: dict[str, Any] = {"features": features, "causal": True, "gate": None if normalize else gate}
-        leaves = leaves[: 3 if normalize else 4]  # without a gate there are no levels
+        leaves = leaves[: 3 if normalize else 4]  # without a gate there are no log_scales
         upstream = torch.randn(v.shape).to(device)
         results = []
         with patch.object(Trig, "floor", floor):
@@ -205,8 +208,8 @@ def check_operators(device: str) -> None:
     c = torch.zeros(1, 1, 20, device=device, requires_grad=True)
     numbers = (-1.0, 0.2, 1.0, 0.0, 1e-20)
     rest = (W, a, c, None, None, None, None)
-    for levels in (True, False):
-        torch.library.opcheck(attend_walk, (q, k, v, *rest, True, True, True, levels, "hyperbolic", numbers, 64))
+    for log_scales in (True, False):
+        torch.library.opcheck(attend_walk, (q, k, v, *rest, True, True, True, log_scales, "hyperbolic", numbers, 64))
     alone = [None if x is None else x.detach() for x in (k, v, *rest)]
     torch.library.opcheck(sum_up, (*alone, True, True, True, "positive", numbers, 64))
 
@@ -216,14 +219,14 @@ CASES: list[dict[str, Any]] = [
     {"map": "trig", "m": 100, "gate": True, "padding": True, "programs": 1},
     {"map": "optimal", "m": 70, "learned": True, "normalize": False},
     {"map": "positive", "m": 40, "n": 70, "causal": False, "padding": True, "learned": True, "H": 2},
-    {"map": "elu", "m": 70, "F": 16, "padding": True, "levels": False},
-    {"map": "plain", "m": 20, "n": 70, "causal": False, "levels": False},
-    {"map": "hyperbolic", "m": 130, "H": 2, "padding": True, "levels": False, "programs": 4},
-    {"map": "hyperbolic", "m": 70, "scale": 4.0, "levels": False},  # as large as features may be without levels
+    {"map": "elu", "m": 70, "F": 16, "padding": True, "log_scales": False},
+    {"map": "plain", "m": 20, "n": 70, "causal": False, "log_scales": False},
+    {"map": "hyperbolic", "m": 130, "H": 2, "padding": True, "log_scales": False, "programs": 4},
+    {"map": "hyperbolic", "m": 70, "scale": 4.0, "log_scales": False},  # as large as features may be without log_scales
     {"map": "hyperbolic", "m": 40, "scale": 5.0},
-    {"map": "trig", "m": 100, "H": 2, "G": 2, "levels": False},
-    {"map": "positive", "m": 40, "n": 70, "causal": False, "padding": True, "levels": False, "H": 2},
-    {"map": "optimal", "m": 70, "levels": False},
+    {"map": "trig", "m": 100, "H": 2, "G": 2, "log_scales": False},
+    {"map": "positive", "m": 40, "n": 70, "causal": False, "padding": True, "log_scales": False, "H": 2},
+    {"map": "optimal", "m": 70, "log_scales": False},
     {"map": "positive", "m": 70, "normalize": False, "longest": 30.0, "F": 16},  # weights from 1 to e^-100 or so
     {"map": "hyperbolic", "m": 70, "gate": True, "dtype": torch.float16},
 ]
@@ -241,14 +244,14 @@ LARGE: list[dict[str, Any]] = [
     for dtype in (torch.bfloat16, torch.float16, torch.float32)
     for map, F, more in (
         ("hyperbolic", 128, {"gate": True, "learned": True, "padding": True}),
-        ("hyperbolic", 128, {"padding": True, "levels": dtype == torch.float16}),
-        ("hyperbolic", 64, {"programs": 1, "levels": dtype == torch.float16}),
-        ("hyperbolic", 256, {"causal": False, "n": 300, "padding": True, "levels": dtype == torch.float16}),
+        ("hyperbolic", 128, {"padding": True, "log_scales": dtype == torch.float16}),
+        ("hyperbolic", 64, {"programs": 1, "log_scales": dtype == torch.float16}),
+        ("hyperbolic", 256, {"causal": False, "n": 300, "padding": True, "log_scales": dtype == torch.float16}),
         ("positive", 128, {"gate": True}),
         ("trig", 128, {"gate": True, "padding": True}),
-        ("trig", 128, {"padding": True, "levels": dtype == torch.float16}),
+        ("trig", 128, {"padding": True, "log_scales": dtype == torch.float16}),
         ("optimal", 64, {"learned": True}),
-        ("elu", 64, {"d": 64, "levels": dtype == torch.float16}),
+        ("elu", 64, {"d": 64, "log_scales": dtype == torch.float16}),
     )
 ]
 
@@ -279,7 +282,7 @@ class OnGPU:
 
 def test_levels_are_for_what_may_overflow() -> None:
     def needs(dtype: torch.dtype = torch.bfloat16, gate: Tensor | None = None, **more: Any) -> bool:
-        return needs_levels(dtype, RandomFeatures(dim=64, **more), gate)
+        return needs_log_scales(dtype, RandomFeatures(dim=64, **more), gate)
 
     for map in MAPS:
         assert not needs(map=map) and needs(torch.float16, map=map) and needs(gate=torch.zeros(1), map=map)

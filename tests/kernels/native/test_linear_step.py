@@ -65,7 +65,7 @@ def assert_close(got: Tensor, want: Tensor, tolerance: float = 1e-5, least: floa
 
 
 def assert_states_close(ours: FeatureCache, theirs: FeatureCache, tolerance: float = 1e-5) -> None:
-    for part in ("S", "z", "level", "forgotten"):
+    for part in ("S", "z", "log_scale", "log_decay"):
         least = 1e-30 if part in "Sz" else 1.0  # the others are exponents
         assert_close(getattr(ours.state, part), getattr(theirs.state, part), tolerance, least)
 
@@ -127,10 +127,10 @@ def test_many_steps_are_the_whole_text(name: str, gate: bool) -> None:
     assert_close(got, want)
 
 
-@pytest.mark.parametrize("level", [EMPTY, -3e4, -90.0, 90.0, 3e4])
+@pytest.mark.parametrize("log_scale", [EMPTY, -3e4, -90.0, 90.0, 3e4])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 300.0])
 @pytest.mark.parametrize("name", ["hyperbolic", "optimal", "positive"])
-def test_levels_far_apart(name: str, scale: float, level: float) -> None:
+def test_levels_far_apart(name: str, scale: float, log_scale: float) -> None:
     """An old text that outweighs the new key by far, or is outweighed; keys that are longer than any exponent bears."""
     layer = make(name, gate=True, normalize=False)
     x = scale * torch.randn(2, 1, 36)
@@ -138,10 +138,10 @@ def test_levels_far_apart(name: str, scale: float, level: float) -> None:
         ours, theirs = layer.new_cache(2), layer.new_cache(2)
         for cache in (ours, theirs):
             torch.manual_seed(5)
-            if level != EMPTY:
+            if log_scale != EMPTY:
                 cache.state.S.normal_()
                 cache.state.z.uniform_(0.1, 1.0)
-            cache.state.level.fill_(level)
+            cache.state.log_scale.fill_(log_scale)
         got, _ = step(layer, x, ours)
         want = by_torch(layer, x, theirs)
     assert got.isfinite().all()

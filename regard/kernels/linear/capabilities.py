@@ -9,7 +9,6 @@ features themselves, so nothing of their size is ever written to memory.
 from __future__ import annotations
 
 import math
-import os
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from regard.attention.linear.feature_maps import EluPlusOne, Hyperbolic, Optimal
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
 from regard.kernels.devices import HAVE_TRITON
+from regard.machine import triton_is_interpreted
 from regard.traits import why_unknown
 
 KNOWN_TRAITS = frozenset(
@@ -34,11 +34,6 @@ MAX_TILE_NUMBERS = 128 * 64  # of a state: registers hold no more; in float32 ha
 def runs_triton(x: Tensor) -> bool:
     """Whether Triton kernels can run where x is: on a CUDA device, or anywhere if Triton interprets its kernels."""
     return HAVE_TRITON and (x.is_cuda or triton_is_interpreted())
-
-
-def triton_is_interpreted() -> bool:
-    """Whether Triton interprets kernels on the CPU, as the tests do."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def why_not_attend(

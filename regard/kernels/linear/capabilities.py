@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch import Tensor
 from regard.attention.linear.feature_maps import EluPlusOne, Hyperbolic, OptimalPositive, Plain, Positive, Trig
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
+from regard.machine import triton_is_interpreted
 from regard.traits import why_unknown
 
 KNOWN_TRAITS = frozenset(
@@ -35,11 +35,6 @@ HAVE_TRITON = importlib.util.find_spec("triton") is not None  # not imported yet
 def runs_triton(x: Tensor) -> bool:
     """Whether Triton kernels can run where x is: on a CUDA device, or anywhere if Triton interprets its kernels."""
     return HAVE_TRITON and (x.is_cuda or triton_is_interpreted())
-
-
-def triton_is_interpreted() -> bool:
-    """Whether Triton interprets kernels on the CPU, as the tests do."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def why_not_attend(

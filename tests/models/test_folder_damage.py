@@ -226,7 +226,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no settings": (with_config({"kind": "transformer"}), r"config\.json: the settings of the model are missing"),
     "settings a list": (with_config({"kind": "transformer", "model": []}), r"settings of the model are missing"),
     "unknown setting": (with_settings(layer=3), r"config\.json: unknown setting .* did you mean 'layers'"),
-    "wrong setting": (with_settings(dropout="no"), r"config\.json: dropout must be a share"),
+    "wrong setting": (with_settings(dropout="no"), r"config\.json: dropout must be a number"),
     "settings that do not fit": (with_settings(kv_heads=3), r"config\.json: heads=2 is not a multiple of kv_heads=3"),
     "odd rotation": (with_settings(position="rotary", heads=8), r"config\.json: head_dim .* must be even"),
     "huge width": (with_settings(dim=2**24), rf"model\.safetensors: the weight '{FIRST}' has shape \(13, 8\)"),

@@ -58,8 +58,10 @@ def explore_models(
     from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
-    opened = [ServedModel(*item, device=device, places=limits.queue) for item in folders.items()]
-    others = [ServedModel(*item, device=device, places=limits.queue) for item in other_shipped_models(folders).items()]
+    opened = [ServedModel(*item, device=device, queue_size=limits.queue) for item in folders.items()]
+    others = [
+        ServedModel(*item, device=device, queue_size=limits.queue) for item in other_shipped_models(folders).items()
+    ]
     shelf = ModelShelf([*opened, *others], default=opened[0].name if opened else None)
     app = create_app(shelf, traces=traces, limits=limits, hosts=hosts, key=key)
     socket = listen(host, port)

@@ -63,8 +63,10 @@ def check_files(
         raise UsageError("--test looks for pairs, and the data is text for a language model")
     unseen = [] if test is None else [CorpusRows(read_parallel(*test))]
     rules = rules_of(recipe, model)
-    with progress() as told:
-        report = check_data(shards_of(data, ""), shards_of(data, "validation_"), unseen, rules=rules, told=told)
+    with progress() as on_progress:
+        report = check_data(
+            shards_of(data, ""), shards_of(data, "validation_"), unseen, rules=rules, on_progress=on_progress
+        )
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
     if report.stops:
         raise typer.Exit(DataError.exit_code)
@@ -110,9 +112,9 @@ def near(name: str) -> Path:
 
 def rules_of(recipe: Recipe, model: str | None) -> Rules:
     """What decides about a sentence in training."""
-    from regard.text.check.checker import LONGEST, Rules
+    from regard.text.check.checker import DEFAULT_MAX_TOKENS, Rules
 
-    limit = min(recipe.data.max_length or LONGEST, recipe.training.batch_tokens or LONGEST)
+    limit = min(recipe.data.max_length or DEFAULT_MAX_TOKENS, recipe.training.batch_tokens or DEFAULT_MAX_TOKENS)
     characters = recipe.tokenizer.kind == "characters"
     if model is None:
         return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)

@@ -25,9 +25,9 @@ def open_lines(file: Path | None) -> Iterator[IO[bytes]]:
     if file is None or file == STDIN:
         yield sys.stdin.buffer
         return
-    from regard.text.files.compressed import open_unpacked
+    from regard.text.files.compressed import open_decompressed
 
-    with open_unpacked(file) as stream:
+    with open_decompressed(file) as stream:
         yield stream
 
 
@@ -37,7 +37,7 @@ def line_windows(stream: IO[bytes], first: int) -> Iterator[list[bytes]]:
     The windows begin with `first` lines and grow, so that of a long file, too, something comes out soon. A line that
     is too long is cut off, but not to what would be allowed.
     """
-    from regard.text.files.compressed import DAMAGE
+    from regard.text.files.compressed import READ_ERRORS
 
     rest, size = b"", first
     typed = stream.isatty()
@@ -46,7 +46,7 @@ def line_windows(stream: IO[bytes], first: int) -> Iterator[list[bytes]]:
             typer.echo("> ", err=True, nl=False)
         try:
             chunk = stream.read1(CHUNK)  # type: ignore[attr-defined]  # buffered readers have it
-        except DAMAGE as error:
+        except READ_ERRORS as error:
             raise DataError(f"the input is damaged or cut off: {error}") from error
         if not chunk:
             break
@@ -80,9 +80,9 @@ def progress(stream: IO[bytes], file: Path | None) -> Iterator[Callable[[int], o
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    from regard.text.files.compressed import PACKED
+    from regard.text.files.compressed import COMPRESSED
 
-    packed = file is not None and file.suffix.lower() in PACKED
+    packed = file is not None and file.suffix.lower() in COMPRESSED
     total = None if packed else os.fstat(stream.fileno()).st_size or None  # that of a pipe is 0
     columns = ("translating", BarColumn(24), TaskProgressColumn(), DownloadColumn(), TimeRemainingColumn())
     # Messages go above the bar; the results do not pass through it.

@@ -165,9 +165,9 @@ class PairData:
         """These rows of the corpus, as they are in that epoch, as tensors."""
         return self._share(self._epochs.get(epoch).rows, list(ids), 0, 1)
 
-    def place(self, i: int, epoch: int) -> str:
+    def location(self, i: int, epoch: int) -> str:
         """Where sample i stands, as file:line; the same in every epoch."""
-        return self.corpus.place(i)
+        return self.corpus.location(i)
 
     def _share(self, rows: tuple[Rows, Rows], whole: list[int], rank: int, world: int) -> Batch:
         """What one process gets of these rows of the corpus."""
@@ -198,12 +198,12 @@ class PairData:
         fits = self._usual_lengths() <= self.limit
         self.too_long = Finding()
         for i in np.flatnonzero(~fits).tolist():
-            path, _, line = self.corpus.place(i).rpartition(":")
+            path, _, line = self.corpus.location(i).rpartition(":")
             self.too_long.add(path, int(line))
         if not fits.any():
             raise DataError(
-                f"{self.corpus.place(0)}: this pair and all {len(self.corpus)} have more than {self.limit} tokens on a "
-                "side: allow longer sentences or larger batches"
+                f"{self.corpus.location(0)}: this pair and all others ({len(self.corpus)} in all) have more than "
+                f"{self.limit} tokens on one side: raise data.max_length or training.batch_tokens"
             )
         return np.flatnonzero(fits)
 

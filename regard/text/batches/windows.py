@@ -120,12 +120,12 @@ class WindowData:
         """These windows of that epoch as tensors."""
         return self._share(list(ids), epoch, 0, 1)
 
-    def place(self, i: int, epoch: int) -> str:
+    def location(self, i: int, epoch: int) -> str:
         """Where window i of that epoch starts, as file:line."""
         start = int(self._spans(np.array([i]), epoch)[0][0])
         document = int(np.searchsorted(self._documents, start, side="right")) - 1
         first, line = np.searchsorted(self._lines, [self._documents[document], start], side="right").tolist()
-        path, _, number = self.corpus.place(document).rpartition(":")
+        path, _, number = self.corpus.location(document).rpartition(":")
         return f"{path}:{int(number) + (line - first) * self._whole_file(document)}"
 
     def _whole_file(self, document: int) -> bool:

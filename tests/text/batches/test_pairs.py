@@ -146,7 +146,7 @@ def test_shares_make_the_whole(world: int) -> None:
 
 
 def test_where_a_pair_stands() -> None:
-    assert pairs().place(7, 3) == "made:8"
+    assert pairs().location(7, 3) == "made:8"
 
 
 # subword sampling
@@ -333,7 +333,7 @@ def test_long_pairs_are_left_out_and_counted() -> None:
     texts = make_corpus(["a", "aaaa", "a", "a" * 10**6, "aa"], ["b", "b", "bbbb", "b", "bb"], name="x")
     data = PairData(texts, characters, characters, batch_tokens=100, max_length=4)
     assert data.kept.tolist() == [0, 4]  # aaaa or bbbb and its end token are five
-    assert (data.too_long.count, data.too_long.places) == (3, ["x:2", "x:3", "x:4"])
+    assert (data.too_long.count, data.too_long.locations) == (3, ["x:2", "x:3", "x:4"])
     assert sorted(i for ids in data.plan(0) for i in ids) == [0, 4]
     assert len(data) == 2
     assert PairData(texts, characters, characters, batch_tokens=5).kept.tolist() == [0, 1, 2, 4]

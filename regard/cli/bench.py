@@ -156,11 +156,11 @@ def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[
 
 def room(face: Translator | Writer, tokens: list[int]) -> int:
     """How many tokens may be written for an input when nobody says."""
-    from regard.api.translator import MORE, TIMES, Translator
+    from regard.api.translator import EXTRA_TOKENS, LENGTH_FACTOR, Translator
     from regard.api.writer import MAX_TOKENS
     from regard.decoding.engine import longest_text
 
-    most = TIMES * len(tokens) + MORE if isinstance(face, Translator) else MAX_TOKENS
+    most = LENGTH_FACTOR * len(tokens) + EXTRA_TOKENS if isinstance(face, Translator) else MAX_TOKENS
     places = longest_text(face.model)
     return most if places is None else min(most, places - (0 if isinstance(face, Translator) else len(tokens)))
 

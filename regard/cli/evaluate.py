@@ -179,9 +179,9 @@ def judge(
     edges: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     from regard.evaluation.bleu import corpus_bleu, corpus_chrf
-    from regard.evaluation.by_length import MINIMUM, scores_by_length
+    from regard.evaluation.by_length import MIN_SENTENCES, scores_by_length
 
-    minimum = MINIMUM if edges is None else 1  # who says where wants it there, however few they are
+    minimum = MIN_SENTENCES if edges is None else 1  # who says where wants it there, however few they are
     return {
         "bleu": corpus_bleu(ours, references, tokenize=tokenize, lowercase=lowercase, samples=1000),
         "chrf": corpus_chrf(ours, references, lowercase=lowercase, samples=1000),

@@ -34,7 +34,7 @@ def test_clean_files_take_one_line(command: Run, files: tuple[Path, Path]) -> No
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = result.stdout.splitlines()
     assert line.startswith("train.fr, train.en: 60 pairs, no problems found; words per line")
-    assert "tokens a word" in line and "subwords of a sample" in line
+    assert "tokens per word" in line and "subwords of a sample" in line
 
 
 def test_remarks_end_with_0_and_what_stops_with_3(command: Run, files: tuple[Path, Path]) -> None:

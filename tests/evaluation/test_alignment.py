@@ -96,9 +96,9 @@ def test_word_weights_still_sum_to_one(seed: int, source: list[int], m: int) -> 
 def test_word_weights_leave_out_what_is_no_word() -> None:
     weights = torch.tensor([[0.5, 0.5], [0.1, 0.9]])
     torch.testing.assert_close(word_weights(weights, [Word("a", 0, 1)], [Word("x", 0, 1)]), torch.tensor([[0.5]]))
-    with pytest.raises(ValueError, match="source word 0 spans pieces 1:3, but there are 2"):
+    with pytest.raises(ValueError, match="source word 0 spans tokens 1:3, but there are 2"):
         word_weights(weights, [Word("a", 1, 3)], [])
-    with pytest.raises(ValueError, match="target word 1 spans pieces 1:1"):
+    with pytest.raises(ValueError, match="target word 1 spans tokens 1:1"):
         word_weights(weights, [], [Word("a", 0, 1), Word("b", 1, 1)])
 
 

@@ -155,7 +155,7 @@ def training_does_so(files: ParallelFiles, told: str, source: Lines, target: Lin
         case "drops":
             corpus = read_parallel(files.source, files.target)
             data = PairData(corpus, TOKENIZER, TOKENIZER, batch_tokens=2000, max_length=256)
-            assert len(data) == 149 and (len(corpus) == 149 or row not in data.kept)
+            assert len(data) == 149 and (len(corpus) == 149 or row not in data.samples)
         case "fixes":
             corpus = read_parallel(files.source, files.target)
             if "NFC" in told:

@@ -98,7 +98,7 @@ def test_to_dict() -> None:
 def test_errors() -> None:
     with pytest.raises(DataError, match="there are 1 hypotheses but 2 sources"):
         scores_by_length(["a"], ["a"], ["a", "b"])
-    with pytest.raises(DataError, match="2 hypotheses and 1 references"):
+    with pytest.raises(DataError, match="2 hypotheses but 1 references"):
         scores_by_length(["a", "b"], ["a"], ["a", "b"])
     with pytest.raises(DataError, match="no sentences"):
         scores_by_length([], [], [])

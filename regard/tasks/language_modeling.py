@@ -67,7 +67,7 @@ class LanguageModeling(Task):
             batch_tokens=settings.batch_tokens,
             seed=settings.seed,
             shuffle=training,
-            shapes=training and settings.fixed_shapes,
+            bucketed=training and settings.fixed_shapes,
             cache=cache,
         )
 

@@ -33,7 +33,7 @@ from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.recipes.required import required
 from regard.tasks.loading import load
-from regard.text.check.checker import LONGEST, short_check
+from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 from regard.training.budget.fit import disk_lines, fit_batch
 from regard.training.budget.forecast import forecast_lines
@@ -134,7 +134,7 @@ def prepare(
         recipe, choices = choose_settings(asked, corpora, init)
         tokenizers = make_tokenizers(recipe, corpora.train) if init is None else read_tokenizers(find_model(init))
     if group.first:
-        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or LONGEST):
+        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or DEFAULT_MAX_TOKENS):
             say(f"data: {line}")
     device = group.device(find_device(recipe.training.device or "auto"))
     model = initial_model(recipe, tokenizers, init, device)
@@ -260,7 +260,7 @@ def make_train_step(ready: Prepared, state: TrainState) -> TrainStep:
         recipe_loss(ready.model, training, together=group.gather_rows if group.world > 1 else None),
         training,
         count=ready.count,
-        describe_sample=ready.train.place,
+        describe_sample=ready.train.location,
         one_shape=ready.train.one_shape,
     )
 

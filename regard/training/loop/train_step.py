@@ -107,7 +107,7 @@ class TrainStep:
         state.meter.seconds += seconds
 
     def on_device(self, micro_batches: list[Batch]) -> Tensor:
-        """Run a step on the device, with one process without waiting for it; return this process's loss and the gradient norm."""
+        """Run a step on the device and return this process's loss and the gradient norm, without waiting for them."""
         state = self.state
         if self.graphs is not None:
             self._clear_gradients()  # a capture that failed may have left some that were never computed

@@ -1,9 +1,8 @@
 """The training step: from micro-batches to gradients to new weights.
 
 Vaswani et al. 2017, section 5; E7. Read `TrainStep.__call__` first, then `on_device`, the part that a GPU executes.
-With one process, nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA graph
-(cuda_graphs.py), and its loss arrives some steps later (pending_losses.py). With several processes it waits for the
-gradients of the others, and FSDP reads the weight of the moving average.
+Nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA graph (cuda_graphs.py), and its
+loss arrives some steps later (pending_losses.py).
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class TrainStep:
         state.meter.seconds += seconds
 
     def on_device(self, micro_batches: list[Batch]) -> Tensor:
-        """Run a step on the device and return this process's loss and the gradient norm, without waiting for them."""
+        """Run a step on the device without waiting for it; return this process's loss and the gradient norm."""
         state = self.state
         if self.graphs is not None:
             self._clear_gradients()  # a capture that failed may have left some that were never computed

@@ -20,7 +20,6 @@ ORDER = (
     "decoding",
     "evaluation",
     "look",
-    "interop",
     "api",
     "recipes",
     "tasks",

@@ -137,13 +137,6 @@ def is_ampere() -> bool:
     return not torch.cuda.is_available() or compute_capability() >= AMPERE
 
 
-def runs_triton(device: torch.device) -> bool:
-    """Whether regard's Triton kernels run on a device: an NVIDIA GPU from Ampere on, or any device if interpreted."""
-    if not has_triton():
-        return False
-    return triton_is_interpreted() if device.type != "cuda" else is_ampere()
-
-
 def c_compiler() -> str | None:
     """Find a C compiler; None if there is none, or if REGARD_NATIVE=0 forbids native code."""
     if setting("REGARD_NATIVE") == "0":

@@ -78,7 +78,12 @@ class Translation(Task):
         return Batch(list(range(rows)), source, target, target, target.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(translation_loss, smoothing=training.label_smoothing or 0.0, r_drop=training.r_drop)
+        return partial(
+            translation_loss,
+            smoothing=training.label_smoothing or 0.0,
+            r_drop=training.r_drop,
+            kernels=training.kernels != "off",
+        )
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         return TranslationValidator(*args, **options)

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from regard.kernels import fuse
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch, Rows, Sampler
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.loop.losses import objective
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep, autocast
 from regard.training.recipe.schema import TrainingRecipe

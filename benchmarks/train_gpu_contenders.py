@@ -20,12 +20,12 @@ from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 from regard.kernels import fuse
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.batches.prefetch import Prefetcher
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.special_tokens import PAD
-from regard.training.loop.losses import objective
 from regard.training.loop.progress import Meter
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep, autocast

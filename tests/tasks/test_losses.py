@@ -28,9 +28,9 @@ from regard.models.config import (
 from regard.models.presets import MODELS, make_model
 from regard.tasks import losses
 from regard.tasks.losses import Loss, contrastive_loss, language_model_loss, translation_loss
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.loop.losses import objective
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}

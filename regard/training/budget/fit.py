@@ -19,6 +19,7 @@ from torch import nn
 from regard.errors import ResourceError, UsageError
 from regard.machine import available_memory, free_disk, is_out_of_memory
 from regard.recipes.required import required
+from regard.tasks.objective import recipe_objective
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget.memory import (
     StepMemory,
@@ -26,7 +27,6 @@ from regard.training.budget.memory import (
     full_batch,
     measuring_step,
     process_growth,
-    recipe_loss,
     size_of,
     step_memory,
 )
@@ -117,7 +117,7 @@ def fit_batch(
     It stays as it is, and so do the random generators.
     """
     length = longest_row(recipe, corpora, tokenizers)
-    step = step_memory(model, recipe_loss(model, recipe.training), recipe.training, length=length, device=device)
+    step = step_memory(model, recipe_objective(model, recipe.training), recipe.training, length=length, device=device)
     budget = MemoryBudget(recipe, step, available_memory(device), device, world)
     first = budget.sizes[0]
     if BATCH not in {choice.key for choice in choices}:
@@ -172,7 +172,7 @@ def trial_step(model: nn.Module, recipe: Recipe, *, rows: int, length: int, devi
     """Allocate everything that a step of such a batch needs, on a copy of the model."""
     training = recipe.training
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        step = measuring_step(model, recipe_loss(model, training), training, device)
+        step = measuring_step(model, recipe_objective(model, training), training, device)
         moments = [torch.empty_like(weight) for weight in step.state.names for _ in range(3 if training.ema else 2)]
         batch = full_batch(model, rows, length, device)
         for _ in range(2):  # during the second pass, the gradients of the first exist too

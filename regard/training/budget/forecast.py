@@ -14,8 +14,9 @@ import torch
 from regard.errors import ResourceError
 from regard.machine import available_memory, is_out_of_memory, memory_in_use, peak_memory, reset_peak_memory
 from regard.recipes.required import required
+from regard.tasks.objective import recipe_objective
 from regard.training.budget.fit import SHARE_TO_WARN, MemoryBudget, longest_row
-from regard.training.budget.memory import StepMemory, format_bytes, recipe_loss, step_memory
+from regard.training.budget.memory import StepMemory, format_bytes, step_memory
 from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.report import duration
 from regard.training.loop.signals import Interrupted, StopFlag
@@ -149,7 +150,7 @@ def forecast(
     training, counts = recipe.training, counts_of(recipe.training, start)
     length = longest_row(recipe, ready.corpora, ready.tokenizers)
     before, free = memory_in_use(device), available_memory(device)
-    step = step_memory(model, recipe_loss(model, training), training, length=length, device=device)
+    step = step_memory(model, recipe_objective(model, training), training, length=length, device=device)
     budget = MemoryBudget(recipe, step, free, device, world)
     sharing = 1 if device.type == "cuda" else world  # processes that share the free memory
     peak, room = before + budget.needs(*budget.sizes[0]) / sharing, before + free // sharing

@@ -21,7 +21,7 @@ from regard.kernels.training.cross_entropy import scores_memory
 from regard.machine import is_out_of_memory
 from regard.models.protocols import TokenPredictor, config_of
 from regard.tasks import task_for
-from regard.tasks.losses import Objective, Together
+from regard.tasks.losses import Objective
 from regard.text.batches.batch import Batch
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import PRECISIONS, TrainStep
@@ -167,8 +167,3 @@ def full_batch(model: nn.Module, rows: int, length: int, device: torch.device) -
     """Return a batch without padding, all rows of that length on each side: the largest of its shape."""
     config = config_of(model)
     return task_for(config.kind).full_batch(config, rows, length, device)
-
-
-def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-    """Return the loss that a recipe trains this model with; `together` gathers the pairs of all processes."""
-    return task_for(config_of(model).kind).objective(training, together=together)

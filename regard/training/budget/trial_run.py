@@ -17,9 +17,9 @@ import torch
 
 from regard.files import fingerprint, write_synced
 from regard.recipes.required import required
+from regard.tasks.objective import recipe_objective
 from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
-from regard.training.budget.memory import recipe_loss
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_state import TrainState
@@ -63,7 +63,7 @@ class TrialRun:
         self.model = copy.deepcopy(ready.model)
         self.step = TrainStep(
             TrainState(self.model, self.training, device=self.device),
-            recipe_loss(self.model, self.training),
+            recipe_objective(self.model, self.training),
             self.training,
             count=ready.count,
             one_shape=ready.train.one_shape,
@@ -122,7 +122,7 @@ class TrialRun:
             ready.corpora,
             sample,
             ready.tokenizers,
-            recipe_loss(self.model, plain),
+            recipe_objective(self.model, plain),
             folder=folder,
             device=self.device,
             info={},

@@ -20,10 +20,10 @@ from regard.errors import DivergedError, ResourceError
 from regard.machine import is_out_of_memory
 from regard.recipes.required import required
 from regard.recipes.schedule import learning_rate
+from regard.tasks.losses import Loss, Objective
 from regard.text.batches.batch import Batch
 from regard.training.budget.out_of_memory import halves, out_of_memory
 from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
-from regard.training.loop.losses import Loss, Objective
 from regard.training.loop.optimizer import set_learning_rate, update_if_finite
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
 from regard.training.loop.torch_compile import compile_parts

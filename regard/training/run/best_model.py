@@ -12,10 +12,10 @@ from regard.errors import StoppedError
 from regard.files import replace_file
 from regard.models.folder import save_model
 from regard.models.random_features import flatten_settings
+from regard.tasks.objective import objective
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
 from regard.training.checkpoint.tensors import load_weights, model_weights
-from regard.training.loop.losses import objective
 from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_state import TrainState

@@ -33,11 +33,11 @@ from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.recipes.required import required
 from regard.tasks.loading import load
+from regard.tasks.objective import recipe_objective
 from regard.text.check.checker import LONGEST, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 from regard.training.budget.fit import disk_lines, fit_batch
 from regard.training.budget.forecast import forecast_lines
-from regard.training.budget.memory import recipe_loss
 from regard.training.checkpoint.checkpoints import Checkpoints, seed_generators
 from regard.training.loop.loop import Loop
 from regard.training.loop.progress import Progress
@@ -257,7 +257,7 @@ def make_train_step(ready: Prepared, state: TrainState) -> TrainStep:
     training, group = ready.recipe.training, state.group
     return TrainStep(
         state,
-        recipe_loss(ready.model, training, together=group.gather_rows if group.world > 1 else None),
+        recipe_objective(ready.model, training, together=group.gather_rows if group.world > 1 else None),
         training,
         count=ready.count,
         describe_sample=ready.train.place,

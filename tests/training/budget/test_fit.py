@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.errors import ResourceError, UsageError
 from regard.models.presets import make_model
 from regard.models.transformer import Transformer
+from regard.tasks.objective import recipe_objective
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget import fit, memory
@@ -60,7 +61,7 @@ class Begun:
 
     def space(self, free: int, **options: Any) -> MemoryBudget:
         training, length = self.recipe.training, longest_row(self.recipe, self.corpora, self.tokenizers)
-        loss = memory.recipe_loss(self.model, training)
+        loss = recipe_objective(self.model, training)
         step = memory.step_memory(self.model, loss, training, length=length, device=CPU)
         return MemoryBudget(self.recipe, step, free, CPU, **options)
 

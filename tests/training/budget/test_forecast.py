@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from regard.machine import memory_in_use as held
+from regard.tasks.objective import recipe_objective
 from regard.text.batches.batch import Batch
 from regard.training.budget import forecast as module
 from regard.training.budget.forecast import LATER_GROWTH, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
-from regard.training.budget.memory import StepMemory, recipe_loss
+from regard.training.budget.memory import StepMemory
 from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.signals import StopFlag
 from regard.training.loop.train_state import TrainState
@@ -86,7 +87,7 @@ def test_a_training_after_a_forecast_is_the_same(ready: Any) -> None:
         begun = ready("transformer", ema=0.9)
         if forecasts:
             forecast(begun, seconds=QUICK)
-        loss = recipe_loss(begun.model, begun.recipe.training)
+        loss = recipe_objective(begun.model, begun.recipe.training)
         state = TrainState(begun.model, begun.recipe.training, device=CPU)
         step = TrainStep(state, loss, begun.recipe.training)
         for _, batch in zip(range(4), begun.train.batches(0), strict=False):

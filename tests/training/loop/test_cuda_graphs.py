@@ -23,12 +23,12 @@ from torch.utils._pytree import tree_leaves
 from regard.errors import UsageError
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.batches.length_buckets import filled
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.loop import train_step as train_step_module
 from regard.training.loop.cuda_graphs import CapturedSteps, shapes
-from regard.training.loop.losses import objective
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe

@@ -18,11 +18,11 @@ from regard.errors import DivergedError, ResourceError, UsageError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.recipes.schedule import learning_rate
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.checkpoint.checkpoints import Checkpoints
 from regard.training.loop.loop import Loop
-from regard.training.loop.losses import objective
 from regard.training.loop.optimizer import freeze, make_optimizer, set_learning_rate, update_if_finite
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
 from regard.training.loop.progress import Validation

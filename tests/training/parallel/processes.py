@@ -23,10 +23,10 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.checkpoint.tensors import model_weights
-from regard.training.loop.losses import objective
 from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.parallel.group import ALONE, Group, join

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.mask_rules import Mask, as_mask
+from regard.attention.mask_algebra import Mask, as_mask
 
 
 class KVCache:
@@ -215,7 +215,7 @@ class WindowCache:
         self.k, self.v, self.lengths = k[:, :, m : m + room], v[:, :, m : m + room], self.lengths + m
         return k, v
 
-    def places(self, k: Tensor) -> Tensor:
+    def key_positions(self, k: Tensor) -> Tensor:
         """Return the positions of the keys that `append` returned, (B, n); negative before the beginning of a text."""
         return self.lengths[:, None] + torch.arange(-k.shape[2], 0, device=k.device)
 
@@ -271,6 +271,19 @@ class ProjectedSource:
         )
 
 
+def make_cache(
+    like: Tensor, sizes: tuple[int, int, int, int], capacity: int, *, window: int | None, static: bool
+) -> KVCache | StaticCache | WindowCache:
+    """Return an empty cache on the device of `like` and in its dtype; `sizes` is (B, H, d_k, d_v)."""
+    batch, heads, d_k, d_v = sizes
+    n = capacity if window is None else window - 1
+    k, v = like.new_zeros(batch, heads, n, d_k), like.new_zeros(batch, heads, n, d_v)
+    lengths = torch.zeros(batch, dtype=torch.long, device=like.device)
+    if window is not None:
+        return WindowCache(k, v, lengths)
+    return StaticCache(k, v, lengths) if static else KVCache(k, v)
+
+
 def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Concatenate along the batch, each part padded with zeros along `dim` to the longest."""
     n = max(part.shape[dim] for part in parts)
@@ -279,4 +292,5 @@ def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def full(capacity: int, length: int, more: int) -> str:
+    """Return the message for a cache that cannot take that many more tokens."""
     return f"the cache has room for {capacity} tokens, holds {length} and was given {more} more: allocate a larger one"

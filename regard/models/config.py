@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
-from regard.attention.multihead import FORMS
+from regard.attention.projections import FORMS
 from regard.attention.scores import SCORES
 from regard.errors import unknown_name
 from regard.layers.block import ORDERS

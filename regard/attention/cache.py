@@ -158,11 +158,11 @@ class RowCache(StaticCache):
         k, v = (x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in (caches[0].k, caches[0].v))
         lengths, start, longest = [], 0, 0
         for cache in caches:
-            own = slice(start, start := start + len(cache.k))
+            added = slice(start, start := start + len(cache.k))
             n = cache.longest if isinstance(cache, RowCache) else cache.length
-            k[own, :, :n], v[own, :, :n] = cache.k[:, :, :n], cache.v[:, :, :n]
-            alike = torch.full((len(cache.k),), n, device=k.device)
-            lengths.append(cache.lengths if isinstance(cache, RowCache) else alike)
+            k[added, :, :n], v[added, :, :n] = cache.k[:, :, :n], cache.v[:, :, :n]
+            equal_lengths = torch.full((len(cache.k),), n, device=k.device)
+            lengths.append(cache.lengths if isinstance(cache, RowCache) else equal_lengths)
             longest = max(longest, n)
         return cls(k, v, torch.cat(lengths), longest)
 
@@ -210,9 +210,9 @@ class WindowCache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return the window followed by the new keys (B, H, m, d_k) and values, (B, H, w - 1 + m, ·)."""
-        room, m = self.k.shape[2], k.shape[2]
+        size, m = self.k.shape[2], k.shape[2]
         k, v = (torch.cat([old, new.to(old.dtype)], dim=2) for old, new in ((self.k, k), (self.v, v)))
-        self.k, self.v, self.lengths = k[:, :, m : m + room], v[:, :, m : m + room], self.lengths + m
+        self.k, self.v, self.lengths = k[:, :, m : m + size], v[:, :, m : m + size], self.lengths + m
         return k, v
 
     def key_positions(self, k: Tensor) -> Tensor:
@@ -287,8 +287,8 @@ def make_cache(
 def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Concatenate along the batch, each part padded with zeros along `dim` to the longest."""
     n = max(part.shape[dim] for part in parts)
-    behind = (0, 0) * (parts[0].dim() - 1 - dim)
-    return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])
+    later_axes = (0, 0) * (parts[0].dim() - 1 - dim)
+    return torch.cat([F.pad(part, (*later_axes, 0, n - part.shape[dim])) for part in parts])
 
 
 def full(capacity: int, length: int, more: int) -> str:

@@ -124,8 +124,8 @@ def check_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
 def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
     """Return the bias if it is floating point and broadcasts to the scores; raise TypeError or ValueError otherwise."""
     if not isinstance(bias, Tensor) or not bias.is_floating_point():
-        given = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
-        raise TypeError(f"bias is added to the scores and must be floating point, got {given}; bools go into mask=")
+        kind = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
+        raise TypeError(f"bias is added to the scores and must be floating point, got {kind}; bools go into mask=")
     _check_broadcast("bias", bias, q, k)
     return bias
 

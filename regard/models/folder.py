@@ -170,7 +170,7 @@ def verify_folder(folder: str | Path) -> list[str]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
     if not (folder / "manifest.json").is_file():
-        raise ModelError(f"{folder}: no manifest.json, so this is not a regard model folder")
+        raise ModelError(f"{folder}: no manifest.json, so this is not a model folder")
     manifest = read_json(folder / "manifest.json")
     version, files = manifest.get("format"), manifest.get("files")
     if type(version) is not int or version < 1 or not isinstance(files, dict):

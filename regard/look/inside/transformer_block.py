@@ -143,7 +143,7 @@ def _rotated(
 ) -> str:
     rule = {
         "op": "rotate", "of": [box], "positions": positions, "frequencies": rotary.frequencies().tolist(),
-        "layout": rotary.layout, "turning": rotary.turning,
+        "layout": rotary.layout, "turning": rotary.rotated_dim,
     }  # fmt: skip
     title = "query, turned" if rows is None else "keys, turned"
     how = "each pair turned by position · frequency"

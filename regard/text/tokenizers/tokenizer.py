@@ -123,7 +123,7 @@ def _read(folder: Path, side: str, most: int | None) -> Tokenizer | None:
         raise ModelError(f"{folder}: both {' and '.join(path.name for path in there.values())}; one must go")
     for kind, path in there.items():
         if path.is_symlink() or not path.is_file():
-            raise ModelError(f"{path}: not a plain file")
+            raise ModelError(f"{path}: not a regular file")
         largest = LARGEST_FILE if most is None else min(LARGEST_FILE, BYTES_OF_A_TOKEN[kind.FILE] * most + BYTES_BESIDE)
         if path.stat().st_size > largest:
             of = "" if most is None else f" of {most} tokens"

@@ -17,12 +17,13 @@ from torch.nn import functional as F
 from regard.kernels import fuse
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
+from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch, Sampler, TokenRows
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.loop.losses import objective
-from regard.training.loop.train_state import TrainState
-from regard.training.loop.train_step import TrainStep, autocast
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 PAIRS, LONGEST = 20_000, 120  # of the synthetic text; tokens a sentence
 SPECIAL = 4  # the first rows of every vocabulary

@@ -69,7 +69,9 @@ def check_files(
     test_rows = [] if test is None else [CorpusRows(read_parallel(*test))]
     rules = rules_of(recipe, model)
     with progress() as show_rows:
-        report = check_data(shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, on_progress=show_rows)
+        report = check_data(
+            shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, on_progress=show_rows
+        )
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
     if report.stops:
         raise typer.Exit(DataError.exit_code)

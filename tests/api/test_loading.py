@@ -127,7 +127,7 @@ def test_a_target_tokenizer_that_is_too_small(
 
 def test_a_model_with_one_vocabulary_and_two_tokenizers(writer_of: Callable[..., Writer], letters: object) -> None:
     writer = writer_of()
-    with pytest.raises(ModelError, match="two tokenizers, and a model of kind 'transformer-lm' has one vocabulary"):
+    with pytest.raises(ModelError, match="two tokenizers, but a model of kind 'transformer-lm' has one vocabulary"):
         wrap_model(writer.model, writer.tokenizer, letters, info={})  # type: ignore[arg-type]
 
 
@@ -135,9 +135,7 @@ def test_another_padding(translator_of: Callable[..., Translator], folder_of: Ca
     translator = translator_of()
     config = dataclasses.replace(translator.model.config, pad_id=5)
     folder = folder_of(Translator(make_model(config), translator.source_tokenizer, translator.target_tokenizer))
-    with pytest.raises(
-        ModelError, match=f"^{folder}: the model takes token 5 for padding, and the tokenizers pad with 0"
-    ):
+    with pytest.raises(ModelError, match=f"^{folder}: the model uses token 5 for padding, but the tokenizers use 0"):
         load(folder)
 
 

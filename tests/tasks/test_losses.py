@@ -32,10 +32,9 @@ from regard.models.presets import MODELS, make_model
 from regard.recipes.tables import TrainingRecipe
 from regard.tasks import losses
 from regard.tasks.losses import Loss, contrastive_loss, language_model_loss, translation_loss
+from regard.tasks.objective import objective, recipe_objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.budget.memory import recipe_loss
-from regard.training.loop.losses import objective
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
@@ -301,7 +300,7 @@ def test_a_recipe_can_switch_the_kernel_off(kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(cross_entropy, "fused_fits", lambda scores: True)
     model, batch = model_of(kind), batch_of(*RAGGED, translates=kind in TRANSLATORS)
     for kernels in ("off", "auto"):
-        recipe_loss(model, TrainingRecipe(kernels=kernels))(model, batch)
+        recipe_objective(model, TrainingRecipe(kernels=kernels))(model, batch)
         assert kernel.called is (kernels == "auto")
     weight = torch.zeros(8, 4, dtype=torch.bfloat16)
     fused, plain = (

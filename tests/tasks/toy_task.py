@@ -68,7 +68,7 @@ class ClassifyLines(Translation):
     models: ClassVar = {"line-classifier": (LineClassifierConfig, LineClassifier)}
     usage = "python classify.py FOLDER"
     face = "classifier"
-    counts = "samples"
+    loss_unit = "samples"
     predicts_tokens = False
     label_smoothing = (0.0, "few classes")
 

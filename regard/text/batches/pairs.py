@@ -21,14 +21,11 @@ from regard.text.batches.batch import Batch, Sampler, TokenRows, batches_from
 from regard.text.batches.encoded_texts import encoded_rows, tokens_fingerprint
 from regard.text.batches.length_buckets import choose_buckets, pad_rows
 from regard.text.batches.prefetch import Epochs
-from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
 from regard.text.files.lines import Finding
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer
-
-__all__ = ["PairData", "WindowData"]
 
 JOIN, BARE = range(7, 9)  # random streams, after those of the augmentations
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard.tasks.task import Data
 from regard.text.batches.pairs import PairData
 from regard.training.budget.forecast import forecast
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import to_toml
-from regard.training.run.prepare import Data
+from regard.training.run.prepare import prepare
 from regard.training.run.torch_settings import torch_settings
-from regard.training.run.training_run import prepare
 
 
 def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:

@@ -79,7 +79,7 @@ def test_folders_that_are_not_whole(tmp_path: Path) -> None:
     refused(r"tokenizer\.json: tokenizers of imported models cannot be read yet")
     (tmp_path / "elsewhere").write_bytes(content)
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
-    refused("not a plain file")
+    refused("not a regular file")
     with open(tmp_path / name, "wb") as file:
         os.truncate(file.fileno(), MAX_FILE_BYTES + 1)
     refused("larger than")

@@ -18,7 +18,6 @@ from regard.tasks.corpora import split_pairs
 from regard.text.files.corpus import Corpus, read_parallel
 from regard.text.files.lines import read_lines
 from regard.training.recipe.schema import SHARES, DataRecipe, Recipe
-from regard.training.run.prepare import read_corpora
 
 TEST_SENTENCES = 4000  # of the demo corpus; of other data a tenth, but not more
 DEMO_EDGES = tuple(range(5, 29, 3))  # of the lengths of its test sentences, which are 3 to 30 words
@@ -58,7 +57,7 @@ class HeldOut:
 
 def place_data(asked: Recipe, folder: Path, test: tuple[Path, Path] | None) -> Recipe:
     """Write the three files and return the recipe that reads them; without test files, hold out a test part."""
-    corpora = read_corpora(asked)
+    corpora = asked.task.read(asked)
     train, links = corpora.train, None
     if asked.data.demo:
         pairs = demo_pairs("test", TEST_SENTENCES, seed=asked.training.seed)

@@ -38,7 +38,7 @@ class SentenceEmbedding(Task):
     needs = "pairs, or source and target"
     usage = "regard embed -m FOLDER sentences.txt"
     face = "embedder"
-    counts = "samples"
+    loss_unit = "samples"
     compares_rows = True
     predicts_tokens = False
 

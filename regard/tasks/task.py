@@ -21,12 +21,14 @@ from regard.tasks.corpora import Corpora, check_files
 from regard.tasks.losses import Objective, Together
 from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
-from regard.text.batches.pairs import PairData, WindowData
+from regard.text.batches.pairs import PairData
+from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 Data = PairData | WindowData
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of source and target; the same object if they share one
+LossUnit = Literal["tokens", "samples"]  # the unit that the loss is averaged over
 Misfit = tuple[str, str]  # the key of a setting, and why it has no effect
 
 
@@ -39,7 +41,7 @@ class Task(ABC):
     needs: ClassVar[str]  # the same in words
     usage: ClassVar[str]  # a command that uses the model in FOLDER
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
-    counts: ClassVar[Literal["tokens", "samples"]] = "tokens"  # the unit that the loss is averaged over
+    loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
     compares_rows: ClassVar[bool] = False  # whether the loss of a row depends on the other rows of its batch
     predicts_tokens: ClassVar[bool] = True

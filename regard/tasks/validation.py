@@ -13,10 +13,9 @@ from torch import nn
 from regard.recipes.tables import RecipeTables
 from regard.tasks.corpora import Corpora
 from regard.tasks.losses import Objective
+from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.tokenizer import Tokenizer
-
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Validation(NamedTuple):
@@ -90,10 +89,9 @@ class Validator:
         """Return the loss per token (or sample) in nats, and scores derived from it."""
         nll = correct = 0.0
         count = 0
-        dtype = PRECISIONS.get(self.recipe.training.precision or "fp32")
         for batch in self.data.batches(0):
             self.stop.check()
-            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            with autocast(self.device, self.recipe.training.precision):
                 loss = self.objective(self.model, batch.to(self.device))
             nll, count = nll + float(loss.nll), count + loss.tokens
             correct += 0.0 if loss.correct is None else float(loss.correct)

@@ -22,13 +22,14 @@ from regard.training.budget import forecast as module
 from regard.training.budget.forecast import LATER_GROWTH, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
 from regard.training.budget.memory import StepMemory
 from regard.training.budget.trial_run import BatchSample, TrialRun
-from regard.training.loop.signals import StopFlag
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
+from regard.training.prepared import Prepared
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.dry_run import dry_run_report
-from regard.training.run.training_run import Prepared, prepare
+from regard.training.run.prepare import prepare
+from regard.training.signals import StopFlag
+from regard.training.state.train_state import TrainState
 
 CPU = torch.device("cpu")
 MB = 1 << 20

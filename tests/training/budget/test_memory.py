@@ -35,9 +35,9 @@ from regard.training.budget.memory import (
     size_of,
     step_memory,
 )
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 CPU = torch.device("cpu")
 SIDES = {"source_vocabulary": 300, "target_vocabulary": 400}

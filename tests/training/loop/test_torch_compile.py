@@ -17,9 +17,9 @@ from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import PAD
 from regard.training.loop import train_step as train_step_module
 from regard.training.loop.torch_compile import compile_parts, uncompiled
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
 STACK = TransformerConfig(**SIDES, layers=2, dim=16, heads=2, hidden=32, dropout=0.2)

@@ -60,6 +60,8 @@ _WHERE = {
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",
     "load_model": "regard.models.folder",
+    # kernels
+    "kernels": "regard.kernels",
     # decoding
     "Greedy": "regard.decoding.searches.greedy",
     "Sample": "regard.decoding.searches.sample",

@@ -1,6 +1,6 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
-from regard import look as look, positions as positions
+from regard import kernels as kernels, look as look, positions as positions
 from regard.api.embedder import Embedder as Embedder
 from regard.api.translator import Translator as Translator
 from regard.api.writer import Writer as Writer

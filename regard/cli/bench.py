@@ -167,11 +167,11 @@ def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[
 
 def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:
     """Return the most tokens that the model generates for an input without --max-tokens."""
-    from regard.api.translator import MORE, TIMES, Translator
+    from regard.api.translator import EXTRA_TOKENS, LENGTH_FACTOR, Translator
     from regard.api.writer import MAX_TOKENS
     from regard.decoding.engine import longest_text
 
-    default = TIMES * len(ids) + MORE if isinstance(face, Translator) else MAX_TOKENS
+    default = LENGTH_FACTOR * len(ids) + EXTRA_TOKENS if isinstance(face, Translator) else MAX_TOKENS
     positions = longest_text(face.model)
     if positions is None:
         return default

@@ -69,7 +69,9 @@ def check_files(
     test_rows = [] if test is None else [CorpusRows(read_parallel(*test))]
     rules = rules_of(recipe, model)
     with progress() as show_rows:
-        report = check_data(shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, told=show_rows)
+        report = check_data(
+            shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, on_progress=show_rows
+        )
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
     if report.stops:
         raise typer.Exit(DataError.exit_code)
@@ -112,9 +114,9 @@ def short_path(name: str) -> Path:
 
 def rules_of(recipe: Recipe, model: str | None) -> Rules:
     """Return the rules by which training accepts or drops a sentence."""
-    from regard.text.check.checker import LONGEST, Rules
+    from regard.text.check.checker import DEFAULT_MAX_TOKENS, Rules
 
-    limit = min(recipe.data.max_length or LONGEST, recipe.training.batch_tokens or LONGEST)
+    limit = min(recipe.data.max_length or DEFAULT_MAX_TOKENS, recipe.training.batch_tokens or DEFAULT_MAX_TOKENS)
     characters = recipe.tokenizer.kind == "characters"
     if model is None:
         return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)

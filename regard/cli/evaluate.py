@@ -188,9 +188,9 @@ def evaluate_translations(
 ) -> dict[str, Any]:
     """Return BLEU and chrF with confidence intervals, and by sentence length."""
     from regard.evaluation.bleu import corpus_bleu, corpus_chrf
-    from regard.evaluation.by_length import MINIMUM, scores_by_length
+    from regard.evaluation.by_length import MIN_SENTENCES, scores_by_length
 
-    minimum = MINIMUM if edges is None else 1  # buckets that the user asks for may be small
+    minimum = MIN_SENTENCES if edges is None else 1  # buckets that the user asks for may be small
     return {
         "bleu": corpus_bleu(ours, references, tokenize=tokenize, lowercase=lowercase, samples=1000),
         "chrf": corpus_chrf(ours, references, lowercase=lowercase, samples=1000),

@@ -34,12 +34,11 @@ from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
 from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
-from regard.training.budget.child_process import read_memory, train_apart
 from regard.training.checkpoint.files import checkpoint_steps
 from regard.training.recipe.defaults import complete, facts_of, this_machine
 from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe, to_toml
-from regard.training.run.prepare import make_tokenizers, read_corpora
+from regard.training.run.child_process import read_memory, train_apart
 from regard.training.run.run_start import write_start
 
 Say = Callable[[str], None]
@@ -122,13 +121,13 @@ def begin(asked: Recipe, out: Path, *, parameters: int | None, test: tuple[Path,
     data = out / "data"
     data.mkdir(parents=True, exist_ok=True)
     recipe = place_data(asked, data, test)
-    corpora = read_corpora(recipe)
+    corpora = recipe.task.read(recipe)
     say(f"data: {corpora.train.report}")
     common, choices = complete(recipe, facts_of(corpora.train), this_machine())
     for choice in choices:
         if not choice.key.startswith("model.") and choice.key != "training.lr":  # these are each system's own
             say(f"chosen: {choice}")
-    source, target = make_tokenizers(common, corpora.train)
+    source, target = common.task.make_tokenizers(common, corpora.train)
     for name, content in tokenizer_files(source, target).items():
         replace_file(data / name, content)
     replace_file(data / "common.toml", to_toml(common).encode())
@@ -145,7 +144,7 @@ def start_runs(asked: Recipe, out: Path, names: Sequence[str], parameters: int) 
     if not new:
         return
     common = read_recipe(out / "data" / "common.toml")
-    corpora = read_corpora(common)
+    corpora = common.task.read(common)
     source, target = read_tokenizers(out / "data")
     shared = bool(common.tokenizer.shared)
     tables = matched_sizes(new, parameters, source_vocabulary=source.size, target_vocabulary=target.size, shared=shared)

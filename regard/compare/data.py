@@ -18,7 +18,6 @@ from regard.tasks.corpora import split_pairs
 from regard.text.files.corpus import Corpus, read_parallel
 from regard.text.files.lines import read_lines
 from regard.training.recipe.schema import SHARES, DataRecipe, Recipe
-from regard.training.run.prepare import read_corpora
 
 TEST = 4000  # sentences of the demo corpus; of other data a tenth, but not more
 DEMO_EDGES = tuple(range(5, 29, 3))  # of the lengths of its test sentences, which are 3 to 30 words
@@ -58,7 +57,7 @@ class HeldOut:
 
 def place_data(asked: Recipe, folder: Path, test: tuple[Path, Path] | None) -> Recipe:
     """Write the three files; the recipe that reads them. Without test files a test part is taken out of the data."""
-    corpora = read_corpora(asked)
+    corpora = asked.task.read(asked)
     train, links = corpora.train, None
     if asked.data.demo:
         pairs = demo_pairs("test", TEST, seed=asked.training.seed)

@@ -127,7 +127,7 @@ def test_lengths(command: Run, test_set: tuple[Path, Path], tmp_path: Path) -> N
     short = [text for text, source in zip(CLOSE, FRENCH, strict=True) if len(source.split()) <= 2]
     wanted = sacrebleu.corpus_bleu(short, [["the house"] * 3]).score
     assert found[0]["bleu"]["value"] == pytest.approx(wanted)
-    for lengths, message in (("4,2", "lengths that grow"), ("4;2", "comma-separated whole numbers")):
+    for lengths, message in (("4,2", "increasing lengths"), ("4;2", "comma-separated whole numbers")):
         result = command("evaluate", *test_set, *options, "--lengths", lengths)
         assert result.exit_code == 2 and message in result.stderr
 

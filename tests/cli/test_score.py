@@ -74,7 +74,7 @@ def test_wrong_use(command: Run, models: dict[str, str], files: tuple[Path, Path
         (["encoder", source, target], 2, "use `regard embed"),
         (["translator", source, tmp_path / "test.em"], 3, "did you mean"),
         (["translator", empty, empty.with_name("empty")], 2, "the same file"),
-        (["writer", empty], 3, "no text in it"),
+        (["writer", empty], 3, "no usable text"),
     ]
     for (model, *paths), code, message in cases:
         result = command("score", "-m", models[str(model)], *paths)

@@ -24,10 +24,10 @@ from regard.errors import RegardError, StoppedError, UsageError
 from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.text.files.corpus import read_pairs
-from regard.training.budget import child_process as measured
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe
+from regard.training.run import child_process as measured
 
 SYSTEMS_TRIED = ("rnn", "luong-dot")
 

@@ -105,11 +105,11 @@ def test_a_damaged_model_fails_and_says_why(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "is not a model folder: config.json: No such file"),
-        ("{", "does not say which kind of model"),
-        ("[" * 100_000, "does not say which kind of model"),
-        ('{"kind": "horse"}', "does not say which kind of model"),
-        ('{"kind": []}', "does not say which kind of model"),
-        ("7", "does not say which kind of model"),
+        ("{", "has no valid kind of model"),
+        ("[" * 100_000, "has no valid kind of model"),
+        ('{"kind": "horse"}', "has no valid kind of model"),
+        ('{"kind": []}', "has no valid kind of model"),
+        ("7", "has no valid kind of model"),
     ],
 )
 def test_a_folder_that_is_no_model_is_refused_at_once(tmp_path: Path, content: str | None, message: str) -> None:

@@ -25,9 +25,9 @@ def open_lines(file: Path | None) -> Iterator[IO[bytes]]:
     if file is None or file == STDIN:
         yield sys.stdin.buffer
         return
-    from regard.text.files.compressed import open_unpacked
+    from regard.text.files.compressed import open_decompressed
 
-    with open_unpacked(file) as stream:
+    with open_decompressed(file) as stream:
         yield stream
 
 
@@ -37,7 +37,7 @@ def line_windows(stream: IO[bytes], first: int) -> Iterator[list[bytes]]:
     The first window has at most `first` lines and later ones grow, so that the first results of a long file appear
     soon. A line that is too long is cut off one byte above the limit, so that `read_line` still refuses it.
     """
-    from regard.text.files.compressed import DAMAGE
+    from regard.text.files.compressed import READ_ERRORS
 
     rest, size = b"", first
     interactive = stream.isatty()
@@ -46,7 +46,7 @@ def line_windows(stream: IO[bytes], first: int) -> Iterator[list[bytes]]:
             typer.echo("> ", err=True, nl=False)
         try:
             chunk = stream.read1(CHUNK_BYTES)  # type: ignore[attr-defined]  # buffered readers have it
-        except DAMAGE as error:
+        except READ_ERRORS as error:
             raise DataError(f"the input is damaged or cut off: {error}") from error
         if not chunk:
             break
@@ -80,9 +80,9 @@ def progress(stream: IO[bytes], file: Path | None) -> Iterator[Callable[[int], o
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    from regard.text.files.compressed import PACKED
+    from regard.text.files.compressed import COMPRESSED
 
-    compressed = file is not None and file.suffix.lower() in PACKED
+    compressed = file is not None and file.suffix.lower() in COMPRESSED
     total = None if compressed else os.fstat(stream.fileno()).st_size or None  # the size of a pipe is 0
     columns = ("translating", BarColumn(24), TaskProgressColumn(), DownloadColumn(), TimeRemainingColumn())
     # Messages on stderr appear above the bar; results on stdout are not redirected.

@@ -47,13 +47,13 @@ class KernelWithoutWgmma(triton.JITFunction):  # type: ignore[misc]  # Triton ca
     Triton assigns its compiler to the attribute `compile` of a kernel and calls it there, once for a specialisation.
     """
 
-    @property
-    def compile(self) -> Callable[..., Any]:
+    def _get_compiler(self) -> Callable[..., Any]:
         return partial(_compile, self.__dict__.get("compiler", triton.compile))
 
-    @compile.setter
-    def compile(self, compiler: Callable[..., Any]) -> None:
+    def _set_compiler(self, compiler: Callable[..., Any]) -> None:
         self.__dict__["compiler"] = compiler
+
+    compile = property(_get_compiler, _set_compiler)
 
 
 def without_wgmma(kernel: Any) -> Any:

@@ -32,7 +32,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.kernels.native.compiler import load_library, pointer
 from regard.positions import Position
 from regard.positions.rotary import Rotary
-from regard.traits import traits_of
+from regard.traits import own_traits, traits_of
 
 SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
 KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # in the order of linear_step.h
@@ -73,7 +73,7 @@ class New(Structure):
 
 def why_not(layer: RandomFeatureAttention) -> str | None:
     """Return why the C code does not implement the steps of this layer (options, map, positions), or None."""
-    traits = layer.traits | traits_of(layer.features)
+    traits = own_traits(layer) | traits_of(layer.features)
     if layer.position is not None:
         traits |= traits_of(layer.position)
     unknown = sorted(traits - KNOWN_TRAITS)
@@ -110,7 +110,7 @@ def step_in_c(
         byref(sums(cache)),
         byref(New(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(0), k.stride(0), v.stride(0))),
         pointer(gate),
-        None if turns is None else frequencies(turns.turning, turns.base, turns.scaling),
+        None if turns is None else frequencies(turns.rotated_dim, turns.base, turns.scaling),
         *map(pointer, (cache.lengths, y)),
         B,
         min(torch.get_num_threads(), B * k.shape[1], 1 + cache.state.S.numel() // A_THREAD),
@@ -157,7 +157,7 @@ def describe(features: RandomFeatures, turns: Rotary | None, heads: int, e: int)
         None if features.sigma is None else features.sigma.data_ptr(),
         *(KINDS.index(type(kind)), heads, features.heads, d, e, M, F, features.normalize),
         *(features.scale**0.5, A, factor, kind.floor),
-        *((0, 0) if turns is None else (turns.turning, turns.layout == "interleaved")),
+        *((0, 0) if turns is None else (turns.rotated_dim, turns.layout == "interleaved")),
     )
 
 

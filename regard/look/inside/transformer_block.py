@@ -145,7 +145,7 @@ def _rotated(
 ) -> str:
     rule = {
         "op": "rotate", "of": [box], "positions": positions, "frequencies": rotary.frequencies().tolist(),
-        "layout": rotary.layout, "turning": rotary.turning,
+        "layout": rotary.layout, "turning": rotary.rotated_dim,
     }  # fmt: skip
     title = "rotated query" if rows is None else "rotated keys"
     how = "rotate each pair by position · frequency"

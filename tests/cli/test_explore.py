@@ -186,7 +186,7 @@ def test_another_host_needs_names_and_a_key(no_torch: dict[str, str], tmp_path: 
     ("arguments", "code", "message"),
     [
         (["no-such-model"], 4, "no model 'no-such-model': there is no folder"),
-        (["no-such.json"], 3, "no-such.json: there is no such file"),
+        (["no-such.json"], 3, "no-such.json: no such file"),
         (["{folder}"], 4, "is not a model folder: config.json: No such file"),
         (["{folder}/broken.json"], 3, "broken.json: not a trace, for it is not JSON"),
         (["{folder}/other.json"], 3, "other.json: not a trace: a trace is an object whose format is"),

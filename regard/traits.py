@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Set
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import nn
+import torch
+from torch import nn
 
 CONTAINERS_AND_PRIMITIVES = frozenset({"Linear", "Dropout", "ModuleList", "Sequential", "Identity"})
-COMPUTING_METHODS = ("forward", "decode", "project", "start")
+# What a subclass may define without declaring traits, because it does not change what the module computes.
+HARMLESS = frozenset({"__init__", "__repr__", "extra_repr", "__dict__", "__weakref__", "__annotate_func__"})
 
 
 def traits_of(module: nn.Module) -> frozenset[str]:
@@ -26,17 +27,18 @@ def traits_of(module: nn.Module) -> frozenset[str]:
 def own_traits(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module without those of the modules inside it.
 
-    A module that declares no traits contributes its class name, which no engine knows. So does a subclass that
-    overrides what its parent computes and declares no traits of its own.
+    A module that declares no traits contributes its class name, which no engine knows. So does a subclass that defines
+    methods and declares no traits, and a module with a method replaced on the instance.
     """
     attributes = vars(module)
     kind: Any = type(module)
-    if _is_primitive(kind) and "traits" not in attributes:
-        return frozenset()
-    if (hasattr(kind, "traits") and _declares_what_it_computes(kind)) or "traits" in attributes:
+    if "traits" in attributes or _declares_traits(kind):
         declared: frozenset[str] = module.traits  # type: ignore[assignment]  # not a submodule
-        return declared if "forward" not in attributes else declared | {f"module {kind.__name__}"}
-    return frozenset({f"module {kind.__name__}"})
+    elif _is_primitive(kind):
+        declared = frozenset()
+    else:
+        return frozenset({f"module {kind.__name__}"})
+    return declared if _method_names(kind).isdisjoint(attributes) else declared | {f"module {kind.__name__}"}
 
 
 @cache
@@ -44,19 +46,36 @@ def _is_primitive(kind: type) -> bool:
     return kind.__module__.startswith("torch.nn.") and kind.__name__ in CONTAINERS_AND_PRIMITIVES
 
 
-@cache
-def _declares_what_it_computes(kind: type) -> bool:
-    """Whether no subclass overrides a computing method below the class that declares the traits.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _method_names(kind: type) -> frozenset[str]:
+    """Return the names that must not be replaced on an instance; for torch.compile a constant of the class."""
+    return _cached_method_names(kind)
 
-    The fused modules of regard.kernels override methods to compute the same function, so they inherit the traits.
+
+@cache
+def _cached_method_names(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
+
+
+@cache
+def _declares_traits(kind: type) -> bool:
+    """Whether a class declares traits, or inherits them and adds nothing that could change what is computed."""
+    declaring = next((parent for parent in kind.__mro__ if "traits" in vars(parent)), None)
+    if declaring is None:
+        return False
+    return not any(_adds_methods(parent) for parent in kind.__mro__ if parent not in declaring.__mro__)
+
+
+def _adds_methods(kind: type) -> bool:
+    """Whether a class defines more than data and the harmless methods: a method, a property, any other descriptor.
+
+    The classes that torch.distributed puts around a sharded module compute what the module computes.
     """
-    for parent in kind.__mro__:
-        if "traits" in vars(parent):
-            return True
-        overrides = any(method in vars(parent) for method in COMPUTING_METHODS)
-        if overrides and not parent.__module__.startswith("regard.kernels."):
-            return False
-    return True
+    if kind.__module__.startswith("torch.distributed."):
+        return False
+    return any(
+        callable(value) or hasattr(value, "__get__") for name, value in vars(kind).items() if name not in HARMLESS
+    )
 
 
 def why_unknown(module: nn.Module, known: Set[str]) -> str | None:

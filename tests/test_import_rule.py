@@ -23,7 +23,6 @@ ORDER = (
     "decoding",
     "evaluation",
     "look",
-    "interop",
     "api",
     "recipes",
     "tasks",

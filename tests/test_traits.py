@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.scores import DotScore
 from regard.attention.single_head import ContentAttention, KeyValueAttention
 from regard.kernels import fuse
+from regard.kernels.fused_modules import FUSED
 from regard.layers.block import Block
 from regard.layers.cells import GRUCell
 from regard.layers.embedding import Embedding
@@ -23,7 +27,7 @@ from regard.layers.recurrent import GRU, LSTM, RNN
 from regard.models.config import EncoderConfig, RecurrentLMConfig, RecurrentTranslatorConfig, TransformerConfig
 from regard.models.presets import make_model
 from regard.positions import Alibi, Learned, LlamaScaling, Position, Rotary, Sinusoidal
-from regard.traits import traits_of, why_unknown
+from regard.traits import own_traits, traits_of, why_unknown
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"dim": 8, "heads": 2}
@@ -149,10 +153,132 @@ def test_a_subclass_with_its_own_forward_is_reported_by_its_class_name() -> None
     assert traits_of(Tagged(dim=4, hidden=8)) == traits_of(FeedForward(dim=4, hidden=8))
 
 
+class OwnActivation(FeedForward):
+    """A helper of the parent's forward."""
+
+    def _activate(self, h: Tensor) -> Tensor:
+        return h.tanh()
+
+
+class OwnScores(MultiHeadAttention):
+    def _attend(self, q: Tensor, *args: Any) -> Tensor:
+        return q
+
+
+class OwnResidual(Block):
+    def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return norm(sublayer(x))
+
+
+class OwnSize(FeedForward):
+    @property
+    def dim(self) -> int:
+        return 4
+
+    @dim.setter
+    def dim(self, value: int) -> None:
+        pass
+
+
+class OwnStatic(FeedForward):
+    _activate = staticmethod(torch.tanh)
+
+
+class Activates:
+    def _activate(self, h: Tensor) -> Tensor:
+        return h.tanh()
+
+
+class MixedIn(Activates, FeedForward):
+    pass
+
+
+class CallsTwice(nn.Module):
+    def __call__(self, *args: Any) -> Any:
+        return 2 * super().__call__(*args)
+
+
+class MixedInBehind(FeedForward, CallsTwice):
+    """Looks up `__call__` behind FeedForward, and before nn.Module."""
+
+
+class Below(OwnActivation):
+    """Adds nothing to a class that is unknown."""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(kind(dim=4, hidden=8) for kind in (OwnActivation, OwnSize, OwnStatic, MixedIn, MixedInBehind, Below)),
+        OwnScores(dim=8, heads=2),
+        OwnResidual(self_attention=Doubled(), feed_forward=Doubled(), norm=lambda: LayerNorm(8)),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_a_subclass_with_any_method_of_its_own_is_reported_by_its_class_name(module: nn.Module) -> None:
+    assert own_traits(module) == {f"module {type(module).__name__}"}
+
+
+class Described(FeedForward):
+    """A user's subclass with methods that change nothing."""
+
+    tag: str = "mine"
+
+    def __init__(self) -> None:
+        super().__init__(dim=4, hidden=8)
+
+    def extra_repr(self) -> str:
+        return self.tag
+
+    def __repr__(self) -> str:
+        return self.tag
+
+
+class Declared(OwnActivation):
+    """A user's subclass that says what it computes."""
+
+    traits = frozenset({"activation tanh"})
+
+
+def test_a_subclass_may_describe_itself_or_declare_traits() -> None:
+    assert own_traits(Described()) == own_traits(FeedForward(dim=4, hidden=8))
+    assert own_traits(Declared(dim=4, hidden=8)) == {"activation tanh"}
+
+
+@pytest.mark.parametrize(
+    ("module", "method"),
+    [(FeedForward(dim=4, hidden=8), "_activate"), (nn.Linear(4, 4), "forward"), (Sinusoidal(dim=4), "rows")],
+)
+def test_a_method_replaced_on_an_instance_is_reported(module: Any, method: str) -> None:
+    before = own_traits(module)
+    setattr(module, method, torch.tanh)
+    assert own_traits(module) == before | {f"module {type(module).__name__}"}
+
+
+def test_a_sharded_module_has_the_traits_of_the_module() -> None:
+    layer = FeedForward(dim=4, hidden=8)
+    layer.__class__ = type("FSDPFeedForward", (FSDPModule, FeedForward), {})
+    assert own_traits(layer) == own_traits(FeedForward(dim=4, hidden=8))
+
+
+def test_every_fused_class_declares_its_traits() -> None:
+    for group in FUSED.values():
+        for plain, fused in group.items():
+            assert vars(fused)["traits"] is vars(plain)["traits"]
+
+
 def test_fused_modules_have_the_traits_of_the_plain_ones() -> None:
     model = make_model(TransformerConfig(**STACK, **SIDES))
     assert traits_of(fuse(copy.deepcopy(model))) == traits_of(model)
 
 
 def test_a_position_scheme_is_reported_by_its_class_name() -> None:
-    assert traits_of(Backwards()) == {"position Backwards"}
+    assert traits_of(Backwards()) == {"position tests.test_traits.Backwards"}
+    assert traits_of(type("Plain", (Sinusoidal,), {})(dim=4)) == {"position tests.test_traits.Plain"}
+
+
+def test_a_users_scheme_is_not_taken_for_one_of_the_package() -> None:
+    ours, other = Rotary(head_dim=8), type("Rotary", (Position,), {"rotate": lambda self, x, positions: -x})()
+    assert type(ours).__name__ == type(other).__name__
+    assert traits_of(ours) == {"position Rotary"}
+    assert traits_of(other) == {"position tests.test_traits.Rotary"}

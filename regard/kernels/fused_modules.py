@@ -10,6 +10,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
 from regard.errors import UsageError, unknown_name
+from regard.kernels.fused_class import FusedClass
 from regard.kernels.linear.fused_layers import FusedRandomFeatureAttention
 from regard.kernels.training.fused_attention import FusedMultiHeadAttention, FusedStackedProjection
 from regard.kernels.training.fused_block import FusedBlock, FusedStack
@@ -19,7 +20,7 @@ from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward
 from regard.models.stack import Stack, TokenInput
 
-FUSED: dict[str, dict[type[nn.Module], type[nn.Module]]] = {
+FUSED: dict[str, dict[type[nn.Module], type[FusedClass]]] = {
     "input": {TokenInput: FusedTokenInput},  # tokens to vectors
     "residual": {Block: FusedBlock, Stack: FusedStack},  # and the norm after it
     "hidden": {FeedForward: FusedFeedForward},  # ReLU or GELU
@@ -33,8 +34,9 @@ def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:
     """Replace the plain modules of a model, and the model itself if it is one, by fused ones in place.
 
     A module changes its class and nothing else: parameters, hooks and everything that refers to it stay. Only the exact
-    classes are replaced, so a subclass of yours keeps its own forward. At each call a fused module asks whether its
-    kernels can do the work, and otherwise runs the plain forward.
+    classes are replaced, so a subclass of yours keeps its own forward. A module stays plain if the fused class gives a
+    reason in `why_not_fuse`. At each call a fused module asks whether its kernels can do the work, and otherwise runs
+    the plain forward.
     """
     names = tuple(FUSED) if only is None else tuple(only)
     for name in names:
@@ -42,13 +44,15 @@ def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:
             raise UsageError(unknown_name("group of modules to fuse", name, tuple(FUSED)))
     classes = {plain: fused for name in names for plain, fused in FUSED[name].items()}
     for module in model.modules():
-        if isinstance(module, RandomFeatureAttention) and FusedRandomFeatureAttention.why_not(module) is not None:
-            continue
-        module.__class__ = classes.get(type(module), type(module))
+        fused = classes.get(type(module))
+        if fused is not None and fused.why_not_fuse(module) is None:
+            module.__class__ = fused
 
 
 def unfuse_modules(model: nn.Module) -> None:
     """Replace the fused modules of a model by plain ones in place."""
-    classes = {fused: plain for group in FUSED.values() for plain, fused in group.items()}
+    classes: dict[type[nn.Module], type[nn.Module]] = {
+        fused: plain for group in FUSED.values() for plain, fused in group.items()
+    }
     for module in model.modules():
         module.__class__ = classes.get(type(module), type(module))

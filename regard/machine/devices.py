@@ -137,11 +137,17 @@ def is_ampere() -> bool:
     return not torch.cuda.is_available() or compute_capability() >= AMPERE
 
 
-def runs_triton(device: torch.device) -> bool:
-    """Whether regard's Triton kernels run on a device: an NVIDIA GPU from Ampere on, or any device if interpreted."""
-    if not has_triton():
+@cache
+def cpu_autocasts_lstm(dtype: torch.dtype) -> bool:
+    """Whether PyTorch's LSTM runs under autocast to this dtype on this CPU; without AVX-512 it raises (torch 2.13)."""
+    import torch
+
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
+            torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
         return False
-    return triton_is_interpreted() if device.type != "cuda" else is_ampere()
+    return True
 
 
 def c_compiler() -> str | None:

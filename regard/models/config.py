@@ -21,12 +21,12 @@ from regard.models.exact_heads import check_random_features, pick_heads
 from regard.models.layer_names import is_cross_attention
 from regard.models.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
 from regard.positions import POSITIONS
-from regard.settings import SHARE, Rule, SettingError, check_fields, choice, number
+from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice, number
 
 # Sizes beyond these come from a damaged or hostile file, not from a model.
-SIZE = Rule(least=1, most=2**24)
-COUNT = Rule(least=1, most=1024)
-TOKEN = Rule(least=0, most=2**24)
+SIZE = ValueRule(least=1, most=2**24)
+COUNT = ValueRule(least=1, most=1024)
+TOKEN = ValueRule(least=0, most=2**24)
 NORMS = ("layer", "rms")
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = ("none", *SCORES)

@@ -23,10 +23,20 @@ class Position(nn.Module):
     # True if `mix` adds a term, so that attention must compute its weights.
     needs_weights: bool = False
 
+    def __init_subclass__(cls) -> None:
+        """Let every scheme declare traits, because the default below names the scheme itself."""
+        super().__init_subclass__()
+        cls.traits = cls.traits  # type: ignore[method-assign]
+
     @property
     def traits(self) -> frozenset[str]:
-        """The scheme's name, and its options where they change the computation; see regard.traits."""
-        return frozenset({f"position {type(self).__name__}"})
+        """The scheme's name, and its options where they change the computation; see regard.traits.
+
+        The name of a scheme from outside this package includes its module, so that no engine takes it for one of these.
+        """
+        kind = type(self)
+        ours = kind.__module__.startswith("regard.positions.")
+        return frozenset({f"position {kind.__name__ if ours else f'{kind.__module__}.{kind.__qualname__}'}"})
 
     def out_dim(self, dim: int) -> int:
         """Return the width that `embed` gives to an embedding of width dim; only concatenation changes it."""

@@ -1,8 +1,8 @@
-"""Tasks: what models are trained for. Each has one file here and one line in TASKS.
+"""Tasks: what models are trained for. Each has one file here and one line in TASKS; its models are in `MODELS`.
 
     task_for("transformer").objective(recipe.training)
 
-A task of your own joins by `register(MyTask())`; docs/extend.md shows a whole one.
+`register(MyTask())` adds a task of your own and its models; docs/extend.md shows a complete one.
 """
 
 from __future__ import annotations

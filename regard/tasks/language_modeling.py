@@ -67,7 +67,7 @@ class LanguageModeling(Task):
             batch_tokens=settings.batch_tokens,
             seed=settings.seed,
             shuffle=training,
-            shapes=training and settings.fixed_shapes,
+            bucketed=training and settings.fixed_shapes,
             cache=cache,
         )
 
@@ -80,7 +80,12 @@ class LanguageModeling(Task):
         return Batch(list(range(rows)), None, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(language_model_loss, smoothing=training.label_smoothing or 0.0, r_drop=training.r_drop)
+        return partial(
+            language_model_loss,
+            smoothing=training.label_smoothing or 0.0,
+            r_drop=training.r_drop,
+            kernels=training.kernels != "off",
+        )
 
     def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
         data, tokenizer, training = recipe.data, recipe.tokenizer, recipe.training

@@ -46,7 +46,7 @@ def load(
     model, info = load_with_config(folder, device=find_device(device), dtype=number)
     model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
     try:
-        tokenizers = read_tokenizers(folder, most=max(config_of(model).vocabularies))
+        tokenizers = read_tokenizers(folder, max_tokens=max(config_of(model).vocabularies))
         return wrap_model(model, *tokenizers, info=info, pack=True)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error

@@ -38,7 +38,9 @@ Objective = Callable[[Any, Batch], Loss]
 Together = Callable[[Tensor], tuple[Tensor, int]]
 
 
-def translation_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0) -> Loss:
+def translation_loss(
+    model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0, kernels: bool = True
+) -> Loss:
     """Predict every next target token from the source and the true tokens before it (teacher forcing); E7.
 
     Position i of the inputs, which start with the start token, predicts label i; the last label is the end token.
@@ -46,14 +48,16 @@ def translation_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 
     passes = _passes(model, r_drop)
     encoded = model.encode(_repeated(batch.source, END, passes))
     hidden = model.decode(_repeated(batch.inputs, START, passes), encoded)
-    return _next_token_loss(model, hidden, batch, smoothing, r_drop)
+    return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
-def language_model_loss(model: TokenPredictor, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0) -> Loss:
+def language_model_loss(
+    model: TokenPredictor, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0, kernels: bool = True
+) -> Loss:
     """Predict every next token from the true tokens before it; E10, C2."""
     passes = _passes(model, r_drop)
     hidden = model.decode(_repeated(batch.inputs, START, passes))
-    return _next_token_loss(model, hidden, batch, smoothing, r_drop)
+    return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
 def _passes(model: TokenPredictor, r_drop: float) -> int:
@@ -66,7 +70,9 @@ def _repeated(tokens: Any, dummy: int, passes: int = 1) -> Tensor:
     return (tokens if len(tokens) else tokens.new_full((1, 1), dummy)).repeat(passes, 1)
 
 
-def _next_token_loss(model: TokenPredictor, hidden: Tensor, batch: Batch, smoothing: float, r_drop: float) -> Loss:
+def _next_token_loss(
+    model: TokenPredictor, hidden: Tensor, batch: Batch, smoothing: float, r_drop: float, kernels: bool
+) -> Loss:
     """Return the loss of hidden states (passes B, m, p) at the labels that are not padding; only these are projected.
 
     A batch of fixed shape keeps its shape: everything is projected, and padding is masked out of the sums.
@@ -80,7 +86,9 @@ def _next_token_loss(model: TokenPredictor, hidden: Tensor, batch: Batch, smooth
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
     alpha = r_drop if passes == 2 else 0.0
-    total, nll = token_loss(hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep)
+    total, nll = token_loss(
+        hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels
+    )
     return Loss(total, nll, batch.tokens)
 
 

@@ -29,7 +29,7 @@ from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pa
 from regard.tasks.losses import Objective, Together, translation_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
 from regard.tasks.validation import Validator
-from regard.text.augment.proper_names import met_names
+from regard.text.augment.proper_names import frequent_names
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
@@ -78,7 +78,12 @@ class Translation(Task):
         return Batch(list(range(rows)), source, target, target, target.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(translation_loss, smoothing=training.label_smoothing or 0.0, r_drop=training.r_drop)
+        return partial(
+            translation_loss,
+            smoothing=training.label_smoothing or 0.0,
+            r_drop=training.r_drop,
+            kernels=training.kernels != "off",
+        )
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         return TranslationValidator(*args, **options)
@@ -120,7 +125,7 @@ class Translation(Task):
         met = np.unique(train.rows[0].flat).tolist()
         info: dict[str, Any] = {"unseen_pieces": unseen(tokenizers[0], [met])}
         if recipe.data.names is not None:
-            info["known_names"] = met_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
+            info["known_names"] = frequent_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
         return info
 
     def wrap(
@@ -251,7 +256,7 @@ def make_pairs(
         max_length=recipe.data.max_length,
         sampling=recipe.tokenizer.sampling if training else 0.0,
         **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
-        shapes=training and settings.fixed_shapes and fixed_shapes,
+        bucketed=training and settings.fixed_shapes and fixed_shapes,
         cache=cache,
     )
 

@@ -96,7 +96,7 @@ def test_damaged_folders(translator: Translator, folder_of: Callable[..., Path])
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"]["tokenizer.model"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelError, match="no tokenizer in it"):
+    with pytest.raises(ModelError, match="contains no tokenizer"):
         load(folder)
     (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
     with pytest.raises(ModelError, match="reads up to 1: update regard"):
@@ -119,9 +119,9 @@ def test_a_target_tokenizer_that_is_too_small(
     """The model could write a token that has no text; a source that never comes is harmless."""
     big = translator_of(tokenizer=lossless).model
     Translator(big, pieces, lossless)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=r"the target tokenizer has only \d+ tokens, the model \d+"):
+    with pytest.raises(ModelError, match=r"the target tokenizer has only \d+ tokens, but the model \d+"):
         Translator(big, lossless, pieces)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=r"the tokenizer has \d+ tokens, the model \d+"):
+    with pytest.raises(ModelError, match=r"the tokenizer has \d+ tokens, but the model \d+"):
         Writer(writer_of().model, pieces)  # type: ignore[arg-type]
 
 
@@ -145,7 +145,9 @@ def test_a_tokenizer_far_larger_than_the_model_is_not_even_read(
     translator = translator_of()
     large = pieces.save()[1] * 20
     folder = save_model(translator.model, folder_of(translator).parent / "large", files={"tokenizer.model": large})
-    with pytest.raises(ModelError, match=rf"tokenizer\.model: larger than .* no tokenizer of {pieces.size} tokens is"):
+    with pytest.raises(
+        ModelError, match=rf"tokenizer\.model: larger than .* too large for a tokenizer with {pieces.size} tokens"
+    ):
         load(folder)
 
 

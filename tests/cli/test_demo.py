@@ -28,7 +28,7 @@ def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.Monke
     result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3"], env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.stderr
     shown = " ".join(result.stdout.split())
-    assert re.search(r"\b40 sentences that it has never seen: BLEU \d+\.\d \(nrefs:1", shown)
+    assert re.search(r"\b40 test sentences that are not in the training data: BLEU \d+\.\d \(nrefs:1", shown)
     assert JANE in shown
     assert "septembre </s>" in shown  # the head of the alignment matrix
     assert shown.count("regard translate -m") == shown.count("regard train ") == shown.count("regard compare") == 1

@@ -167,12 +167,43 @@ def replace_forward(model: Any) -> None:
     attention.forward = lambda *args, **options: 2 * forward(*args, **options)
 
 
-REPLACEMENTS = {"subclass": replace_class, "module": replace_module, "forward": replace_forward}
+class TwiceHeads(MultiHeadAttention):
+    """A user's own attention, which overrides a helper of the forward pass."""
+
+    def _heads(self, *args: Any) -> tuple[Tensor, Tensor | None]:
+        heads, weights = super()._heads(*args)
+        return 2 * heads, weights
+
+
+def replace_helper(model: Any) -> None:
+    model.decoder.blocks[1].self_attention.__class__ = TwiceHeads
+
+
+def replace_helper_on_the_instance(model: Any) -> None:
+    feed_forward = model.decoder.blocks[1].feed_forward
+    activate = feed_forward._activate
+    feed_forward._activate = lambda h: 2 * activate(h)
+
+
+def replace_forward_of_a_part(model: Any) -> None:
+    down = model.decoder.blocks[1].feed_forward.down
+    forward = down.forward
+    down.forward = lambda h: 2 * forward(h)
+
+
+REPLACEMENTS = {
+    "subclass": replace_class,
+    "module": replace_module,
+    "forward": replace_forward,
+    "helper": replace_helper,
+    "helper on the instance": replace_helper_on_the_instance,
+    "forward of a part": replace_forward_of_a_part,
+}
 
 
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_users_own_attention_is_refused(engine: str, replacement: str) -> None:
+def test_a_users_own_computation_is_refused(engine: str, replacement: str) -> None:
     model = make()
     REPLACEMENTS[replacement](model)
     reason = ENGINES[engine](model)
@@ -181,7 +212,7 @@ def test_a_users_own_attention_is_refused(engine: str, replacement: str) -> None
 
 @needs_c
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
-def test_a_users_own_attention_writes_its_text(replacement: str, modules_decode: None) -> None:
+def test_a_users_own_computation_writes_its_text(replacement: str, modules_decode: None) -> None:
     plain, before, after = make(), make(), pack_weights(make(), "packed")
     for model in (plain, before, after):
         REPLACEMENTS[replacement](model)

@@ -6,8 +6,11 @@ B batch   n source tokens   m target tokens   N tokens that are predicted   V vo
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -26,9 +29,10 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import MODELS, make_model
+from regard.recipes.tables import TrainingRecipe
 from regard.tasks import losses
 from regard.tasks.losses import Loss, contrastive_loss, language_model_loss, translation_loss
-from regard.tasks.objective import objective
+from regard.tasks.objective import objective, recipe_objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START
 
@@ -285,6 +289,24 @@ def test_r_drop_without_dropout_is_the_plain_loss(kind: str) -> None:
     plain, twice = (objective(model, smoothing=0.1, r_drop=alpha)(model, batch) for alpha in (0.0, 5.0))
     torch.testing.assert_close(twice[:3], plain[:3])
     torch.testing.assert_close(gradients(model, twice.total), gradients(model, plain.total))
+
+
+@pytest.mark.parametrize("kind", PREDICTS)
+def test_a_recipe_can_switch_the_kernel_off(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores as if they were on a GPU that runs the kernel."""
+    kernel = Mock(side_effect=lambda scores, *_, **__: (scores.sum(), scores.sum(), scores))
+    stand_in = SimpleNamespace(fused_loss_and_gradient=kernel)
+    monkeypatch.setitem(sys.modules, "regard.kernels.training.cross_entropy_triton", stand_in)
+    monkeypatch.setattr(cross_entropy, "fused_fits", lambda scores: True)
+    model, batch = model_of(kind), batch_of(*RAGGED, translates=kind in TRANSLATORS)
+    for kernels in ("off", "auto"):
+        recipe_objective(model, TrainingRecipe(kernels=kernels))(model, batch)
+        assert kernel.called is (kernels == "auto")
+    weight = torch.zeros(8, 4, dtype=torch.bfloat16)
+    fused, plain = (
+        cross_entropy.scores_memory(80, weight, weight.dtype, r_drop=0.0, kernels=kernels) for kernels in (True, False)
+    )
+    assert fused < plain
 
 
 def projected(model: nn.Module, batch: Batch, monkeypatch: pytest.MonkeyPatch, **options: float) -> list[int]:

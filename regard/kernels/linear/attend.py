@@ -20,7 +20,8 @@ from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
 from regard.attention.mask_algebra import Mask
 from regard.errors import unknown_name
-from regard.kernels.linear.capabilities import kernel_map, runs_triton, why_not_attend
+from regard.kernels.devices import runs_triton
+from regard.kernels.linear.capabilities import kernel_map, why_not_attend
 
 BACKENDS = ("auto", "triton", "chunked", "reference")
 Backend = Literal["auto", "triton", "chunked", "reference"]
@@ -93,7 +94,7 @@ def attend_features(
     """
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
-    if not return_weights and (backend == "triton" or (backend == "auto" and chunk is None and runs_triton(q))):
+    if not return_weights and (backend == "triton" or (backend == "auto" and chunk is None and runs_triton(q.device))):
         inputs = check_inputs(q, k, v, features=features, mask=mask, causal=causal, gate=gate, state=state)
         reason = why_not_attend(*inputs[:3], features, inputs.gate, inputs.causal, state, return_state)
         if reason is None:

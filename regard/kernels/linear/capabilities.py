@@ -16,8 +16,7 @@ from torch import Tensor
 from regard.attention.linear.feature_maps import EluPlusOne, Hyperbolic, OptimalPositive, Plain, Positive, Trig
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
-from regard.kernels.devices import HAVE_TRITON
-from regard.machine import triton_is_interpreted
+from regard.kernels.devices import runs_triton
 from regard.traits import why_unknown
 
 KNOWN_TRAITS = frozenset(
@@ -29,11 +28,7 @@ KNOWN_TRAITS = frozenset(
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TILE_SIZES = (16, 32, 64, 128)  # of matrix units
 MAX_TILE_NUMBERS = 128 * 64  # of a state: registers hold no more; in float32 half as many
-
-
-def runs_triton(x: Tensor) -> bool:
-    """Whether Triton kernels can run where x is: on a CUDA device, or anywhere if Triton interprets its kernels."""
-    return HAVE_TRITON and (x.is_cuda or triton_is_interpreted())
+NEEDS_GPU = "it is for NVIDIA GPUs of compute capability 8.0 or more, with Triton installed"
 
 
 def why_not_attend(
@@ -47,8 +42,8 @@ def why_not_attend(
     return_state: bool,
 ) -> str | None:
     """Return why the kernels cannot attend with q (B, H, m, d), k (B, G, n, d) and v (B, G, n, e), or None."""
-    if not runs_triton(q):
-        return f"it is for NVIDIA GPUs, with Triton installed, and q is on {q.device}"
+    if not runs_triton(q.device):
+        return f"{NEEDS_GPU}, and q is on {q.device}"
     if q.dtype not in DTYPES:
         return f"it is for float32, bfloat16 and float16, got {q.dtype}"
     unknown = why_unknown(features, KNOWN_TRAITS)
@@ -69,13 +64,13 @@ def why_not_attend(
     leaves = [None if state is None else state.S, *((q, k, v, gate, features.sigma) if return_state else ())]
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves):
         return "it has no gradients for a state: use torch.no_grad(), or detach() the state"
-    return _why_old_gpu(q)
+    return None
 
 
 def why_not_step(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureState) -> str | None:
     """Return why the kernel cannot take the step of one token, x (B, G, r + 1, d) and v (B, G, 1, e), or None."""
-    if not runs_triton(x):
-        return f"it is for NVIDIA GPUs, with Triton installed, and x is on {x.device}"
+    if not runs_triton(x.device):
+        return f"{NEEDS_GPU}, and x is on {x.device}"
     if torch.compiler.is_compiling():
         return "torch.compile traces the plain step"
     if x.dtype not in DTYPES or state.S.dtype != torch.float32:
@@ -88,15 +83,6 @@ def why_not_step(x: Tensor, v: Tensor, features: RandomFeatures, state: FeatureS
     sizes = (features.rows or features.dim, features.dim, v.shape[3])
     if not {*sizes} <= {*TILE_SIZES} or sizes[0] * max(sizes[1:]) > MAX_TILE_NUMBERS:
         return f"rows of W and widths must be 16, 32, 64 or 128; got (rows, d, e) = {sizes}"
-    return _why_old_gpu(x)
-
-
-def _why_old_gpu(x: Tensor) -> str | None:
-    if x.is_cuda:
-        from regard.kernels.gpu import AMPERE
-
-        if not AMPERE:
-            return "it needs an NVIDIA GPU of compute capability 8.0 or more"
     return None
 
 

@@ -13,18 +13,19 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.linear import step
 from regard.attention.linear.cache import FeatureCache
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.state import FeatureState
+from regard.kernels.fused_class import FusedClass
 from regard.kernels.linear import capabilities
 from regard.kernels.linear.attend import attend_features
 from regard.kernels.linear.capabilities import why_not_step
 from regard.kernels.native import linear_step
-from regard.traits import why_unknown
+from regard.traits import own_traits, why_not_known, why_unknown
 
 KNOWN_TRAITS = frozenset(
     {
@@ -45,19 +46,20 @@ def take_step(
     return take_step_fused(x, v, features=features, gate=gate, state=state)
 
 
-class FusedRandomFeatureAttention(RandomFeatureAttention):
+class FusedRandomFeatureAttention(FusedClass, RandomFeatureAttention):
     """RandomFeatureAttention with kernels: for whole sequences, and for the step of a decoder."""
 
+    traits = RandomFeatureAttention.traits
     attend: ClassVar[Callable[..., Any]] = staticmethod(attend_features)
     take_step: ClassVar[Callable[..., Tensor]] = staticmethod(take_step)
 
-    @staticmethod
-    def why_not(layer: RandomFeatureAttention) -> str | None:
-        """Return why this layer must stay plain, or None. The position scheme does not matter to the GPU kernels."""
-        unknown = sorted(layer.traits - KNOWN_TRAITS)
-        if unknown:
-            return f"not implemented here: {', '.join(unknown)}"
-        return why_unknown(layer.features, capabilities.KNOWN_TRAITS)
+    @classmethod
+    def why_not_fuse(cls, module: nn.Module) -> str | None:
+        """Return why a layer must stay plain, or None. The position scheme does not matter to the GPU kernels."""
+        assert isinstance(module, RandomFeatureAttention)
+        return why_not_known(own_traits(module), KNOWN_TRAITS) or why_unknown(
+            module.features, capabilities.KNOWN_TRAITS
+        )
 
     @cached_property
     def why_no_c_step(self) -> str | None:

@@ -32,7 +32,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.kernels.native.compiler import load_library, pointer
 from regard.positions import Position
 from regard.positions.rotary import Rotary
-from regard.traits import traits_of
+from regard.traits import own_traits, traits_of
 
 SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
 KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # in the order of linear_step.h
@@ -73,7 +73,7 @@ class New(Structure):
 
 def why_not(layer: RandomFeatureAttention) -> str | None:
     """Return why the C code does not implement the steps of this layer (options, map, positions), or None."""
-    traits = layer.traits | traits_of(layer.features)
+    traits = own_traits(layer) | traits_of(layer.features)
     if layer.position is not None:
         traits |= traits_of(layer.position)
     unknown = sorted(traits - KNOWN_TRAITS)

@@ -36,6 +36,7 @@ def token_loss(
     smoothing: float = 0.0,
     r_drop: float = 0.0,
     keep: Tensor | None = None,
+    kernels: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """hidden (N, p), labels (N,), weight (V, p) -> cross-entropy with label smoothing, and without it; both summed.
 
@@ -48,6 +49,8 @@ def token_loss(
         1/2 (L(P) + L(Q)) + alpha/4 (KL(P || Q) + KL(Q || P)),    L the cross-entropy, P and Q the passes,
 
     half, so that it is the plain loss where the passes agree, and the learning rate keeps its meaning.
+
+    `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run.
     """
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be a share from 0 up to, but not including, 1; got {smoothing}")
@@ -57,13 +60,13 @@ def token_loss(
     if torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
     with torch.autocast(kind, enabled=False):  # a sum of thousands of terms wants float32
-        total, nll = _TokenLoss.apply(hidden, weight, bias, labels, keep, smoothing, r_drop / 2, dtype)
+        total, nll = _TokenLoss.apply(hidden, weight, bias, labels, keep, smoothing, r_drop / 2, dtype, kernels)
     return (total / 2, nll / 2) if r_drop else (total, nll)
 
 
-def scores_memory(count: int, weight: Tensor, dtype: torch.dtype, *, r_drop: float) -> int:
+def scores_memory(count: int, weight: Tensor, dtype: torch.dtype, *, r_drop: float, kernels: bool = True) -> int:
     """Bytes that so many scores take with all that is made of them: as many as there are at a time, at most."""
-    if fused_fits(weight[:1].to(dtype)):
+    if kernels and fused_fits(weight[:1].to(dtype)):
         each = dtype.itemsize
     else:  # scores, log-probabilities and gradient; in half precision the gradient once more
         wide = at_least_float32(dtype).itemsize
@@ -85,6 +88,7 @@ class _TokenLoss(torch.autograd.Function):
         smoothing: float,
         pull: float,
         dtype: torch.dtype,
+        kernels: bool,
     ) -> tuple[Tensor, Tensor]:
         for_hidden, for_weight, for_bias = ctx.needs_input_grad[:3]
         w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
@@ -96,8 +100,9 @@ class _TokenLoss(torch.autograd.Function):
             x = rows.of(hidden).to(dtype)
             scores = F.linear(x, w, b)  # (n, V)
             kept = None if keep is None else rows.of(keep)
+            wanted = any((for_hidden, for_weight, for_bias))
             more, plain, gradient = loss_and_gradient(
-                scores, rows.of(labels), kept, smoothing, pull, wanted=any((for_hidden, for_weight, for_bias))
+                scores, rows.of(labels), kept, smoothing, pull, wanted=wanted, kernels=kernels
             )
             total, nll = total + more, nll + plain
             if gradient is None:
@@ -116,7 +121,7 @@ class _TokenLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         ready = (None if one is None else one * upstream.to(one.dtype) for one in ctx.saved_tensors)
-        return *ready, None, None, None, None, None
+        return *ready, None, None, None, None, None, None
 
 
 class _Rows:
@@ -156,14 +161,21 @@ def _most(like: Tensor) -> int:
 
 
 def loss_and_gradient(
-    scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, pull: float, *, wanted: bool
+    scores: Tensor,
+    labels: Tensor,
+    keep: Tensor | None,
+    smoothing: float,
+    pull: float,
+    *,
+    wanted: bool,
+    kernels: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """scores (n, V), labels (n,) -> the sums of loss and plain cross-entropy, and d loss / d scores if wanted.
 
     The gradient has the dtype of the scores and may stand in their place. With a weight `pull`, the rows are two
     passes, and pull (KL(P || Q) + KL(Q || P)) is part of the loss.
     """
-    if fused_fits(scores):
+    if kernels and fused_fits(scores):
         from regard.kernels.training.cross_entropy_triton import fused_loss_and_gradient
 
         return fused_loss_and_gradient(scores, labels, keep, smoothing, pull, wanted=wanted)

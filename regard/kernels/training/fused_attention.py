@@ -20,7 +20,8 @@ from regard.attention.multihead import Cache, MultiHeadAttention
 from regard.attention.projections import StackedProjection, cut_heads
 from regard.attention.scores import Score
 from regard.attention.sdpa import HALVES
-from regard.kernels.training.fused_dropout import draw_seed, why_not_train
+from regard.kernels.fused_class import FusedClass
+from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 
 MAX_TOKENS = 128  # queries or keys
 MAX_WIDTH = 128  # d
@@ -29,7 +30,7 @@ SHORT = frozenset({"attention", "attention-bias", "no-output"})
 KNOWN = SHORT | {"grouped-query", "head-widths", "input-widths", "slice", "qk-norm", "window"}
 
 
-class FusedStackedProjection(StackedProjection):
+class FusedStackedProjection(FusedClass, StackedProjection):
     """StackedProjection whose backward pass joins the gradients of q, k and v, and sums up that of the bias."""
 
     traits = StackedProjection.traits
@@ -52,7 +53,7 @@ class FusedStackedProjection(StackedProjection):
         return why_not_train(self, frozenset(), query)
 
 
-class FusedMultiHeadAttention(MultiHeadAttention):
+class FusedMultiHeadAttention(FusedClass, MultiHeadAttention):
     """MultiHeadAttention that computes short texts with dropout in one kernel."""
 
     traits = MultiHeadAttention.traits
@@ -87,8 +88,8 @@ class FusedMultiHeadAttention(MultiHeadAttention):
             return "the backend was chosen by hand"
         if self.position is not None:
             return "positions act between the projection and the kernel"
-        if not self.has_bias or not isinstance(self.input, StackedProjection):
-            return "the projection has no bias, or several matrices"
+        if not self.has_bias or not is_plain(self.input, StackedProjection, FusedStackedProjection):
+            return "the projection has no bias or several matrices, or it was replaced or hooked"
         if query.dim() != 3 or key.dim() != 3 or query.shape[2] != self.dim or key.shape[2] != self.dim:
             return "the inputs have other widths"
         reason = why_not_train(self, SHORT, query, self.dropout)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from regard.attention.mask_algebra import Mask
 from regard.attention.types import Cache, Source
+from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_attention import KNOWN as ATTENTION, FusedMultiHeadAttention
-from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, why_not_train
+from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, is_plain, why_not_train
 from regard.kernels.training.fused_feed_forward import KNOWN as FEED_FORWARD, FusedFeedForward
 from regard.layers.block import Block
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -51,7 +52,7 @@ class Sublayer(NamedTuple):
     options: dict[str, Any]
 
 
-class FusedBlock(Block):
+class FusedBlock(FusedClass, Block):
     """Block in training on NVIDIA GPUs."""
 
     traits = Block.traits
@@ -87,7 +88,7 @@ class FusedBlock(Block):
         """Return the reason why the kernels cannot add the sublayers' outputs to x, or None if they can."""
         if x.shape[-1] > MAX_WIDTH:
             return "the model is wider than 4096"
-        if type(self.dropout) is not nn.Dropout or not self.dropout.training or has_hooks(self.dropout):
+        if not is_plain(self.dropout, nn.Dropout) or not self.dropout.training:
             return "the dropout was replaced, switched off or hooked"
         return why_not_train(self, KNOWN, x, self.dropout.p)
 
@@ -109,7 +110,7 @@ class FusedBlock(Block):
         return x if past is None else (x, normed)
 
 
-class FusedStack(Stack):
+class FusedStack(FusedClass, Stack):
     """Stack whose fused blocks pass on what the next one needs; see Carried."""
 
     traits = Stack.traits
@@ -146,9 +147,11 @@ class FusedStack(Stack):
         return x if self.norm is None else self.norm(x)
 
     def _order(self, block: Block, x: Tensor) -> str | None:
-        """Return the order of a block that may be given a Carried, or None: a hook would see it in place of x."""
-        hooked = block._forward_hooks or block._forward_pre_hooks or block._backward_hooks
-        if not self.training or hooked or type(block) is not FusedBlock or block.why_not(x) is not None:
+        """Return the order of a block that may be given a Carried, or None: a hook would see it in place of x.
+
+        A compiled block may be given one: it is called like any other.
+        """
+        if not self.training or has_hooks(block) or type(block) is not FusedBlock or block.why_not(x) is not None:
             return None
         return block.order
 
@@ -168,7 +171,7 @@ def _add_norm(
     """Return norm(s) of s = x + dropout(sublayer(…)), and `past` of the next sum: s, or the next x itself."""
     from regard.kernels.training.residual_triton import add_dropped, add_norm
 
-    fused = isinstance(norm, LayerNorm | RMSNorm) and _is_plain(norm)
+    fused = isinstance(norm, LayerNorm | RMSNorm) and is_plain(norm, LayerNorm, RMSNorm, known=NORMS)
     last_bias = None
     if _runs_in_block(sublayer):
         last_bias = _last_bias(sublayer.module) if fused else None
@@ -189,19 +192,16 @@ def _add_norm(
     return add_norm(x, past, h, last_bias, norm.weight, bias, outside, dropout, norm.eps, centred, post)
 
 
-def _is_plain(norm: nn.Module) -> bool:
-    return type(norm) in (LayerNorm, RMSNorm) and not has_hooks(norm) and has_known_traits(norm, NORMS)
-
-
 def _runs_in_block(sublayer: Sublayer) -> bool:
     """Whether a sublayer takes its seed from the block, which computes the gradient of its last bias."""
     module = sublayer.module
-    if has_hooks(module) or "cache" in sublayer.options:
+    if "cache" in sublayer.options:
         return False
-    known = {FusedMultiHeadAttention: ATTENTION, FusedFeedForward: FEED_FORWARD}.get(type(module))
-    return known is not None and has_known_traits(module, known)
+    return is_plain(module, FusedMultiHeadAttention, known=ATTENTION) or is_plain(
+        module, FusedFeedForward, known=FEED_FORWARD
+    )
 
 
 def _last_bias(module: nn.Module) -> Tensor | None:
     last = module.output if isinstance(module, FusedMultiHeadAttention) else module.down
-    return last.bias if type(last) is nn.Linear else None
+    return last.bias if isinstance(last, nn.Linear) and is_plain(last, nn.Linear) else None

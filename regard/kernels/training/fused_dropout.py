@@ -9,12 +9,12 @@ all masks, and a training that resumes from a checkpoint continues with the same
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.kernels.devices import runs_triton
+from regard.traits import own_traits
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MAX_DROPOUT = 0.99  # the kernels count the probability in 1/65536
@@ -38,20 +38,26 @@ def why_not_train(module: nn.Module, known: Set[str], x: Tensor, dropout: float 
     return None if runs_triton(x.device) else "Triton kernels do not run on this device"
 
 
-def has_known_traits(module: Any, known: Set[str]) -> bool:
+def has_known_traits(module: nn.Module, known: Set[str]) -> bool:
     """Whether `known` covers the module's own traits; submodules are asked on their own."""
-    return module.traits <= known
+    return own_traits(module) <= known
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether something observes or changes the calls of a module, which must then go through `module(…)`."""
+    """Whether hooks observe or change the calls of a module or their gradients."""
     return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or module._compiled_call_impl is not None
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )
+
+
+def must_be_called(module: nn.Module) -> bool:
+    """Whether the work of a module must go through `module(…)`, because it has hooks or was compiled."""
+    return has_hooks(module) or module._compiled_call_impl is not None
+
+
+def is_plain(module: nn.Module, *classes: type[nn.Module], known: Set[str] = frozenset()) -> bool:
+    """Whether a kernel may do the work of a part without calling it: of one of these classes, unchanged, no hooks."""
+    return type(module) in classes and has_known_traits(module, known) and not must_be_called(module)
 
 
 def draw_seed(like: Tensor, count: int = 1) -> Tensor:

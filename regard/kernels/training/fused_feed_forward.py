@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.kernels.training.fused_dropout import draw_seed, has_hooks, why_not_train
+from regard.kernels.fused_class import FusedClass
+from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 from regard.layers.checks import check_like, check_width
 from regard.layers.feedforward import FeedForward
 
@@ -22,7 +23,7 @@ KNOWN = frozenset(
 )
 
 
-class FusedFeedForward(FeedForward):
+class FusedFeedForward(FusedClass, FeedForward):
     """FeedForward in training on NVIDIA GPUs."""
 
     traits = FeedForward.traits
@@ -34,7 +35,7 @@ class FusedFeedForward(FeedForward):
         """Return the reason why the kernel cannot compute the inner layer, or None if it can."""
         if self.activation not in ACTIVATIONS:
             return "the kernel has ReLU and GELU by tanh only"
-        if type(self.up) is not nn.Linear or has_hooks(self.up):
+        if not is_plain(self.up, nn.Linear):
             return "the first matrix was replaced or hooked"
         return why_not_train(self, KNOWN, x, self.dropout)
 

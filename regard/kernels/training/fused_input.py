@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, why_not_train
+from regard.kernels.fused_class import FusedClass
+from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 from regard.layers.embedding import Embedding, check_integers
 from regard.models.stack import TokenInput, residual_dtype
 from regard.positions import Sinusoidal
@@ -14,7 +15,7 @@ EMBEDDING = frozenset({"embedding", "scaled-embedding", "padding-row"})
 POSITION = frozenset({"position Sinusoidal"})
 
 
-class FusedTokenInput(TokenInput):
+class FusedTokenInput(FusedClass, TokenInput):
     """TokenInput in training on NVIDIA GPUs."""
 
     traits = TokenInput.traits
@@ -38,13 +39,10 @@ class FusedTokenInput(TokenInput):
 
     def why_not(self) -> str | None:
         """Return the reason why the kernel cannot make the input, or None if it can."""
-        if type(self.dropout) is not nn.Dropout or not (self.dropout.training and self.dropout.p):
-            return "without dropout there is little to fuse"
-        if any(has_hooks(part) for part in self.children()):
-            return "a part of the input is hooked"
-        if type(self.embedding) is not Embedding or not has_known_traits(self.embedding, EMBEDDING):
-            return "the kernel does not implement this embedding"
-        position = self.position
-        if position is not None and (type(position) is not Sinusoidal or not has_known_traits(position, POSITION)):
-            return "the kernel implements sinusoidal positions only"
+        if not is_plain(self.dropout, nn.Dropout) or not (self.dropout.training and self.dropout.p):
+            return "without dropout there is little to fuse, or the dropout was replaced or hooked"
+        if not is_plain(self.embedding, Embedding, known=EMBEDDING):
+            return "the kernel does not implement this embedding, or it has hooks"
+        if self.position is not None and not is_plain(self.position, Sinusoidal, known=POSITION):
+            return "the kernel implements sinusoidal positions only, without hooks"
         return why_not_train(self, frozenset({"token-input"}), self.embedding.weight, self.dropout.p)

@@ -161,7 +161,13 @@ def scores(model: nn.Module, training: TrainingRecipe, tokens: int) -> int:
         return 0
     weight, _ = model.output_table
     count = tokens * len(weight) * (2 if training.r_drop else 1)
-    return scores_memory(count, weight, autocast_dtype(training.precision) or weight.dtype, r_drop=training.r_drop)
+    return scores_memory(
+        count,
+        weight,
+        autocast_dtype(training.precision) or weight.dtype,
+        r_drop=training.r_drop,
+        kernels=training.kernels != "off",
+    )
 
 
 def full_batch(model: nn.Module, rows: int, length: int, device: torch.device) -> Batch:

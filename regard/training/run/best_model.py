@@ -12,7 +12,6 @@ from regard.errors import StoppedError
 from regard.files import replace_file
 from regard.models.folder import save_model
 from regard.models.random_features import flatten_settings
-from regard.tasks.objective import objective
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
 from regard.training.loop.torch_compile import uncompiled
@@ -33,7 +32,7 @@ class BestModel:
         self.info = model_info(ready)
         training = ready.recipe.training
         # Validation measures the plain likelihood, and only one process does it.
-        plain = objective(self.model, smoothing=training.label_smoothing or 0.0, temperature=training.temperature)
+        plain = ready.recipe.task.objective(dataclasses.replace(training, r_drop=0.0))
         self.validator = ready.recipe.task.validator(
             self.model,
             ready.recipe,

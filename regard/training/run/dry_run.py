@@ -37,6 +37,6 @@ def data_report(data: Data, read: str, held_out: int) -> list[str]:
     """Describe what was read, what is left out, and how full the batches are."""
     lines = [*f"data: {read}".splitlines(), f"{held_out:,} samples held out for validation"]
     if isinstance(data, PairData) and data.too_long.count:
-        lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.places)}")
+        lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.locations)}")
     lines.append(f"{len(data):,} samples to train on, padding {data.padding:.1%} of all batches")
     return lines

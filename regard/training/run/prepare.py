@@ -17,7 +17,7 @@ from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
-from regard.text.check.checker import LONGEST, short_check
+from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.tokenizer import read_tokenizers
 from regard.training.budget.fit import fit_batch
 from regard.training.checkpoint.checkpoints import seed_generators
@@ -62,7 +62,7 @@ def prepare(
         else:
             tokenizers = read_tokenizers(find_model(init))
     if group.first:
-        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or LONGEST):
+        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or DEFAULT_MAX_TOKENS):
             say(f"data: {line}")
     device = group.device(find_device(recipe.training.device or "auto"))
     model = initial_model(recipe, tokenizers, init, device)

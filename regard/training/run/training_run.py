@@ -163,7 +163,7 @@ def make_train_step(ready: Prepared, state: TrainState, *, warn: Say) -> TrainSt
         recipe_objective(ready.model, training, together=group.gather_rows if group.world > 1 else None),
         training,
         loss_unit=ready.recipe.task.loss_unit,
-        describe_sample=ready.train.place,
+        describe_sample=ready.train.location,
         one_shape=ready.train.one_shape,
         warn=warn,
     )

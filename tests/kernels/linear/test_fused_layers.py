@@ -60,7 +60,7 @@ def test_random_heads_of_a_mixed_layer_are_fused() -> None:
 def test_a_layer_with_an_unknown_trait_stays_plain(kind: type, invent: Callable[[type], None]) -> None:
     invent(kind)
     layer = make()
-    reason = FusedRandomFeatureAttention.why_not(layer)
+    reason = FusedRandomFeatureAttention.why_not_fuse(layer)
     assert reason is not None and INVENTED in reason
     assert type(fuse(layer)) is RandomFeatureAttention
 

@@ -76,13 +76,13 @@ def test_a_cpu_does_without() -> None:
 
 def test_what_the_kernel_can_do() -> None:
     class OnGPU:
-        is_cuda, dtype = True, torch.bfloat16
+        device, dtype = torch.device("cuda"), torch.bfloat16
 
     def can(*, dim: int = 64, map: str = "hyperbolic", many: int = 128, width: int = 64, exact: bool = False) -> bool:
         features = RandomFeatures(dim=dim, features=None if map == "elu" else many, map=map)
         v = torch.zeros(1, 1, 1, width, dtype=torch.float64 if exact else torch.float32)
         state = empty_state(v[:, :, :0], features.features)
-        with patch("regard.kernels.linear.capabilities.HAVE_TRITON", True):
+        with patch("regard.kernels.devices.HAVE_TRITON", True):
             return why_not_step(OnGPU(), v, features, state) is None  # type: ignore[arg-type]
 
     assert all(can(map=map) for map in MAPS) and can(many=256) and can(width=128)
@@ -91,7 +91,7 @@ def test_what_the_kernel_can_do() -> None:
     features, v = RandomFeatures(dim=64), torch.zeros(2, 1, 1, 64)
     state = empty_state(v[:, :, :0], 128)
     turned = FeatureState(state.S.mT.contiguous().mT, state.z, state.log_scale, state.log_decay, None)
-    with patch("regard.kernels.linear.capabilities.HAVE_TRITON", True):
+    with patch("regard.kernels.devices.HAVE_TRITON", True):
         assert why_not_step(OnGPU(), v, features, turned) == "the state must be contiguous"  # type: ignore[arg-type]
 
 

@@ -271,7 +271,7 @@ def test_the_kernels_in_their_place_cuda(part: Callable[[str], None]) -> None:
 class OnGPU:
     """As much of a tensor as is looked at."""
 
-    is_cuda, requires_grad, device = True, False, "cuda:0"
+    requires_grad, device = False, torch.device("cuda:0")
 
     def __init__(self, *shape: int, dtype: torch.dtype = torch.bfloat16) -> None:
         self.shape, self.dtype = torch.Size(shape), dtype

@@ -18,6 +18,7 @@ from regard.errors import UsageError
 from regard.kernels import fuse, unfuse
 from regard.kernels.fused_modules import FUSED
 from regard.kernels.training import fused_dropout
+from regard.kernels.training.fused_feed_forward import FusedFeedForward
 from regard.models.config import TransformerConfig
 from regard.models.folder import save_model
 from regard.models.presets import make_model
@@ -220,6 +221,88 @@ def test_hooks_of_parts_run(kernels: Mock) -> None:
     layer.up.register_forward_hook(lambda *_: seen.append("up"))
     fuse(layer)(X.float())
     assert seen == ["up"] and not kernels.called
+
+
+HOOKS = {
+    "forward": "register_forward_hook",
+    "forward pre": "register_forward_pre_hook",
+    "backward": "register_full_backward_hook",
+    "backward pre": "register_full_backward_pre_hook",
+}
+
+
+@pytest.fixture
+def sums(kernels: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernels of a block return something of the right shape."""
+    residual, attention = (f"regard.kernels.training.{name}_triton" for name in ("residual", "short_attention"))
+    monkeypatch.setattr(sys.modules[residual], "add_norm", lambda x, past, h, *_: (x + h, past + h))
+    monkeypatch.setattr(sys.modules[attention], "attend_short", lambda q, k, v, *_: q + k + v)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("part", ["self_attention.input", "self_attention.output", "feed_forward.down"])
+def test_hooks_inside_the_sublayers_of_a_block_run(part: str, hook: str, sums: None) -> None:
+    seen: list[str] = []
+    module = fuse(block().half(), only=["residual", "attention"])
+    module.feed_forward = fuse(FeedForward(dim=16, hidden=24).half())
+    module.feed_forward.activation = "gelu"  # which no kernel computes
+    getattr(module.get_submodule(part), HOOKS[hook])(lambda *_: seen.append(part))
+    module(X.clone().requires_grad_()).sum().backward()
+    assert seen == [part]
+
+
+@pytest.mark.parametrize("part", ["self_attention.output", "feed_forward.down"])
+def test_a_replaced_forward_inside_a_block_is_called(part: str, sums: None) -> None:
+    module = fuse(block().half(), only=["residual", "attention"])
+    module.feed_forward = fuse(FeedForward(dim=16, hidden=24, activation="gelu").half())
+    last = module.get_submodule(part)
+    last.forward = Mock(wraps=last.forward)
+    module(X)
+    assert last.forward.called
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_on_a_block_of_a_stack_sees_tensors(hook: str, sums: None) -> None:
+    """A stack passes a pair from block to block, unless somebody watches them."""
+    seen: list[Any] = []
+    stack = fuse(Stack(blocks=[block().half(), block().half()]), only=["residual"])
+    getattr(stack.blocks[1], HOOKS[hook])(lambda module, *arguments: seen.extend(arguments))
+    stack(X.clone().requires_grad_()).sum().backward()
+    values = [value for item in seen for value in (item if isinstance(item, tuple) else (item,))]
+    assert values and all(isinstance(value, Tensor) for value in values)
+    assert all(len(item) == 1 for item in seen if isinstance(item, tuple))
+
+
+def test_a_compiled_block_of_a_stack_is_given_the_pair(kernels: Mock) -> None:
+    stack = fuse(Stack(blocks=[block().half()]), only=["residual"])
+    stack.blocks[0].compile(backend="eager")
+    assert stack._order(stack.blocks[0], X) == "post"
+
+
+class Tanh(FusedFeedForward):
+    """A user's subclass of a fused module."""
+
+    def _activate(self, h: Tensor) -> Tensor:
+        return h.tanh()
+
+
+def test_a_changed_helper_is_not_bypassed(kernels: Mock) -> None:
+    patched, plain = fuse(FeedForward(dim=16, hidden=24)), FeedForward(dim=16, hidden=24)
+    subclass = Tanh(dim=16, hidden=24)
+    patched._activate = torch.tanh
+    for layer in (patched, subclass):
+        layer.load_state_dict(plain.state_dict())
+        assert torch.equal(layer(X.float()), plain.down(plain.up(X.float()).tanh()))
+    assert not kernels.called
+
+
+def test_a_fused_class_may_refuse_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = FeedForward(dim=16, hidden=24)
+    model = nn.ModuleList([refused, FeedForward(dim=16, hidden=24)])
+    monkeypatch.setattr(
+        FusedFeedForward, "why_not_fuse", lambda module: "it is the first" if module is refused else None
+    )
+    assert [type(layer) for layer in fuse(model)] == [FeedForward, FusedFeedForward]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])

@@ -25,7 +25,7 @@ from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, T
 from regard.models.presets import make_model
 from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
-from regard.text.batches.length_buckets import filled
+from regard.text.batches.length_buckets import pad_rows
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.loop import train_step as train_step_module
 from regard.training.loop.cuda_graphs import CapturedSteps, shapes
@@ -116,7 +116,7 @@ def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: 
     source, labels = (pad_batch([[*text[::way], END] for text in texts]) for way in (1, -1))
     inputs = pad_batch([[START, *text[::-1]] for text in texts])
     batch = Batch(list(range(len(texts))), source if translates else None, inputs, labels, int((labels != PAD).sum()))
-    return filled(batch, rows)
+    return pad_rows(batch, rows)
 
 
 def make_step(

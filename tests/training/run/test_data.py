@@ -56,7 +56,7 @@ def test_the_places_stay(tmp_path: Path) -> None:
     for part in (parts.train, parts.validation):
         for i, source in enumerate(part.source):
             _, shard, line = source.split()
-            assert part.place(i) == f"{tmp_path / shard}.fr:{line}"
+            assert part.location(i) == f"{tmp_path / shard}.fr:{line}"
 
 
 def test_too_much_held_out() -> None:
@@ -82,7 +82,7 @@ def test_the_places_of_a_text_stay(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_text(f"{name}\n" * 10)
     parts = split_text(read_documents([tmp_path / name for name in "abc"]), 30)
-    assert [parts.train.place(i) for i in range(2)] == [f"{tmp_path}/a:1", f"{tmp_path}/b:1"]
+    assert [parts.train.location(i) for i in range(2)] == [f"{tmp_path}/a:1", f"{tmp_path}/b:1"]
     assert parts.train.source == ["a\n" * 10, "b\n" * 5]
     assert "".join(parts.validation.source) == "b\n" * 5 + "c\n" * 10
 

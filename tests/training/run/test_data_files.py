@@ -40,7 +40,7 @@ def test_the_policy_for_faults(tmp_path: Path, form: str, validation: bool) -> N
         read("stop")
     corpora = read("skip")
     part = corpora.validation if validation else corpora.train  # type: ignore[attr-defined]
-    (place,) = part.report.findings["not UTF-8, left out"].places
+    (place,) = part.report.findings["not UTF-8, left out"].locations
     assert place.endswith(("bad.txt:2", "bad.tsv:2")) and "caf" not in "".join(part.source)
 
 

@@ -26,8 +26,8 @@ ORDER, BATCHES = range(2)  # random streams of the sampler
 class Batch:
     """One batch, as tensors padded on the right.
 
-    With several processes, this is one process's share of the batch of a training step; `global_ids` and `global_tokens`
-    are those of all shares together. A share may be empty.
+    With several processes, this is one process's share of the batch of a training step, and may be empty;
+    `global_ids` and `global_tokens` are those of all shares together.
     """
 
     ids: list[int]  # rows of the corpus, or windows of a language model's text

@@ -16,7 +16,8 @@ import torch
 from regard.errors import DataError, UsageError
 from regard.text.augment.word_variants import bare_letters
 from regard.text.batches.batch import Batch
-from regard.text.batches.pairs import PairData, WindowData
+from regard.text.batches.pairs import PairData
+from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus, make_corpus
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN

@@ -91,7 +91,7 @@ def test_damaged_folders(translator: Translator, folder_of: Callable[..., Path])
     with pytest.raises(ModelError, match="not a model folder"):
         load(folder.parent)
     (folder / "tokenizer.model").unlink()
-    with pytest.raises(ModelError, match=r"tokenizer\.model: listed in the manifest, but not there"):
+    with pytest.raises(ModelError, match=r"tokenizer\.model: listed in the manifest, but missing"):
         load(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["files"]["tokenizer.model"]
@@ -99,7 +99,7 @@ def test_damaged_folders(translator: Translator, folder_of: Callable[..., Path])
     with pytest.raises(ModelError, match="contains no tokenizer"):
         load(folder)
     (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(ModelError, match="reads up to 1: update regard"):
+    with pytest.raises(ModelError, match="reads formats up to 1: update regard"):
         load(folder)
 
 

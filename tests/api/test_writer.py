@@ -23,7 +23,7 @@ from regard.decoding.searches.sample import Sample
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import TransformerLMConfig
 from regard.models.presets import make_model
-from regard.text.batches.pairs import WindowData
+from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.special_tokens import END, PAD, START
 

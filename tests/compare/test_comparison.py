@@ -88,7 +88,7 @@ def test_systems_are_named_and_ordered() -> None:
 
 
 def test_the_demo_corpus_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare_data, "TEST", 450)
+    monkeypatch.setattr(compare_data, "TEST_SENTENCES", 450)
     asked = Recipe(name="x", data=DataRecipe(demo=30, validation=10), training=TrainingRecipe(seed=4))
     data = place_data(asked, tmp_path, None).data
     train = read_pairs([Path(name) for name in data.pairs])

@@ -172,7 +172,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no tokenizer": (lambda f: (f / "tokenizer.model").unlink(), r"tokenizer\.model: listed .* but missing"),
     "no manifest": (
         lambda f: (f / "manifest.json").unlink(),
-        r"no manifest\.json, so this is not a regard model folder",
+        r"no manifest\.json, so this is not a model folder",
     ),
     "a folder for a file": (
         lambda f: ((f / "tokenizer.model").unlink(), (f / "tokenizer.model").mkdir()),

@@ -119,7 +119,7 @@ def test_scores_are_told_up_to_as_many_as_there_are_at_a_time(r_drop: float, mon
     assert memory.scores(model, training, 50) == each * passes * 50 * 400
     half = dataclasses.replace(training, precision="bf16")
     assert memory.scores(model, half, 50) == (2 + 4 + 4 + 2) * passes * 50 * 400
-    monkeypatch.setattr(cross_entropy, "ON_CPU", 1000)
+    monkeypatch.setattr(cross_entropy, "MAX_CPU_SCORES", 1000)
     assert memory.scores(model, training, 50) == each * 1000
     assert memory.scores(small("encoder")[0], training, 50) == 0
 

@@ -260,7 +260,7 @@ class Armed:
         def note(step: int, batch: Any) -> None:
             if self.loop.state.model.training:
                 rank = int(os.environ.get("RANK", 0))
-                append(file, json.dumps([step, rank, batch.ids, getattr(batch, "whole_ids", batch.ids)]))
+                append(file, json.dumps([step, rank, batch.ids, getattr(batch, "global_ids", batch.ids)]))
 
         self.before_loss.append(note)
 

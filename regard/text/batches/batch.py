@@ -26,8 +26,8 @@ ORDER, BATCHES = range(2)  # random streams of the sampler
 class Batch:
     """One batch, as tensors padded on the right.
 
-    With several processes, this is one process's share of the batch of a training step; `whole_ids` and `whole_tokens`
-    are those of all shares together. A share may be empty.
+    With several processes, this is one process's share of the batch of a training step, and may be empty;
+    `global_ids` and `global_tokens` are those of all shares together.
     """
 
     ids: list[int]  # rows of the corpus, or windows of a language model's text
@@ -35,15 +35,15 @@ class Batch:
     inputs: Tensor  # (B, m): the decoder's input
     labels: Tensor  # (B, m): the tokens to predict, the inputs shifted by one; PAD where nothing is predicted
     tokens: int  # labels that are not PAD
-    whole_ids: list[int] = None  # type: ignore[assignment]  # default: ids
-    whole_tokens: int = None  # type: ignore[assignment]  # default: tokens
+    global_ids: list[int] = None  # type: ignore[assignment]  # default: ids
+    global_tokens: int = None  # type: ignore[assignment]  # default: tokens
     fixed: bool = False  # the shape of a length bucket: rows after those of `ids` and the last columns may be padding
 
     def __post_init__(self) -> None:
-        if self.whole_ids is None:
-            object.__setattr__(self, "whole_ids", self.ids)
-        if self.whole_tokens is None:
-            object.__setattr__(self, "whole_tokens", self.tokens)
+        if self.global_ids is None:
+            object.__setattr__(self, "global_ids", self.ids)
+        if self.global_tokens is None:
+            object.__setattr__(self, "global_tokens", self.tokens)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the same batch on another device, copied asynchronously."""

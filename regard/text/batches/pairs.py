@@ -177,8 +177,8 @@ class PairData:
             target.padded(ids, before=[START], width=bucket),
             target.padded(ids, after=[END], width=bucket),
             int(lengths[rank::world].sum()),
-            whole_ids=whole,
-            whole_tokens=int(lengths.sum()),
+            global_ids=whole,
+            global_tokens=int(lengths.sum()),
         )
         if bucket is None:
             return batch

@@ -153,8 +153,8 @@ class WindowData:
             inputs,
             labels,
             int(local.sum()),
-            whole_ids=whole,
-            whole_tokens=int(lengths.sum()),
+            global_ids=whole,
+            global_tokens=int(lengths.sum()),
         )
         if not self.bucketed:
             return batch

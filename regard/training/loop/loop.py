@@ -86,7 +86,7 @@ class Loop:
         epoch, consumed = self.state.progress.epoch, self.state.progress.consumed
         while True:
             for batch in self.data.batches(epoch, consumed, rank=self.group.rank, world=self.group.world):
-                consumed += len(batch.whole_ids)
+                consumed += len(batch.global_ids)
                 yield PositionedBatch(batch.to(self.state.device), epoch, consumed)
             epoch, consumed = epoch + 1, 0
 

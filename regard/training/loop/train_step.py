@@ -85,8 +85,8 @@ class TrainStep:
             state.model.train()
             for features in self.random_features:
                 features.redraw(progress.step)
-            tokens = sum(batch.whole_tokens for batch in micro_batches)
-            samples = [sample for batch in micro_batches for sample in batch.whole_ids]
+            tokens = sum(batch.global_tokens for batch in micro_batches)
+            samples = [sample for batch in micro_batches for sample in batch.global_ids]
             # Every token (or sample) of all micro-batches counts the same.
             divisor = tokens if self.loss_unit == "tokens" else len(samples)
             self.divisor.fill_(divisor)
@@ -212,7 +212,7 @@ class TrainStep:
         progress.seconds += seconds
         progress.preparing += seconds if is_new_shape else 0.0
         meter.seconds += seconds
-        meter.tokens += sum(batch.whole_tokens for batch in micro_batches)
+        meter.tokens += sum(batch.global_tokens for batch in micro_batches)
         meter.cells += sum(batch.labels.numel() for batch in micro_batches)
 
     def _is_new_shape(self, micro_batches: list[Batch]) -> bool:

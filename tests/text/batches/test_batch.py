@@ -133,5 +133,5 @@ def test_batch_to_a_device() -> None:
     assert {moved.source.device.type, moved.inputs.device.type, moved.labels.device.type} == {"meta"}
     assert (moved.ids, moved.tokens) == ([0], 3)
     assert Batch([0], None, batch.inputs, batch.labels, 3).to("meta").source is None
-    share = Batch([0], None, batch.inputs, batch.labels, 3, whole_ids=[0, 7], whole_tokens=9).to("meta")
-    assert (share.whole_ids, share.whole_tokens, moved.whole_ids, moved.whole_tokens) == ([0, 7], 9, [0], 3)
+    share = Batch([0], None, batch.inputs, batch.labels, 3, global_ids=[0, 7], global_tokens=9).to("meta")
+    assert (share.global_ids, share.global_tokens, moved.global_ids, moved.global_tokens) == ([0, 7], 9, [0], 3)

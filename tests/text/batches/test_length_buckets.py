@@ -58,7 +58,7 @@ def test_filled() -> None:
     assert more.inputs.tolist() == [[START, 8], [START, PAD], [START, PAD]]
     assert more.labels.tolist() == [[8, END], [PAD, PAD], [PAD, PAD]]
     assert (more.ids, more.tokens, more.fixed, batch.fixed) == ([3], 2, True, False)
-    assert (more.whole_ids, more.whole_tokens) == ([3], 2)
+    assert (more.global_ids, more.global_tokens) == ([3], 2)
 
 
 def made(**settings: object) -> PairData:
@@ -88,7 +88,7 @@ def test_pairs_in_few_shapes(sampling: float, world: int) -> None:
         ids: list[int] = []
         shares = [data.batches(epoch, rank=rank, world=world) for rank in range(world)]
         for parts in zip(*shares, strict=True):
-            ids += parts[0].whole_ids
+            ids += parts[0].global_ids
             assert len({part.labels.shape for part in parts}) == 1
             for part in parts:
                 assert part.fixed
@@ -163,7 +163,7 @@ def test_windows_in_one_shape() -> None:
             alone = free.collate(batch.ids, epoch)
             same = cut(batch, alone.labels.shape[1])
             assert same.labels.equal(alone.labels) and same.inputs.equal(alone.inputs)
-            assert (batch.tokens, batch.whole_tokens) == (alone.tokens, alone.tokens)
+            assert (batch.tokens, batch.global_tokens) == (alone.tokens, alone.tokens)
             ids += batch.ids
         assert sorted(ids) == list(range(len(ids)))
     for batch in data.batches(0, rank=1, world=4):

@@ -132,9 +132,9 @@ def test_shares_make_the_whole(world: int) -> None:
         shares = [list(data.batches(1, start, rank=rank, world=world)) for rank in range(world)]
         assert {len(share) for share in shares} == {len(whole) - 1}
         for one, *parts in zip(whole[1:], *shares, strict=True):
-            assert (one.whole_ids, one.whole_tokens) == (one.ids, one.tokens)
-            assert {(*part.whole_ids,) for part in parts} == {(*one.ids,)}
-            assert {part.whole_tokens for part in parts} == {one.tokens}
+            assert (one.global_ids, one.global_tokens) == (one.ids, one.tokens)
+            assert {(*part.global_ids,) for part in parts} == {(*one.ids,)}
+            assert {part.global_tokens for part in parts} == {one.tokens}
             assert sum(part.tokens for part in parts) == one.tokens
             for rank, part in enumerate(parts):
                 assert part.ids == one.ids[rank::world]
@@ -436,7 +436,7 @@ def test_tokens_can_lie_on_a_device() -> None:
         here, there = pairs(**settings), pairs(**settings)
         there.move("meta")
         for one, other in zip(here.batches(1), there.batches(1), strict=True):
-            assert (one.ids, one.tokens, one.whole_tokens) == (other.ids, other.tokens, other.whole_tokens)
+            assert (one.ids, one.tokens, one.global_tokens) == (other.ids, other.tokens, other.global_tokens)
             assert one.source is not None and other.source is not None
             assert one.source.shape == other.source.shape
             assert one.labels.shape == other.labels.shape

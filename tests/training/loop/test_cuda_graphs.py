@@ -203,7 +203,7 @@ def leave_one_out(device: str) -> None:
     batch = make_batch(3).to(step.state.device)
     for number in range(5):
         before = copy.deepcopy(contents(step))
-        step([dataclasses.replace(batch, whole_tokens=0) if number == 3 else batch])
+        step([dataclasses.replace(batch, global_tokens=0) if number == 3 else batch])
         assert same(contents(step), before) == (number == 3)
     step.record_losses()
     assert (step.state.progress.skipped, step.state.progress.skipped_in_row, step.state.meter.steps) == (1, 0, 4)

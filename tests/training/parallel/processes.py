@@ -58,7 +58,7 @@ def make_batch(seed: int, rows: int, rank: int, world: int, *, source: bool) -> 
     tokens = sum(len(one) + 1 for one in mine)
     whole = sum(len(one) + 1 for one in sentences)
     assert tokens == int((labels != PAD).sum())
-    return Batch(ids, sources, inputs, labels, tokens, whole_ids=list(range(rows)), whole_tokens=whole)
+    return Batch(ids, sources, inputs, labels, tokens, global_ids=list(range(rows)), global_tokens=whole)
 
 
 def make_step(kind: str, group: Group, parallel: str, **settings: Any) -> TrainStep:

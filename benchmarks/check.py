@@ -56,7 +56,7 @@ def measure(code: str, *arguments: str) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode or (arguments and "no faults found" not in done.stdout):
+    if done.returncode or (arguments and "no problems found" not in done.stdout):
         raise RuntimeError(f"{arguments}: {done.returncode} {done.stdout} {done.stderr}")
     scale = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
     return {

@@ -30,7 +30,7 @@ from regard.text.batches.pairs import PairData
 from regard.text.batches.prefetch import Prefetcher
 from regard.text.files.corpus import Corpus, make_corpus, read_parallel
 from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
-from regard.training.run.prepare import lay
+from regard.training.run.data import place_tokens
 
 TARGET = 0.02  # of the time
 SIZES = {setting.name: setting for setting in SETTINGS}
@@ -107,7 +107,7 @@ def wait_of_a_model(
     """The same in training steps of a model, with tokens on its device or in main memory."""
     place = torch.device(device)
     data.move("cpu")
-    where = lay(data, place) if there else "in main memory"
+    where = place_tokens(data, place) if there else "in main memory"
     precision = "bf16" if device == "cuda" else "fp32"
     trainer = Ours(replace(SIZES[size], vocabulary=vocabulary), device, precision)
     prefetcher = Prefetcher(batch.to(place) for batch in endless(data))

@@ -24,8 +24,10 @@ import regard
 import regard.training.budget.forecast
 from regard.machine import peak_memory, reset_peak_memory
 from regard.training.budget.forecast import forecast
+from regard.training.prepared import Prepared
 from regard.training.recipe.toml_file import read_recipe
-from regard.training.run.training_run import Prepared, prepare, run_training
+from regard.training.run.prepare import prepare
+from regard.training.run.training_run import run_training
 
 MB = 2**20
 TARGET = 0.25

@@ -57,7 +57,7 @@ def with_tables(text: str, results: Sequence[Line]) -> str:
 
 def multi30k_table(results: Sequence[Line]) -> str:
     """A row for each system and direction, with both scorings."""
-    head = ("recipe", "direction", "published", "required", "tokenised", "raw text", "parameters", "training", "")
+    head = ("recipe", "direction", "published", "required", "tokenized", "raw text", "parameters", "training", "")
     rows = []
     for system, direction, goal in _goals("multi30k"):
         tokenised, raw = (lines_of(results, system, direction, form) for form in ("tokenised", "raw"))

@@ -34,7 +34,7 @@ class InMemory:
     def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
         return iter(self.all)
 
-    def place(self, sample: int, epoch: int) -> str:
+    def location(self, sample: int, epoch: int) -> str:
         return f"row {sample}"
 
 

@@ -20,18 +20,20 @@ from train_gpu_batches import InMemory, chain_batches, full_batches, sentences
 from regard.kernels import fuse
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
+from regard.tasks.corpora import Corpora
+from regard.tasks.objective import objective
+from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.batches.prefetch import Prefetcher
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.special_tokens import PAD
-from regard.training.loop.losses import objective
-from regard.training.loop.progress import Meter
-from regard.training.loop.train_state import TrainState
-from regard.training.loop.train_step import TrainStep, autocast
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
-from regard.training.run.prepare import Corpora, make_data
+from regard.training.run.data import make_data
 from regard.training.run.torch_settings import torch_settings
+from regard.training.state.progress import Meter
+from regard.training.state.train_state import TrainState
 
 # What GPT-2 is trained with here; translators have RECIPE of train.py.
 # Slow enough that no step goes wrong: after one, losses differ that were equal before.

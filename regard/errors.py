@@ -1,4 +1,4 @@
-"""Errors that a user can cause, and the exit code that each one ends the command line with."""
+"""Errors that a user can fix, and the exit code of the command line for each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 
 class RegardError(Exception):
-    """A mistake that the user can mend; the message says what, where, why and how."""
+    """An error that the user can fix; the message says what happened, where, and what to do."""
 
     exit_code = 1
 
 
 class UsageError(RegardError, ValueError):
-    """Wrong arguments or a wrong recipe."""
+    """Invalid arguments or an invalid recipe."""
 
     exit_code = 2
 
@@ -25,13 +25,13 @@ class DataError(RegardError, ValueError):
 
 
 class ModelError(RegardError, ValueError):
-    """A model folder is missing, damaged, too new or not to be trusted."""
+    """A model folder is missing, damaged, too new or not trustworthy."""
 
     exit_code = 4
 
 
 class DivergedError(RegardError):
-    """Training came to numbers that are not finite, again and again."""
+    """Training diverged: the gradient was not finite too many times in a row."""
 
     exit_code = 5
 
@@ -43,15 +43,15 @@ class ResourceError(RegardError):
 
 
 class StoppedError(RegardError):
-    """Ctrl-C or SIGTERM came and was obeyed, after everything was saved."""
+    """Ctrl-C or SIGTERM stopped the program after it had saved everything."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal
 
 
-def unknown_name(what: str, given: object, known: Sequence[str]) -> str:
-    """The message for a name that does not exist: the nearest one, and all that do."""
-    near = difflib.get_close_matches(str(given), known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {what} {given!r}{hint} (known: {', '.join(known)})"
+def unknown_name(what: str, name: object, known: Sequence[str]) -> str:
+    """Return the message for an unknown name, with the most similar name and all known ones."""
+    similar = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    return f"unknown {what} {name!r}{hint} (known: {', '.join(known)})"

@@ -1,6 +1,6 @@
-"""Files that are there whole or not at all: synced writing, checksums, atomic replacement, locks.
+"""Durable files: synced writes, checksums, atomic replacement, locks.
 
-The only place that knows how the operating system makes a write last.
+A file is complete or absent, never partial. All code that depends on how the operating system syncs files is here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from regard.errors import UsageError
 
 
 def cache_folder() -> Path:
-    """Where things are kept for this user that can be made again: compiled code, measurements."""
+    """Return the user's cache folder, for data that can be made again: compiled code, measurements."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and wait until it is on disk."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -32,25 +32,25 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put new content in a file's place; a reader sees the old one or the new one, never a part."""
-    fresh = path.with_name(f".{path.name}.writing-{os.getpid()}")
+    """Replace a file atomically: a reader sees the old content or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
     try:
-        write_synced(fresh, content)
-        os.replace(fresh, path)
+        write_synced(temporary, content)
+        os.replace(temporary, path)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """Size and sha256 of a file, as manifests list them."""
+    """Return the size and sha256 of a file, as in manifests."""
     with open(path, "rb") as file:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last. On Windows a folder cannot be opened, and renames last without it."""
+    """Make renames in a folder durable. Windows cannot open folders and does not need this."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -62,25 +62,25 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, holder: str) -> Iterator[str | None]:
-    """Hold a folder for one process: `path` is a file in it, which says who `holder` is and since when.
+    """Lock a folder for one process. `path` is the lock file, which records the `holder` and the time.
 
-    The operating system lets the lock go when the process ends, however it ends, so a lock never has to be broken. What
-    is given back is the entry of a process that ended without leaving: None, or who it was. UsageError when another
-    process holds it.
+    The operating system releases the lock when the process ends, even if it crashes, so a lock never has to be broken.
+    Yield the entry of a previous process that ended without releasing the lock, or None. Raise UsageError if another
+    process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _lock(handle):
             raise UsageError(f"{path.parent.parent} is in use: {_entry(handle)}")
-        if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder left in this moment
+        if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder has just removed it
             raise UsageError(f"{path.parent.parent} was in use until just now: try again")
-        before = _entry(handle) or None
+        previous = _entry(handle) or None
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{holder}, process {os.getpid()} on {platform.node()}, since {since}".encode(), 0)
         try:
-            yield before
+            yield previous
         finally:
             path.unlink(missing_ok=True)
     finally:
@@ -92,7 +92,7 @@ def _entry(handle: int) -> str:
 
 
 def _lock(handle: int) -> bool:
-    """Whether this process holds the lock of an open file now."""
+    """Try to lock an open file; return whether this process now holds the lock."""
     try:
         if os.name == "nt":
             import msvcrt
@@ -108,6 +108,6 @@ def _lock(handle: int) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a process that was killed had begun to write; for the holder of the folder's lock."""
+    """Remove the temporary files of a killed process; only the holder of the folder's lock may call this."""
     for path in [*folder.rglob(".*.writing-*"), *folder.parent.glob(f".{folder.name}.writing-*")]:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)

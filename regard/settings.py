@@ -1,7 +1,7 @@
-"""Checked settings: frozen dataclasses whose fields know their type, their range and their choices.
+"""Checked settings: frozen dataclasses whose fields declare their type, range or choices.
 
-The configs of models and the tables of recipes are both checked here. A wrong value raises a `SettingError` that
-carries the name of the setting, so that a reader of a recipe can tell its line.
+This module checks the configs of models and the tables of recipes. A wrong value raises a `SettingError` that carries
+the name of the setting, so that the reader of a recipe can find its line.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class SettingError(UsageError):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Values that a setting may have: a range of numbers, or a choice of names."""
+class ValueRule:
+    """The values that a setting may have: a range of numbers, or a choice of names."""
 
     above: float = -math.inf  # excluded
     least: float = -math.inf  # included
@@ -76,17 +76,17 @@ class Rule:
         return f"must be {' and '.join(finite)}, got {value!r}"
 
 
-SHARE = Rule(least=0, below=1)  # a probability that leaves something over
+SHARE = ValueRule(least=0, below=1)  # a probability below 1
 
 
-def number(default: Any = dataclasses.MISSING, *, rule: Rule) -> Any:
+def number(default: Any = dataclasses.MISSING, *, rule: ValueRule) -> Any:
     """Declare a field that holds a number (or a tuple of numbers) within the rule's range."""
     return field(default=default, metadata={"rule": rule})
 
 
 def choice(default: str | None, names: tuple[str, ...]) -> Any:
     """Declare a field that holds one of these names."""
-    return field(default=default, metadata={"rule": Rule(choices=names)})
+    return field(default=default, metadata={"rule": ValueRule(choices=names)})
 
 
 @cache
@@ -103,7 +103,7 @@ def check_fields(settings: Any, table: str = "") -> None:
     types = field_types(type(settings))  # type: ignore[arg-type]  # a class is hashable
     for declared in dataclasses.fields(settings):
         key = f"{table}.{declared.name}" if table else declared.name
-        rule: Rule | None = declared.metadata.get("rule")
+        rule: ValueRule | None = declared.metadata.get("rule")
         value = getattr(settings, declared.name)
         if rule is not None and rule.choices:
             nullable = NoneType in get_args(types[declared.name])
@@ -118,22 +118,22 @@ def check_fields(settings: Any, table: str = "") -> None:
 
 
 def unknown_key(key: str, where: str, known: Sequence[str]) -> str:
-    """Return the message for a key that does not exist: the nearest one, else all that do."""
-    others = {name: here for name, here in OTHER_NAMES.items() if here in known}
-    near = difflib.get_close_matches(key, [*known, *others], n=1)
-    hint = f"; did you mean {others.get(near[0], near[0])!r}?" if near else f" (known: {', '.join(known)})"
+    """Return the message for an unknown key, with the most similar key, or else all known ones."""
+    others = {name: own_name for name, own_name in OTHER_NAMES.items() if own_name in known}
+    similar = difflib.get_close_matches(key, [*known, *others], n=1)
+    hint = f"; did you mean {others.get(similar[0], similar[0])!r}?" if similar else f" (known: {', '.join(known)})"
     return f"unknown key {key!r} in {where}{hint}"
 
 
 def _converted(key: str, value: Any, declared: Any) -> Any:
-    """Return the value as the declared type; raise SettingError if it is none."""
+    """Convert the value to the declared type; raise SettingError if it does not fit."""
     types = get_args(declared) if isinstance(declared, UnionType) else (declared,)
     if value is None and NoneType in types:
         return None
     for wanted in types:
         if wanted is float and type(value) in (int, float) and math.isfinite(value):
             return float(value)
-        if wanted in (int, bool, str) and type(value) is wanted:  # True is no number
+        if wanted in (int, bool, str) and type(value) is wanted:  # True is not a number here
             return value
         if dataclasses.is_dataclass(wanted) and isinstance(value, wanted):  # type: ignore[arg-type]
             return value

@@ -16,6 +16,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from .small_recipes import make_recipe as make_recipe  # a fixture for all tests
+
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 DEVICES = ("CUDA", "MPS", "COMPILER")  # the last one for C
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")

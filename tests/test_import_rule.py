@@ -1,4 +1,7 @@
-"""The import rule: the folders of regard/ stand in an order, and a part imports only from parts above it."""
+"""The import rule: the folders of regard/ stand in an order, and a part imports only from parts above it.
+
+The same holds inside the parts that have folders of their own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,6 @@ ORDER = (
     "decoding",
     "evaluation",
     "look",
-    "interop",
     "api",
     "recipes",
     "tasks",
@@ -78,6 +80,96 @@ def violations(root: Path) -> list[str]:
 
 def test_parts_import_only_from_parts_above() -> None:
     assert violations(ROOT) == []
+
+
+# The order inside the parts that have folders of their own: modules and folders, by name.
+ORDER_INSIDE = {
+    "text": ("random_streams", "files", "tokenizers", "batches", "augment", "check"),
+    "decoding": (
+        "requests",
+        "searches",
+        "decoder_layout",
+        "cpu",
+        "gpu",
+        "model_step",
+        "running_batch",
+        "ensemble",
+        "engine",
+        "forced",
+        "benchmark",
+    ),
+    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "page"),
+    "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
+}
+# (file, what it imports from below): the reason
+EXCEPTIONS_INSIDE = {
+    ("text/tokenizers/word_table.py", "batches"): "it returns Rows, the form in which batches hold sentences",
+    ("text/tokenizers/word_table.py", "augment"): "it draws among the variants of a word, and names their type",
+    ("text/batches/pairs.py", "augment"): "PairData augments its pairs in every epoch; augmentation works on Rows",
+    ("decoding/searches/speculative.py", "model_step"): "it searches with two models, so it runs them itself",
+    ("decoding/searches/speculative.py", "ensemble"): "it searches with two models, so it runs them itself",
+    ("look/trace/trace.py", "pictures"): "Trace.save draws the trace; imported when it is called",
+    ("look/trace/trace.py", "page"): "Trace.explore and notebooks show the page; imported when they are called",
+    ("look/trace/tracing.py", "heads"): "a trace can be made with some heads switched off",
+}
+
+
+def imports_from_below(root: Path) -> dict[tuple[str, str], str]:
+    """(file, what it imports from below in its part) -> `file:line: sentence`; also what the order does not name."""
+    below = {}
+    for part, order in ORDER_INSIDE.items():
+        for path in sorted((root / "regard" / part).rglob("*.py")):
+            file = path.relative_to(root / "regard")
+            entry = file.parts[1].removesuffix(".py")
+            if entry == "__init__":
+                continue  # a table of names, or only a docstring
+            if entry not in order:
+                below[str(file), entry] = f"regard/{file}:1: {entry} has no place in the order of {part}"
+                continue
+            package = ".".join(("regard", *file.parts[:-1]))
+            for line, name in imported_modules(ast.parse(path.read_text(encoding="utf-8")), package):
+                imported = name.removeprefix(f"regard.{part}.").partition(".")[0]
+                if name.startswith(f"regard.{part}.") and imported in order[order.index(entry) + 1 :]:
+                    below[str(file), imported] = f"regard/{file}:{line}: {entry} imports {name}, which stands below it"
+    return below
+
+
+def test_modules_of_a_part_import_only_from_modules_above() -> None:
+    below = imports_from_below(ROOT)
+    assert [sentence for key, sentence in below.items() if key not in EXCEPTIONS_INSIDE] == []
+    assert EXCEPTIONS_INSIDE.keys() - below.keys() == set()  # an exception that is no longer needed goes
+
+
+@pytest.mark.parametrize("part", ["decoding", "training"])
+def test_the_docstring_of_a_part_shows_this_order(part: str) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / "regard" / part / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring is not None
+    columns = [line.strip().split("  ")[0] for line in docstring.splitlines() if line.startswith("    ")]
+    assert tuple(name.rstrip("/") for column in columns for name in column.split(", ")) == ORDER_INSIDE[part]
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "imported"),
+    [
+        ("training/state/a.py", "from regard.training.loop.loop import Loop", "loop"),
+        ("training/signals.py", "from .run import training_run", "run"),
+        ("training/prepared.py", "def f():\n    import regard.training.budget.fit", "budget"),
+        ("decoding/requests.py", "from regard.decoding import engine", "engine"),
+        ("training/helpers.py", "", "helpers"),
+    ],
+)
+def test_a_planted_import_from_below_is_found(tmp_path: Path, file: str, source: str, imported: str) -> None:
+    path = tmp_path / "regard" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert list(imports_from_below(tmp_path)) == [(file, imported)]
+
+
+def test_imports_from_above_and_beside_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "regard/training/loop/a.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("from regard.training.loop.b import x\nfrom regard.training.state import y\nimport regard.text")
+    assert imports_from_below(tmp_path) == {}
 
 
 LESSON = ("positions", "attention", "layers", "models")

@@ -1,1 +1,1 @@
-"""The Python face of trained models: load one, and translate, write or embed with it."""
+"""The Python interface to trained models: translate, write or embed text."""

@@ -1,6 +1,6 @@
-"""Words that a model cannot know: one token on the way in, copied from the most attended source word on the way out.
+"""Copy unknown words: each becomes one token in the source, and the output copies the most attended source word.
 
-Luong et al. 2015, "Addressing the rare word problem", section 3; here the attention says which word it is (H1).
+Luong et al. 2015, "Addressing the rare word problem", section 3; here attention determines the word (H1).
 
     m target tokens   n source tokens
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
-from regard.text.augment.proper_names import Spelled, core, find_names
+from regard.text.augment.proper_names import SegmentedWord, core, find_names
 from regard.text.tokenizers.special_tokens import UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -19,49 +19,49 @@ SENTENCE_ENDS = ".!?…"
 
 
 def hide_unseen(tokens: Sequence[int], words: Sequence[Word], unseen: Collection[int]) -> tuple[list[int], list[Word]]:
-    """Each word that holds a piece never met in training becomes one UNKNOWN; it keeps its text."""
-    hidden: list[int] = []
-    kept: list[Word] = []
+    """Replace each word with a token that training never saw by one UNKNOWN; the word keeps its text."""
+    new_tokens: list[int] = []
+    new_words: list[Word] = []
     done = 0
     for word in words:
-        hidden += tokens[done : word.start]
-        pieces = tokens[word.start : word.end]
-        start = len(hidden)
-        hidden += [UNKNOWN] if any(piece in unseen for piece in pieces) else pieces
-        kept.append(word._replace(start=start, end=len(hidden)))
+        new_tokens += tokens[done : word.start]
+        word_tokens = tokens[word.start : word.end]
+        start = len(new_tokens)
+        new_tokens += [UNKNOWN] if any(token in unseen for token in word_tokens) else word_tokens
+        new_words.append(word._replace(start=start, end=len(new_tokens)))
         done = word.end
-    return [*hidden, *tokens[done:]], kept
+    return [*new_tokens, *tokens[done:]], new_words
 
 
 def hide_names(
     tokenizer: Tokenizer, tokens: Sequence[int], words: Sequence[Word], known: Collection[str]
 ) -> tuple[list[int], list[Word]]:
-    """Each name that training hardly met becomes one UNKNOWN, of however many words it is; it keeps its text."""
+    """Replace each name that is rare in the training data, of any number of words, by one UNKNOWN with its text."""
     parts = [part for word in words for part in _without_elision(tokenizer, tokens, word)]
-    spelled = [Spelled(part.text, part.end - part.start, _is_plain(tokenizer, part.text)) for part in parts]
-    names = dict(find_names(spelled, known))
-    hidden: list[int] = []
-    kept: list[Word] = []
+    segmented = [SegmentedWord(part.text, part.end - part.start, _is_plain(tokenizer, part.text)) for part in parts]
+    names = dict(find_names(segmented, known))
+    new_tokens: list[int] = []
+    new_words: list[Word] = []
     done = i = 0
     while i < len(parts):
         last = names.get(i, i + 1)
-        hidden += tokens[done : parts[i].start]
+        new_tokens += tokens[done : parts[i].start]
         done = parts[last - 1].end
-        start = len(hidden)
-        hidden += [UNKNOWN] if i in names else tokens[parts[i].start : done]
-        kept.append(Word(" ".join(part.text for part in parts[i:last]), start, len(hidden)))
+        start = len(new_tokens)
+        new_tokens += [UNKNOWN] if i in names else tokens[parts[i].start : done]
+        new_words.append(Word(" ".join(part.text for part in parts[i:last]), start, len(new_tokens)))
         i = last
-    return [*hidden, *tokens[done:]], kept
+    return [*new_tokens, *tokens[done:]], new_words
 
 
 def _is_plain(tokenizer: Tokenizer, word: str) -> bool:
-    """Whether the tokenizer has the word, without its capital, as one piece."""
+    """Whether the capitalized word, in lowercase, is one token."""
     bare = core(word)
     return bare[:1].isupper() and len(tokenizer.encode(bare.lower())) == 1
 
 
 def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) -> list[Word]:
-    """The word; or in two, as "d'" and "Émilie", where a name follows what is elided and the pieces part there."""
+    """Return the word, or two words such as "d'" and "Émilie" if a name follows an elision and its tokens allow it."""
     before = word.text.find(core(word.text)) if word.text[:1].islower() else 0
     if before <= 0 or not core(word.text)[:1].isupper():
         return [word]
@@ -76,26 +76,25 @@ def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) ->
 def most_attended_words(
     weights: Tensor, source: Sequence[int], words: Sequence[Word], target: Sequence[int]
 ) -> list[str]:
-    """For each UNKNOWN of the target the text of the source word with the largest weight (m, n).
+    """Return, for each UNKNOWN of the target, the text of the source word with the largest weight (m, n).
 
-    Words that are unknown themselves come first, each once: what the model could not read is what it could not write.
+    Unknown source words come first, each once: a word that the model could not read is one that it could not write.
     """
     unknown = [word for word in words if UNKNOWN in source[word.start : word.end]]
     if not words:
         return ["" for token in target if token == UNKNOWN]
-    found = []
-    left = list(unknown)
+    copies = []
+    unused = list(unknown)
     for row, token in zip(weights.tolist(), target, strict=True):
         if token == UNKNOWN:
-            word = max(left or unknown or words, key=lambda word: sum(row[word.start : word.end]))
-            found.append(word.text)
-            left = [one for one in left if one != word]
-    return found
+            word = max(unused or unknown or words, key=lambda word: sum(row[word.start : word.end]))
+            copies.append(word.text)
+            unused = [other for other in unused if other != word]
+    return copies
 
 
 def fit_copies(copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[str]) -> list[str]:
-    """The copied words without the punctuation at their ends that the model wrote after them itself, and without the
-    end of a sentence where the sentence goes on."""
+    """Remove final punctuation of copied words that the model has written itself, or inside a sentence that goes on."""
     after = [pieces[i + 1] if i + 1 < len(pieces) else "" for i, token in enumerate(tokens) if token == UNKNOWN]
     fitting = []
     for copy, piece in zip(copies, after, strict=True):
@@ -109,7 +108,7 @@ def fit_copies(copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[st
 def name_copies(
     tokenizer: Tokenizer, tokens: Sequence[int], words: Sequence[Word], copies: Sequence[str]
 ) -> list[Word]:
-    """The target's words with the copied texts in the place of UNKNOWN."""
+    """Return the target's words with the copied texts in place of UNKNOWN."""
     named, done = [], 0
     for word in words:
         count = list(tokens[word.start : word.end]).count(UNKNOWN)

@@ -1,4 +1,4 @@
-"""Translations that are no translations: empty ones, and such that say the same for ever."""
+"""Degenerate translations: empty ones, and endless repetition."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 
-def is_nonsense(found: Hypothesis, source: Source, tokenizer: Tokenizer, *, begun: bool) -> bool:
-    """Whether a text is empty, unless it had begun with a prefix, or goes in circles."""
-    empty = all(token == END for token in found.tokens)
-    return (empty and not begun) or circle_end(found, source, tokenizer) is not None
+def is_degenerate(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer, *, has_prefix: bool) -> bool:
+    """Whether a translation is empty (and has no prefix) or repeats itself."""
+    empty = all(token == END for token in hypothesis.tokens)
+    return (empty and not has_prefix) or repetition_end(hypothesis, source, tokenizer) is not None
 
 
-def circle_end(found: Hypothesis, source: Source, tokenizer: Tokenizer) -> int | None:
-    """Where the first copy ends, in tokens, if a text has the same words again and again and its source has not."""
-    words = tokenizer.words(found.tokens)
-    circle = find_repetition([bare_word(word.text) for word in words])
+def repetition_end(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer) -> int | None:
+    """Return the end of the first copy, in tokens, if a translation repeats the same words and its source does not."""
+    words = tokenizer.words(hypothesis.tokens)
+    repetition = find_repetition([bare_word(word.text) for word in words])
     allowed = max(MAX_COPIES, find_repetition([bare_word(word.text) for word in source.words]).copies)
-    return words[circle.end - 1].end if circle.copies > allowed else None
+    return words[repetition.end - 1].end if repetition.copies > allowed else None
 
 
 def bare_word(text: str) -> str:
-    """A word without the marks around it and without capitals, where anything is left of it."""
+    """Lowercase a word and remove punctuation around it, unless nothing else is left."""
     return re.sub(r"^\W+|\W+$", "", text).lower() or text

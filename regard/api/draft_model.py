@@ -1,4 +1,4 @@
-"""The draft model of speculative decoding: it must read and write the same tokens as the model that it helps."""
+"""The draft model of speculative decoding, which must have the same tokenizers as the model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def check_draft(face: Any, search: Search) -> None:
         if ours is None or theirs is None or ours is theirs or ours.save() == theirs.save():
             continue
         raise UsageError(
-            f"model and draft must have the same tokenizers, and the {side.replace('_', ' ')} of the draft is another: "
-            "train them with one tokenizer"
+            f"model and draft must have the same tokenizers, but the {side.replace('_', ' ')} of the draft differs: "
+            "train both with one tokenizer"
         )

@@ -1,4 +1,4 @@
-"""A sentence encoder with its tokenizer: texts become vectors that can be compared.
+"""A sentence encoder with its tokenizer: it maps texts to vectors that can be compared.
 
 A3; Reimers & Gurevych 2019.
 
@@ -19,11 +19,11 @@ from regard.errors import DataError, ModelError
 from regard.text.tokenizers.special_tokens import END, pad_batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-BATCH_TOKENS = 8192  # of one run of the model, padding counted
+BATCH_TOKENS = 8192  # of one forward pass, including padding
 
 
 class Embedder:
-    """Embeds with a model of regard; `regard.load` makes one from a folder."""
+    """Embeds texts with a sentence encoder; `regard.load` makes one from a folder."""
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
         self.model: Any = model
@@ -31,29 +31,30 @@ class Embedder:
         self.info = dict(info or {})
         config: Any = model.config
         if tokenizer.size > config.vocabulary:
-            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, the model only {config.vocabulary}")
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {config.vocabulary}")
 
     def embed(self, texts: str | Sequence[str]) -> Tensor:
-        """(N, d), float32 on the CPU, each row of unit length; one text gives one row."""
+        """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         tokens = [[*ids, END] for ids in self.tokenizer.encode_all(texts)]
         config = self.model.config
         if config.position == "learned" and (longest := max(map(len, tokens), default=0)) > config.max_length:
             raise DataError(
-                f"a text of {longest} tokens, but the positions of this model end at {config.max_length}: split it"
+                f"a text has {longest} tokens, but this model has positions for {config.max_length} only: "
+                "split the text"
             )
         vectors = torch.zeros(len(texts), config.dim)
         device = next(self.model.parameters()).device
-        # Texts of one length go together, so that little is padding.
+        # Texts of similar length form a batch, to avoid padding.
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
         with torch.inference_mode(), evaluating(self.model):
             while order:
                 rows = max(1, BATCH_TOKENS // len(tokens[order[-1]]))
                 batch, order = order[-rows:], order[:-rows]
-                found = self.model(pad_batch([tokens[i] for i in batch]).to(device))  # (rows, d)
-                vectors[batch] = F.normalize(found.float(), dim=-1).cpu()
+                embeddings = self.model(pad_batch([tokens[i] for i in batch]).to(device))  # (rows, d)
+                vectors[batch] = F.normalize(embeddings.float(), dim=-1).cpu()
         return vectors
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Tensor:
-        """The cosine of each text of `a` with each of `b`, (N, M) from -1 to 1."""
+        """Return the cosine similarity of each text of `a` with each of `b`, (N, M), from -1 to 1."""
         return self.embed(a) @ self.embed(b).T

@@ -1,4 +1,4 @@
-"""Several translators as one, that of the ensemble of their models."""
+"""Combine several translators into one that decodes with the ensemble of their models."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from regard.errors import UsageError
 def join_translators(
     translators: Sequence[Translator], *, mean: Literal["probabilities", "logs"] = "probabilities"
 ) -> Translator:
-    """A translator that writes what all of these would agree on; `mean` as in Ensemble.
+    """Return a translator for the ensemble of their models; `mean` as in Ensemble.
 
-    All must read and write the same tokens. What config.json says is taken from the first: how it aligns, and what was
-    never met in training.
+    All must have the same tokenizers. The first translator provides the contents of config.json: the alignment head,
+    and the tokens that training never saw.
     """
     if not translators:
         raise UsageError("an ensemble needs at least one translator")
@@ -25,9 +25,9 @@ def join_translators(
         for number, other in enumerate(translators):
             if getattr(other, side).save() != getattr(first, side).save():
                 raise UsageError(
-                    f"the translators of an ensemble must have the same tokenizers, and the {side.replace('_', ' ')} "
-                    f"of number {number + 1} is another than that of the first: train them with one tokenizer"
+                    f"the translators of an ensemble must have the same tokenizers, but the {side.replace('_', ' ')} "
+                    f"of number {number + 1} differs from that of the first: train them with one tokenizer"
                 )
-    ensemble = Ensemble([one.model for one in translators], mean=mean)
-    pack = all(one.packs for one in translators)
+    ensemble = Ensemble([translator.model for translator in translators], mean=mean)
+    pack = all(translator.packs for translator in translators)
     return Translator(ensemble, first.source_tokenizer, first.target_tokenizer, info=first.info, pack=pack)

@@ -1,4 +1,4 @@
-"""What comes back from a translator: the text, how sure the model was, and where it looked.
+"""Results of a translator and a writer: texts, scores, attention and alignments.
 
 m target tokens   n source tokens   M, N words
 """
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The weights of all layers and heads; H4. Row i is the distribution used when output token i was produced.
+    """Attention weights of all layers and heads; H4. Row i is the distribution when output token i was produced.
 
-    `layers` holds them by name, as `regard.record` does: "decoder.2.cross" is (heads, m, n). The properties are all
-    layers of one kind together, or None where the model has no such attention.
+    `layers` maps names to weights, as `regard.record` does: "decoder.2.cross" is (heads, m, n). Each property stacks
+    all layers of one kind, or is None if the model has no such attention.
     """
 
     layers: Mapping[str, Tensor]
 
     @property
     def cross(self) -> Tensor | None:
-        """(layers, heads, m, n): the target on the source."""
+        """(layers, heads, m, n): from target to source."""
         return self._stacked("decoder", "cross")
 
     @property
     def encoder(self) -> Tensor | None:
-        """(layers, heads, n, n): the source on itself."""
+        """(layers, heads, n, n): within the source."""
         return self._stacked("encoder", "self")
 
     @property
     def decoder(self) -> Tensor | None:
-        """(layers, heads, m, m): the target on itself; column 0 is the start token, column j output token j - 1."""
+        """(layers, heads, m, m): within the target; column 0 is the start token, column j is output token j - 1."""
         return self._stacked("decoder", "self")
 
     def _stacked(self, side: str, kind: str) -> Tensor | None:
@@ -55,18 +55,18 @@ class Attention:
 
 
 def _joined(parts: Sequence[Attention]) -> Attention:
-    """The attention of a whole: each part looks at itself only, so the other weights are 0."""
+    """Return the attention of a text from that of its parts; weights between different parts are 0."""
     names = parts[0].layers if parts else ()
     heads = {name: zip(*(part.layers[name] for part in parts), strict=True) for name in names}
-    return Attention({name: torch.stack([torch.block_diag(*one) for one in each]) for name, each in heads.items()})
+    return Attention({name: torch.stack([torch.block_diag(*maps) for maps in each]) for name, each in heads.items()})
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Who translates whom: weights (M, N) with the words of its rows and columns; D16, H1.
+    """A soft alignment: weights (M, N) with the words of its rows and columns; D16, H1.
 
-    The last row and column are the end tokens. `pairs` holds (source word, target word) for each target word, by its
-    largest weight, the end tokens left out.
+    The last row and column are the end tokens. `pairs` contains (source word, target word) for each target word, by
+    its largest weight, without the end tokens.
     """
 
     weights: Tensor
@@ -80,7 +80,7 @@ class Alignment:
         return HeatMap(self.weights, self.source, self.target)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it, and as `regard plot alignment` reads it but for the pairs."""
+        """Return plain values for JSON; `regard plot alignment` reads all of them except the pairs."""
         weights = [[round(weight, 4) for weight in row] for row in self.weights.tolist()]
         return {"source": self.source, "target": self.target, "weights": weights, "pairs": self.pairs}
 
@@ -89,10 +89,10 @@ class Alignment:
 class Translation:
     """A translated sentence.
 
-    `tokens` are the pieces that the model wrote, the end token last; `source_tokens` those that it read. `score` is
-    the sum of their log-probabilities. `alternatives` are the translations that were asked for, best first, this one
-    among them. Of a text that was translated in parts, an end token stands after each, and the score is their sum.
-    `attention` and `alignment()` run the model over the result once, when they are first wanted.
+    `tokens` are the subwords that the model wrote, the end token last; `source_tokens` those that it read. `score` is
+    the sum of their log-probabilities. `alternatives` are the requested translations, best first, including this one.
+    In a text that was translated in parts, each part ends with an end token, and the score is the sum over the parts.
+    `attention` and `alignment()` run the model over the result once, when they are first used.
     """
 
     source: str
@@ -104,36 +104,37 @@ class Translation:
     source_words: list[Word]
     words: list[Word]
     score: float
-    finished: bool  # False where the text was cut off at max_tokens
+    finished: bool  # False if the text was truncated at max_tokens
     translator: Translator
     alternatives: list[Translation] = field(default_factory=list)
-    parts: list[Translation] = field(default_factory=list)  # of a long text, which were translated one by one
+    parts: list[Translation] = field(default_factory=list)  # of a long text, translated one by one
 
     @cached_property
     def attention(self) -> Attention:
-        """The weights of every layer and head, for every way of searching; each part of a long text has its block."""
+        """The weights of every layer and head, with any search; each part of a long text is a diagonal block."""
         if self.parts:
             return _joined([part.attention for part in self.parts if part.ids])
         return self.translator.attention_of(self.source_ids, self.ids)
 
     def alignment(self, level: Literal["word", "piece"] = "word") -> Alignment:
-        """Source and target words, or pieces, side by side, by the head that config.json names."""
+        """Return the alignment of words, or of subwords, by the alignment head in config.json."""
         return self.translator.alignment_of(self, level)
 
     def plot(self, path: str | Path, *, level: Literal["word", "piece"] = "word") -> Path:
-        """The alignment matrix as PNG, SVG or PDF."""
+        """Save the alignment matrix as PNG, SVG or PDF."""
         from regard.look.pictures.figures import save
         from regard.look.pictures.matrices import alignment_plot
 
-        shown = self.alignment(level)
+        alignment = self.alignment(level)
         layer, head = self.translator.alignment_head
         made = f"Attention weights of {layer}, {'mean of its heads' if head is None else f'head {head}'}."
-        return save(alignment_plot(shown.weights, shown.source, shown.target, made=made), path)
+        return save(alignment_plot(alignment.weights, alignment.source, alignment.target, made=made), path)
 
     def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:
-        """Write the explorer's page with this translation as one .html file, and open it; no server is needed.
+        """Write the explorer page with this translation as one .html file and open it; no server is needed.
 
-        Without a path it is a temporary file; `state` as in `regard.look.write_page`. A long text has a trace a part.
+        Without a path it is a temporary file; `state` as in `regard.look.write_page`. A long text has one trace per
+        part.
         """
         from regard.look.page.single_file import open_page
         from regard.look.trace.tracing import trace_text
@@ -151,7 +152,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """A given text, and the true log-probability that the model gives to each of its tokens, in nats."""
+    """A text and the log-probability of each of its tokens under the model, in nats."""
 
     text: str
     tokens: list[str]

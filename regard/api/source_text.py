@@ -1,4 +1,4 @@
-"""A sentence on its way into a translator: the same tokens as in training, and what can be known before it runs."""
+"""Prepare a sentence for a translator: the same tokens as in training, and checks before the model runs."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
-BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a piece that stands for one byte of a character without a piece
-JOINERS = "\ufe0f\u20e3"  # what smileys and other symbols are put together with, beside the zero width joiner
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token for one byte of a character that has no token
+JOINERS = "\ufe0f\u20e3"  # which combine smileys and other symbols, like the zero-width joiner
 
 
 @dataclass(frozen=True)
 class Source:
-    """A sentence as the model reads it: tokens with the end token last, and the words that they make."""
+    """A sentence as the model reads it: its tokens, with the end token last, and its words."""
 
     text: str
     ids: list[int]
     words: list[Word]
     has_letters: bool
-    units: list[Word]  # what may be copied into the translation: words, or characters of a model that reads those
+    units: list[
+        Word
+    ]  # which may be copied into the translation: words, or characters if the tokenizer splits into those
 
 
 class SourceReader:
-    """Reads sentences for one model. `info` is its config.json, `longest` the end of its learned positions."""
+    """Encodes sentences for one model. `info` is its config.json, `longest` the number of its learned positions."""
 
     def __init__(self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None) -> None:
         self.tokenizer, self.longest = tokenizer, longest
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
-        self._met = met_characters(tokenizer, self.unseen) if self.unseen else frozenset()
+        self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
         known = info.get("known_names")
         self.known_names = None if known is None else frozenset(known)
 
     def read(self, text: str) -> Source:
-        """The sentence as tokens. A name, or a word with a piece that training never met, is one UNKNOWN."""
+        """Encode a sentence. A rare name, or a word with a token that training never saw, becomes one UNKNOWN."""
         tokens = self.tokenizer.encode(self._readable(text) if self.unseen else text)
         words = words_of(self.tokenizer, text, tokens)
         if self.known_names is not None:
@@ -58,57 +60,57 @@ class SourceReader:
         return Source(text, [*tokens, END], words, any(map(str.isalpha, text)), units)
 
     def fits(self, text: str) -> bool:
-        """Whether a text is as long as those of training at most, and has places in the model."""
+        """Whether a text is no longer than those of training, and fits the positions of the model."""
         limits = [limit for limit in (self.trained, self.longest and self.longest - 1) if limit is not None]
         return not limits or len(self.tokenizer.encode(text)) <= min(limits)
 
     def _readable(self, text: str) -> str:
-        """The text with more words that the model can read: without capitals that training never met (in "TRÈS", say,
-        which is then "très"), and with symbols that it never met, smileys mostly, as words of their own."""
+        """Make more words readable: lowercase words with capitals that training never saw ("TRÈS" becomes "très"), and
+        make symbols that it never saw, mostly smileys, words of their own."""
         if self.known_names is not None and text.isupper() and len(text.split()) > 1:
-            text = text.capitalize()  # who shouts has no names
+            text = text.capitalize()  # in capitals, names cannot be recognized
         if text.isascii():
             return text
-        words = re.sub(r"\S+", lambda found: self._lowered(found[0]), unicodedata.normalize("NFC", text))
-        runs = [(symbols, "".join(run)) for symbols, run in groupby(words, self._is_unmet_symbol)]
+        words = re.sub(r"\S+", lambda word: self._lowered(word[0]), unicodedata.normalize("NFC", text))
+        runs = [(symbols, "".join(run)) for symbols, run in groupby(words, self._is_unseen_symbol)]
         return "".join(f" {run} " if symbols else run for symbols, run in runs)
 
     def _lowered(self, word: str) -> str:
-        unmet = [letter for letter in word if letter.isupper() and self._is_unmet(letter)]
-        return word.lower() if unmet and not any(self._is_unmet(letter.lower()) for letter in unmet) else word
+        unseen = [letter for letter in word if letter.isupper() and self._is_unseen(letter)]
+        return word.lower() if unseen and not any(self._is_unseen(letter.lower()) for letter in unseen) else word
 
-    def _is_unmet_symbol(self, character: str) -> bool:
+    def _is_unseen_symbol(self, character: str) -> bool:
         symbol = character in JOINERS or unicodedata.category(character)[0] in "SC"
-        return symbol and self._is_unmet(character)
+        return symbol and self._is_unseen(character)
 
-    def _is_unmet(self, character: str) -> bool:
-        return character not in self._met
+    def _is_unseen(self, character: str) -> bool:
+        return character not in self._seen
 
     def _check_length(self, text: str, length: int) -> None:
-        begins = repr(text if len(text) <= 40 else text[:39] + "…")
+        beginning = repr(text if len(text) <= 40 else text[:39] + "…")
         if self.longest is not None and length + 1 > self.longest:
             raise DataError(
-                f"a sentence of {length} tokens, and the positions of this model end at {self.longest}: split it "
-                f"({begins})"
+                f"a sentence has {length} tokens, but this model has positions for {self.longest} only: split the "
+                f"sentence ({beginning})"
             )
         if self.trained is not None and length > self.trained:
             warnings.warn(
-                f"a sentence of {length} tokens, and the model was trained on {self.trained} at most; its translation "
-                f"may be poor: split it ({begins})",
+                f"a sentence has {length} tokens, but the model was trained on at most {self.trained}; its translation "
+                f"may be poor: split the sentence ({beginning})",
                 stacklevel=4,
             )
 
 
 def words_of(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> list[Word]:
-    """The words of an encoded text, characters that the tokenizer does not know included."""
+    """Return the words of an encoded text, including characters that the tokenizer does not know."""
     words = tokenizer.words(tokens)
     if isinstance(tokenizer, CharacterTokenizer):
-        letters = unicodedata.normalize("NFC", text)  # a token each
+        letters = unicodedata.normalize("NFC", text)  # one token each
         words = [word._replace(text=letters[word.start : word.end].strip()) for word in words]
     return words
 
 
-def met_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[str]:
-    """The characters that training met, in whatever piece they stood: a capital may be no piece of its own."""
+def seen_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[str]:
+    """Return the characters that training saw, in any token; a capital need not have a token of its own."""
     seen = [token for token in range(len(SPECIAL_TOKENS), tokenizer.size) if token not in unseen]
     return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))

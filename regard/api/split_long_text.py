@@ -1,4 +1,4 @@
-"""A long text in parts that a model can take, and the translation of the whole made of theirs."""
+"""Split a long text into parts that fit a model, and join their translations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from regard.api.results import Translation
 from regard.text.tokenizers.tokenizer import Word
 
-LINES = re.compile(r"(?<!\s)\s*\n\s*")  # from the first blank on: a try from each would take a time squared
-# After a mark and a quote that closes; not after initials and short titles (M. Dupont, Dr. No).
+LINES = re.compile(r"(?<!\s)\s*\n\s*")  # starts at the first blank; without the lookbehind, time is quadratic
+# After final punctuation and closing quotes; not after initials and short titles (M. Dupont, Dr. No).
 SENTENCES = re.compile(
     r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?:[\"'”’)\]]|\s?»)*\s+(?=[^\s\d.!?…,;:])|(?<=[。！？])(?=.)"
 )
@@ -19,53 +19,53 @@ CLAUSES = re.compile(r"(?<=[,;:—)])\s+")
 WORDS = re.compile(r"\s+")
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text, and the blanks after it."""
 
     text: str
     blanks: str
 
 
-def split_text(text: str, fits: Callable[[str], bool]) -> list[Part]:
-    """The lines of a text, each whole where it fits, else in sentences, those in clauses, words, and at last letters.
+def split_text(text: str, fits: Callable[[str], bool]) -> list[TextPart]:
+    """Split a text into lines; split a line that does not fit into sentences, then clauses, words, and characters.
 
-    Sentences are parted one by one, for each stands for itself. Of the others as many stay together as fit. The parts
-    and their blanks together are the text.
+    Each sentence becomes a part of its own. Clauses, words and characters are grouped into the longest parts that fit.
+    The parts and the blanks after them, concatenated, are the text.
     """
-    whole = Part(text, "")
+    whole = TextPart(text, "")
     lines = _cut(whole, _ends(text, LINES))
     return [part for line in lines for part in _fitting(line, fits, (SENTENCES, CLAUSES, WORDS))]
 
 
-def join_translations(text: str, cut: Sequence[Part], parts: Sequence[Translation]) -> Translation:
-    """The translation of a text from those of its parts; alternative k has the k-th best of each."""
+def join_translations(text: str, cut: Sequence[TextPart], parts: Sequence[Translation]) -> Translation:
+    """Join the translations of the parts of a text; alternative k consists of the k-th best of each part."""
     results = []
     for k in range(max(len(part.alternatives) for part in parts)):
         chosen = [part.alternatives[min(k, len(part.alternatives) - 1)] for part in parts]
-        full = [one for one in chosen if one.ids]
+        nonempty = [part for part in chosen if part.ids]
         results.append(
             Translation(
                 source=text,
-                text="".join(one.text + part.blanks for one, part in zip(chosen, cut, strict=True)),
-                source_tokens=[token for one in full for token in one.source_tokens],
-                tokens=[token for one in full for token in one.tokens],
-                source_ids=[token for one in full for token in one.source_ids],
-                ids=[token for one in full for token in one.ids],
-                source_words=_moved([(one.source_words, len(one.source_ids)) for one in full]),
-                words=_moved([(one.words, len(one.ids)) for one in full]),
-                score=sum(one.score for one in chosen),
-                finished=all(one.finished for one in chosen),
+                text="".join(part.text + source.blanks for part, source in zip(chosen, cut, strict=True)),
+                source_tokens=[token for part in nonempty for token in part.source_tokens],
+                tokens=[token for part in nonempty for token in part.tokens],
+                source_ids=[token for part in nonempty for token in part.source_ids],
+                ids=[token for part in nonempty for token in part.ids],
+                source_words=_shifted([(part.source_words, len(part.source_ids)) for part in nonempty]),
+                words=_shifted([(part.words, len(part.ids)) for part in nonempty]),
+                score=sum(part.score for part in chosen),
+                finished=all(part.finished for part in chosen),
                 translator=chosen[0].translator,
                 parts=chosen,
             )
         )
-    for one in results:
-        one.alternatives = results
+    for result in results:
+        result.alternatives = results
     return results[0]
 
 
-def _moved(sides: Sequence[tuple[Sequence[Word], int]]) -> list[Word]:
-    """The words of parts, each with the number of its tokens, as words of the whole."""
+def _shifted(sides: Sequence[tuple[Sequence[Word], int]]) -> list[Word]:
+    """Return the words of parts, given with the number of tokens of each part, as words of the whole text."""
     starts = accumulate((length for _, length in sides), initial=0)
     return [
         Word(word.text, word.start + start, word.end + start)
@@ -74,60 +74,60 @@ def _moved(sides: Sequence[tuple[Sequence[Word], int]]) -> list[Word]:
     ]
 
 
-def _fitting(part: Part, fits: Callable[[str], bool], rules: Sequence[re.Pattern[str]]) -> Iterator[Part]:
-    """The part whole, or cut by the first of the rules, and what is still too long by the next; a word anywhere."""
+def _fitting(part: TextPart, fits: Callable[[str], bool], rules: Sequence[re.Pattern[str]]) -> Iterator[TextPart]:
+    """Yield the part if it fits; else split it by the first rule, and parts that do not fit by the next rules."""
     if len(part.text) < 2 or fits(part.text):
         yield part
     elif not rules:
-        yield from _cut(part, _packed(part.text, range(1, len(part.text)), fits))
+        yield from _cut(part, _fewest_cuts(part.text, range(1, len(part.text)), fits))
     else:
         ends: Iterable[int] = _ends(part.text, rules[0])
         if rules[0] is not SENTENCES:
-            ends = _packed(part.text, list(ends), fits)
-        for one in _cut(part, ends):
-            yield from _fitting(one, fits, rules[1:])
+            ends = _fewest_cuts(part.text, list(ends), fits)
+        for piece in _cut(part, ends):
+            yield from _fitting(piece, fits, rules[1:])
 
 
 def _ends(text: str, rule: re.Pattern[str]) -> Iterator[int]:
-    """Where a rule would cut, the blanks before it."""
-    return (found.end() for found in rule.finditer(text))
+    """Yield the offsets at which a rule splits a text, after the blanks."""
+    return (match.end() for match in rule.finditer(text))
 
 
-def _cut(part: Part, ends: Iterable[int]) -> Iterator[Part]:
-    """The part, cut at these places."""
+def _cut(part: TextPart, ends: Iterable[int]) -> Iterator[TextPart]:
+    """Split a part at these offsets."""
     start = 0
     for end in ends:
         text = part.text[start:end].rstrip()
-        yield Part(text, part.text[start + len(text) : end])
+        yield TextPart(text, part.text[start + len(text) : end])
         start = end
-    yield Part(part.text[start:], part.blanks)
+    yield TextPart(part.text[start:], part.blanks)
 
 
-def _packed(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> Iterator[int]:
-    """Of the places where a text may be cut, those between which lies as much as fits."""
+def _fewest_cuts(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> Iterator[int]:
+    """Choose among the offsets at which a text may be split, so that each part is as long as fits."""
     start = first = 0
     while first < len(ends):
         last = _furthest(text, start, ends, first, fits)
         if last == len(ends):
-            return  # all that is left
+            return  # the rest fits
         yield ends[last]
         start, first = ends[last], last + 1
 
 
 def _furthest(text: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool]) -> int:
-    """The number of the last place up to which the text from `start` fits, `first` at least; len(ends) is its end.
+    """Return the index of the last offset up to which the text from `start` fits, at least `first`; len(ends): all.
 
-    Looked for by steps that double and then halve: one by one, what was read would be read again each time.
+    Exponential and then binary search: trying all offsets would tokenize the same text again and again.
     """
 
-    def fitting(last: int) -> bool:
+    def fits_to(last: int) -> bool:
         return fits(text[start : ends[last] if last < len(ends) else None].rstrip())
 
     good, step = first, 1
-    while good + step <= len(ends) and fitting(good + step):
+    while good + step <= len(ends) and fits_to(good + step):
         good, step = good + step, 2 * step
     bad = min(good + step, len(ends) + 1)
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (middle, bad) if fitting(middle) else (good, middle)
+        good, bad = (middle, bad) if fits_to(middle) else (good, middle)
     return good

@@ -1,4 +1,4 @@
-"""A language model with its tokenizer: it goes on with a text, and says how likely one is.
+"""A language model with its tokenizer: it continues and scores texts.
 
 C2, E10.
 
@@ -31,14 +31,14 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = Sample()
 MAX_TOKENS = 200
-WINDOW = 1024  # tokens that a recurrent model reads at once when it scores a text
+WINDOW_TOKENS = 1024  # that a recurrent model reads at a time when it scores a text
 
 
 class Writer:
-    """Writes with a language model of regard; `regard.load` makes one from a folder.
+    """Writes texts with a language model; `regard.load` makes one from a folder.
 
-    A Transformer sees at most `context` tokens, those of its training. When they are full it goes on with the later
-    half of them. A recurrent model has no such limit, and `context` is None. With `pack`, a model in float32 on a CPU
+    A Transformer sees at most `context` tokens, as in training. When the context is full, it continues with the last
+    half of it. A recurrent model has no such limit, and `context` is None. With `pack`, a float32 model on a CPU
     decodes with packed weights, which is faster and takes more memory.
     """
 
@@ -50,9 +50,9 @@ class Writer:
         self.tokenizer = tokenizer
         self.info = dict(info or {})
         config: Any = model.config
-        if tokenizer.size != config.vocabulary:  # with fewer, the model could write what nobody can read
-            than = "only " if tokenizer.size > config.vocabulary else ""
-            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, the model {than}{config.vocabulary}")
+        if tokenizer.size != config.vocabulary:  # with fewer, the model could write tokens that have no text
+            only = "only " if tokenizer.size > config.vocabulary else ""
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {only}{config.vocabulary}")
         self.context: int | None = None
         if not config.reads_any_length:
             limits = [limit for limit in (self.info.get("context"), longest_text(model)) if limit is not None]
@@ -62,7 +62,7 @@ class Writer:
 
     @property
     def decoding_model(self) -> Any:
-        """The model that decodes: `model`, or a copy of it with packed weights where that is faster (on a CPU)."""
+        """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
 
     def write(
@@ -73,14 +73,14 @@ class Writer:
         max_tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] | None = None,
     ) -> str:
-        """What follows the prompt: up to `max_tokens` tokens, the end of the text, or before a text of `stop`."""
+        """Continue the prompt up to `max_tokens` tokens, the end of the text, or the first text of `stop`, excluded."""
         if search.streams:
             return "".join(self.stream(prompt, search=search, max_tokens=max_tokens, stop=stop))
         check_draft(self, search)
         tokens = self._prefix(prompt)
-        room = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
-        ((best, *_),) = generate_tokens(self.decoding_model, None, search=search, prefixes=[tokens], max_tokens=room)
-        return "".join(until_stop(new_text(self.tokenizer, best.tokens, after=tokens), stops_of(stop)))
+        limit = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
+        ((best, *_),) = generate_tokens(self.decoding_model, None, search=search, prefixes=[tokens], max_tokens=limit)
+        return "".join(until_stop(new_text(self.tokenizer, best.tokens, after=tokens), stop_texts(stop)))
 
     def stream(
         self,
@@ -90,28 +90,28 @@ class Writer:
         max_tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] | None = None,
     ) -> Iterator[str]:
-        """The same text as `write`, in parts, each as soon as it is certain."""
+        """Yield the same text as `write` in parts, each as soon as it is final."""
         if not search.streams:
             name = type(search).__name__
-            raise UsageError(f"{name} does not know its first word before its last: stream with Greedy or Sample")
+            raise UsageError(f"{name} cannot stream, because its first word depends on its last: use Greedy or Sample")
         if max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         tokens = self._prefix(prompt)
         written = self._tokens(tokens, search, max_tokens)
-        return until_stop(new_text(self.tokenizer, written, after=tokens), stops_of(stop))
+        return until_stop(new_text(self.tokenizer, written, after=tokens), stop_texts(stop))
 
     @property
     def window(self) -> int:
-        """Tokens that are read at once when a text is scored."""
-        return self.context or WINDOW
+        """The number of tokens that are read at a time when a text is scored."""
+        return self.context or WINDOW_TOKENS
 
     def score(self, text: str, *, stride: int | None = None) -> ScoredText:
-        """The log-probability of each token of a text, each predicted once, as the beginning of a document.
+        """Return the log-probability of each token of a text, which is the beginning of a document.
 
-        Where the text is longer than the model sees, it is read in windows, each `stride` tokens further than the one
-        before, half a window when not given. In a window only the last `stride` tokens count, so all but the first
-        tokens of the text are predicted from at least `window - stride` others and the one before. A small stride
-        is what the model can do; a whole window is how losses are mostly published.
+        A text that is longer than the context is read in windows that advance by `stride` tokens, by default half a
+        window. In each window only the last `stride` tokens are scored, so every token is scored once, and all but the
+        first tokens of the text are predicted from more than `window - stride` tokens. A small stride shows what the
+        model can do; published losses mostly use a whole window.
         """
         window = self.window
         stride = window // 2 if stride is None else stride
@@ -123,57 +123,58 @@ class Writer:
             prefixes.append(tokens[start - (window - stride) - 1 : start])
             targets.append(tokens[start : start + stride])
         scored = score_tokens(self.decoding_model, None, targets, prefixes=prefixes) if len(tokens) > 1 else []
-        logps = [logp for one in scored for logp in one.logps]
+        logps = [logp for window_scores in scored for logp in window_scores.logps]
         return ScoredText(text, self.tokenizer.pieces(tokens[1:]), logps)
 
     def perplexity(self, text: str, *, stride: int | None = None) -> Likelihood:
-        """How well the model predicts a text: nats per token, perplexity, bits per character; `stride` as in score."""
+        """Return nats per token, perplexity and bits per character of a text; `stride` as in score."""
         return self.score(text, stride=stride).likelihood
 
     def _prefix(self, prompt: str) -> list[int]:
-        """The prompt as tokens; where it does not fit, its last part."""
+        """Return the prompt as tokens, or its last tokens if it does not fit."""
         tokens = [START, *self.tokenizer.encode(prompt)]  # as documents begin in training
         if self.context is None or len(tokens) < self.context:
             return tokens
-        kept = self.context // 2
+        read = self.context // 2
         warnings.warn(
-            f"the prompt has {len(tokens) - 1} tokens and the model sees {self.context}: only the last {kept} are read",
+            f"the prompt has {len(tokens) - 1} tokens, but the model sees {self.context}: "
+            f"only the last {read} are read",
             stacklevel=3,
         )
-        return tokens[-kept:]
+        return tokens[-read:]
 
-    def _tokens(self, prefix: Sequence[int], search: Search, left: int) -> Iterator[int]:
-        """Tokens until the text ends, `left` at most, in as many windows as it takes."""
-        seen, most, model = list(prefix), left, self.decoding_model
+    def _tokens(self, prefix: Sequence[int], search: Search, max_tokens: int) -> Iterator[int]:
+        """Yield tokens until the text ends, at most `max_tokens`, in as many windows as necessary."""
+        context, remaining, model = list(prefix), max_tokens, self.decoding_model
         for window in count():
-            chance = in_window(search, window, written=most - left)
-            room = left if self.context is None else min(left, self.context - len(seen))
-            for token in stream_tokens(model, seen, search=chance, max_tokens=room):
+            window_search = in_window(search, window, written=max_tokens - remaining)
+            limit = remaining if self.context is None else min(remaining, self.context - len(context))
+            for token in stream_tokens(model, context, search=window_search, max_tokens=limit):
                 if token == END:
                     return
-                seen.append(token)
+                context.append(token)
                 yield token
-            left -= room
-            if self.context is None or not left:
+            remaining -= limit
+            if self.context is None or not remaining:
                 return
-            seen = seen[-(self.context // 2) :]
+            context = context[-(self.context // 2) :]
 
 
 def in_window(search: Search, window: int, *, written: int) -> Search:
-    """The search as it goes on in another window, after so many tokens."""
-    if isinstance(search, Sample):  # draws follow from the seed and the place in the window, so each needs its own seed
+    """Return the search for another window, after `written` tokens."""
+    if isinstance(search, Sample):  # samples depend on the seed and the index in the window, so each needs its own seed
         search = replace(search, seed=search.seed + window)
-    if isinstance(search, Greedy | Sample):  # the tokens before count for the length
-        left = (
+    if isinstance(search, Greedy | Sample):  # earlier tokens count for the minimum length
+        rules = (
             MinTokens(max(rule.count - written, 0)) if isinstance(rule, MinTokens) else rule for rule in search.rules
         )
-        search = replace(search, rules=tuple(left))
+        search = replace(search, rules=tuple(rules))
     return search
 
 
 def new_text(tokenizer: Tokenizer, tokens: Iterable[int], *, after: Sequence[int]) -> Iterator[str]:
-    """The text that each token adds to the one before. Bytes that are no whole character yet wait for the rest."""
-    before = list(after[-8:])  # how a piece is written may depend on what it follows
+    """Yield the text that each token adds. Bytes of an incomplete character wait for the rest."""
+    before = list(after[-8:])  # the text of a token may depend on the previous ones
     waiting: list[int] = []
     for token in tokens:
         waiting.append(token)
@@ -186,24 +187,25 @@ def new_text(tokenizer: Tokenizer, tokens: Iterable[int], *, after: Sequence[int
 
 
 def until_stop(parts: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The parts up to the first stop text. What may be the beginning of one waits."""
-    held = ""
+    """Yield the parts up to the first stop text. Text that may be the beginning of one waits."""
+    pending = ""
     for part in parts:
-        held += part
-        found = [place for place in (held.find(stop) for stop in stops) if place >= 0]
-        if found:
-            held = held[: min(found)]
+        pending += part
+        offsets = [offset for offset in (pending.find(stop) for stop in stops) if offset >= 0]
+        if offsets:
+            pending = pending[: min(offsets)]
             break
-        wait = max((n for stop in stops for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
-        if sure := held[: len(held) - wait]:
-            yield sure
-        held = held[len(held) - wait :]
-    if held:
-        yield held
+        wait = max((n for stop in stops for n in range(1, len(stop)) if pending.endswith(stop[:n])), default=0)
+        if final := pending[: len(pending) - wait]:
+            yield final
+        pending = pending[len(pending) - wait :]
+    if pending:
+        yield pending
 
 
-def stops_of(stop: str | Sequence[str] | None) -> list[str]:
+def stop_texts(stop: str | Sequence[str] | None) -> list[str]:
+    """Return the stop texts as a list, and check them."""
     stops = [stop] if isinstance(stop, str) else list(stop or ())
     if "" in stops:
-        raise UsageError("stop must not be an empty text: nothing would ever be written")
+        raise UsageError("stop must not be an empty text, because nothing would be written")
     return stops

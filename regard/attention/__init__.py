@@ -1,1 +1,1 @@
-"""Who looks at whom: scores, masks, `attend`, multi-head attention, caches and recording."""
+"""Attention: scores, masks, `attend`, multi-head attention, caches and recording."""

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.mask_rules import Mask, as_mask
+from regard.attention.mask_algebra import Mask, as_mask
 
 
 class KVCache:
@@ -158,11 +158,11 @@ class RowCache(StaticCache):
         k, v = (x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in (caches[0].k, caches[0].v))
         lengths, start, longest = [], 0, 0
         for cache in caches:
-            own = slice(start, start := start + len(cache.k))
+            added = slice(start, start := start + len(cache.k))
             n = cache.longest if isinstance(cache, RowCache) else cache.length
-            k[own, :, :n], v[own, :, :n] = cache.k[:, :, :n], cache.v[:, :, :n]
-            alike = torch.full((len(cache.k),), n, device=k.device)
-            lengths.append(cache.lengths if isinstance(cache, RowCache) else alike)
+            k[added, :, :n], v[added, :, :n] = cache.k[:, :, :n], cache.v[:, :, :n]
+            equal_lengths = torch.full((len(cache.k),), n, device=k.device)
+            lengths.append(cache.lengths if isinstance(cache, RowCache) else equal_lengths)
             longest = max(longest, n)
         return cls(k, v, torch.cat(lengths), longest)
 
@@ -210,12 +210,12 @@ class WindowCache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return the window followed by the new keys (B, H, m, d_k) and values, (B, H, w - 1 + m, ·)."""
-        room, m = self.k.shape[2], k.shape[2]
+        size, m = self.k.shape[2], k.shape[2]
         k, v = (torch.cat([old, new.to(old.dtype)], dim=2) for old, new in ((self.k, k), (self.v, v)))
-        self.k, self.v, self.lengths = k[:, :, m : m + room], v[:, :, m : m + room], self.lengths + m
+        self.k, self.v, self.lengths = k[:, :, m : m + size], v[:, :, m : m + size], self.lengths + m
         return k, v
 
-    def places(self, k: Tensor) -> Tensor:
+    def key_positions(self, k: Tensor) -> Tensor:
         """Return the positions of the keys that `append` returned, (B, n); negative before the beginning of a text."""
         return self.lengths[:, None] + torch.arange(-k.shape[2], 0, device=k.device)
 
@@ -271,12 +271,26 @@ class ProjectedSource:
         )
 
 
+def make_cache(
+    like: Tensor, sizes: tuple[int, int, int, int], capacity: int, *, window: int | None, static: bool
+) -> KVCache | StaticCache | WindowCache:
+    """Return an empty cache on the device of `like` and in its dtype; `sizes` is (B, H, d_k, d_v)."""
+    batch, heads, d_k, d_v = sizes
+    n = capacity if window is None else window - 1
+    k, v = like.new_zeros(batch, heads, n, d_k), like.new_zeros(batch, heads, n, d_v)
+    lengths = torch.zeros(batch, dtype=torch.long, device=like.device)
+    if window is not None:
+        return WindowCache(k, v, lengths)
+    return StaticCache(k, v, lengths) if static else KVCache(k, v)
+
+
 def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Concatenate along the batch, each part padded with zeros along `dim` to the longest."""
     n = max(part.shape[dim] for part in parts)
-    behind = (0, 0) * (parts[0].dim() - 1 - dim)
-    return torch.cat([F.pad(part, (*behind, 0, n - part.shape[dim])) for part in parts])
+    later_axes = (0, 0) * (parts[0].dim() - 1 - dim)
+    return torch.cat([F.pad(part, (*later_axes, 0, n - part.shape[dim])) for part in parts])
 
 
 def full(capacity: int, length: int, more: int) -> str:
+    """Return the message for a cache that cannot take that many more tokens."""
     return f"the cache has room for {capacity} tokens, holds {length} and was given {more} more: allocate a larger one"

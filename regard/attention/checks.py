@@ -1,6 +1,6 @@
 """Checks of the arguments of `attend` and of the attention layers.
 
-Each message names the argument, what was given and what fits.
+Each message names the argument, its value and what is valid.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.mask_rules import wrong_mask
+from regard.attention.mask_algebra import wrong_mask
 from regard.attention.scores import SCORES, Score
 from regard.errors import unknown_name
 
@@ -54,7 +54,7 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, score: str | Score) -> None:
     if q.dim() > 2 and not q.shape[0] == k.shape[0] == v.shape[0]:
         raise ValueError(f"q, k and v must have one batch size; {_shapes(q, k, v)}")
     if q.dim() == 4 and (k.shape[1] != v.shape[1] or k.shape[1] == 0 or q.shape[1] % k.shape[1]):
-        raise ValueError(f"k and v must have the same heads, and these divide those of q; {_shapes(q, k, v)}")
+        raise ValueError(f"k and v must have the same number of heads, a divisor of that of q; {_shapes(q, k, v)}")
 
 
 def check_name(what: str, name: str, names: Sequence[str]) -> None:
@@ -69,14 +69,18 @@ def check_dropout(dropout: float) -> None:
         raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
 
 
-def check_window(window: int | None) -> None:
-    """Raise ValueError unless a window, if there is one, holds the token itself."""
+def check_options(
+    dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int | None,
+    *, slices: bool, dropout: float, window: int | None,
+) -> None:  # fmt: skip
+    """Raise ValueError unless the options of a multi-head layer fit together.
+
+    `dim` must split into heads, or the widths of heads must be given; groups of heads must be equal; `dropout` must be
+    a probability below 1; a window must contain at least the token itself.
+    """
+    check_dropout(dropout)
     if window is not None and window < 1:
         raise ValueError(f"window counts tokens from 1, the token itself; got {window}")
-
-
-def check_head_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int | None, *, slices: bool) -> None:
-    """Raise ValueError unless `dim` splits into heads, or their widths are given, and groups of heads are equal."""
     for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("d_k", d_k), ("d_v", d_v)):
         if size is not None and size < 1:
             raise ValueError(f"{name} counts from 1, got {size}")
@@ -84,6 +88,13 @@ def check_head_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: 
         raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v, or other heads")
     if heads % kv_heads:
         raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
+
+
+def check_roles(self_attention: bool, position: object, window: int | None) -> None:
+    """Raise ValueError if cross-attention has an option that is for self-attention only."""
+    if not self_attention and (position is not None or window is not None):
+        what = "positions inside attention are" if window is None else "a window is"
+        raise ValueError(f"{what} for self-attention; cross-attention takes position=None and window=None")
 
 
 def check_input(name: str, x: Tensor, width: int) -> None:
@@ -113,8 +124,8 @@ def check_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
 def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
     """Return the bias if it is floating point and broadcasts to the scores; raise TypeError or ValueError otherwise."""
     if not isinstance(bias, Tensor) or not bias.is_floating_point():
-        given = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
-        raise TypeError(f"bias is added to the scores and must be floating point, got {given}; bools go into mask=")
+        kind = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
+        raise TypeError(f"bias is added to the scores and must be floating point, got {kind}; bools go into mask=")
     _check_broadcast("bias", bias, q, k)
     return bias
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.mask_rules import Causal, Mask, Place
+from regard.attention.mask_algebra import Mask, Pair
+from regard.attention.mask_rules import Causal
 
 
 def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:
@@ -57,7 +58,7 @@ def attend_flex(
         rule = mask.to(q.device).rule  # compiled code cannot move tensors between devices
 
         def may_attend(batch: Tensor, head: Tensor, row: Tensor, j: Tensor) -> Tensor:
-            return rule(Place(batch, head, row, row + (n - m), j))
+            return rule(Pair(batch, head, row, row + (n - m), j))
 
         block_mask = create_block_mask(may_attend, mask.batch, mask.heads, m, n, device=q.device)
     add_bias = None

@@ -1,6 +1,6 @@
-"""The masks of the lectures, to be combined with & and |: causal, padding, window, document.
+"""The masks of the lectures, combined with & and |: causal, padding, window, document.
 
-D10. True = may attend. A bool tensor joins a combination as it is. Printing a mask draws it.
+D10. True = may attend. Bool tensors can be combined with masks. Printing a mask draws it.
 
     B batch   n keys
 """
@@ -12,18 +12,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.mask_rules import Causal, Document, Lengths, Mask, Padding, Window
+from regard.attention.mask_algebra import Mask
+from regard.attention.mask_rules import Causal, Document, Lengths, Padding, Window
 
 __all__ = ["causal", "document", "padding", "window"]
 
 
 def causal() -> Mask:
-    """No query sees a later key: k <= j; D10. The last query sees every key."""
+    """Let no query attend to a later key: k <= j; D10. The last query attends to every key."""
     return Causal()
 
 
 def window(before: int, after: int | None = None) -> Mask:
-    """A query sees at most `before` keys back and `after` keys ahead (`after` = `before` when not given)."""
+    """Let a query attend to at most `before` keys before it and `after` keys after it; default `after` = `before`."""
     after = before if after is None else after
     if before < 0 or after < 0:
         raise ValueError(f"window sizes count keys and are not negative, got before={before}, after={after}")
@@ -45,7 +46,7 @@ def padding(keep: Tensor | Sequence[int]) -> Mask:
 
 
 def document(ids: Tensor | Sequence[int]) -> Mask:
-    """Tokens see only their own document; `ids` names each key's document, (n,) or (B, n)."""
+    """Let tokens attend only to their own document; `ids` (n,) or (B, n) has the document number of each key."""
     ids = torch.as_tensor(ids)
     if ids.is_floating_point() or ids.dim() not in (1, 2):
         raise ValueError(f"document takes integer ids (n,) or (B, n), got {ids.dtype} of shape {tuple(ids.shape)}")

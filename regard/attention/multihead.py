@@ -7,16 +7,18 @@ Vaswani et al. 2017, section 3.2.2; D8, D11, D12, D13.
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache
-from regard.attention.checks import check_dropout, check_head_sizes, check_input, check_name, check_window
+from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache, make_cache
+from regard.attention.checks import check_input, check_name, check_options, check_roles
 from regard.attention.dispatch import BACKENDS, Backend, attend
-from regard.attention.mask_rules import Mask, Window, as_mask
-from regard.attention.projections import FORMS as FORMS, HeadSizes, SlicedProjection, make_projection
+from regard.attention.mask_algebra import Mask, as_mask
+from regard.attention.mask_rules import Window
+from regard.attention.projections import FORMS, HeadSizes, SlicedProjection, make_output, make_projection
 from regard.attention.scores import Score
 from regard.positions import Position
 from regard.positions.by_name import make_attention_position
@@ -35,11 +37,11 @@ class MultiHeadAttention(nn.Module):
         form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
         position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
         qk_norm    normalize queries and keys per head before the score (Henry et al. 2020)
-        window     self-attention sees this many tokens: itself and its neighbours (Beltagy et al. 2020)
+        window     tokens that self-attention covers: the token itself and its neighbours (Beltagy et al. 2020)
         output     False omits W^O, as L4 does: the heads are only concatenated
     """
 
-    returns_weights = True  # regard.record asks such modules for their weights
+    returns_weights = True  # regard.record records the weights of such modules
 
     def __init__(
         self,
@@ -64,9 +66,7 @@ class MultiHeadAttention(nn.Module):
         kv_heads = heads if kv_heads is None else kv_heads
         check_name("form", form, FORMS)
         check_name("backend", backend, BACKENDS)
-        check_head_sizes(dim, heads, kv_heads, d_k, d_v, slices=form == "slice")
-        check_dropout(dropout)
-        check_window(window)
+        check_options(dim, heads, kv_heads, d_k, d_v, slices=form == "slice", dropout=dropout, window=window)
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.d_k = dim // heads if d_k is None else d_k
         self.d_v = dim // heads if d_v is None else d_v
@@ -78,11 +78,7 @@ class MultiHeadAttention(nn.Module):
         self.input = make_projection(form, (dim, self.key_dim, self.value_dim), sizes, bias=bias)  # W^Q, W^K, W^V
         self.q_norm = nn.RMSNorm(self.d_k) if qk_norm else None
         self.k_norm = nn.RMSNorm(self.d_k) if qk_norm else None
-        self.output = nn.Linear(heads * self.d_v, dim, bias=bias) if output else None  # W^O
-        if self.output is not None:
-            nn.init.xavier_uniform_(self.output.weight)
-            if bias:
-                nn.init.zeros_(self.output.bias)
+        self.output = make_output(heads * self.d_v, dim, bias=bias) if output else None  # W^O
 
     @property
     def traits(self) -> frozenset[str]:
@@ -140,14 +136,14 @@ class MultiHeadAttention(nn.Module):
         if position is not None:
             i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)
             q, k = position.rotate(q, i), position.rotate(k, i)
-        if self.window is not None and not (isinstance(cache, WindowCache) and m == 1):  # it stores no other tokens
+        if self.window is not None and not (isinstance(cache, WindowCache) and m == 1):  # which has no others
             neighbours = Window(self.window - 1, 0 if causal else self.window - 1)
             mask = neighbours if mask is None else as_mask(mask) & neighbours
         if cache is not None:
             k, v = cache.append(k, v)
             mask, causal = cache.restrict(mask, causal, m)
         if position is not None:
-            j = cache.places(k) if isinstance(cache, WindowCache) else torch.arange(k.shape[2], device=k.device)
+            j = cache.key_positions(k) if isinstance(cache, WindowCache) else torch.arange(k.shape[2], device=k.device)
             relative = position.bias(q, i, j) if score is None else None
             if relative is not None:
                 bias = relative if bias is None else bias + relative
@@ -178,9 +174,7 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError("a ProjectedSource holds the keys and values already: give it without key and value")
             q = self.input.queries(query)
             return q if self.q_norm is None else self.q_norm(q), cache.k, cache.v
-        if not self_attention and (self.position is not None or self.window is not None):
-            what = "positions inside attention are" if self.window is None else "a window is"
-            raise ValueError(f"{what} for self-attention; cross-attention takes position=None and window=None")
+        check_roles(self_attention, self.position, self.window)
         key = query if key is None else key
         value = key if value is None else value
         check_input("key", key, self.key_dim)
@@ -198,6 +192,11 @@ class MultiHeadAttention(nn.Module):
         k, v = self.input.project_source(key, value)
         return ProjectedSource(k if self.k_norm is None else self.k_norm(k), v)
 
+    def remember(self, key: Tensor, value: Tensor | None = None) -> ProjectedSource:
+        """Deprecated name of `project_source`."""
+        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
+        return self.project_source(key, value)
+
     def new_cache(
         self, batch: int, capacity: int, *, static: bool = False, recorded: bool | None = None
     ) -> KVCache | StaticCache | WindowCache:
@@ -206,16 +205,9 @@ class MultiHeadAttention(nn.Module):
         A layer with a window gets a WindowCache, which takes texts of any length. While weights are recorded (default:
         if this layer has hooks) it gets a cache of all keys, because the weights are over all keys.
         """
-        like = next(self.parameters())
         recorded = bool(self._forward_pre_hooks) if recorded is None else recorded
-        window = None if recorded else self.window
-        size = capacity if window is None else window - 1
-        k = like.new_zeros(batch, self.kv_heads, size, self.d_k)
-        v = like.new_zeros(batch, self.kv_heads, size, self.d_v)
-        lengths = torch.zeros(batch, dtype=torch.long, device=like.device)
-        if window is not None:
-            return WindowCache(k, v, lengths)
-        return StaticCache(k, v, lengths) if static else KVCache(k, v)
+        window, like = None if recorded else self.window, next(self.parameters())
+        return make_cache(like, (batch, self.kv_heads, self.d_k, self.d_v), capacity, window=window, static=static)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, heads={self.heads}, kv_heads={self.kv_heads}, d_k={self.d_k}, d_v={self.d_v}"

@@ -159,6 +159,15 @@ def make_projection(
     return SeparateProjection(dims=dims, sizes=sizes, bias=bias)
 
 
+def make_output(rows: int, dim: int, *, bias: bool) -> nn.Linear:
+    """Make W^O, which maps the concatenated heads (B, m, rows) to (B, m, dim)."""
+    output = nn.Linear(rows, dim, bias=bias)
+    nn.init.xavier_uniform_(output.weight)
+    if bias:
+        nn.init.zeros_(output.bias)
+    return output
+
+
 def cut_heads(x: Tensor, heads: int, d: int) -> Tensor:
     """(B, length, heads · d) -> (B, heads, length, d)."""
     return x.view(x.shape[0], x.shape[1], heads, d).transpose(1, 2)

@@ -1,7 +1,7 @@
-"""The command line, `regard`: one file a command; torch and matplotlib are imported only by the command that runs.
+"""The command line, `regard`: one file per command. Each command imports torch and matplotlib only when it runs.
 
-Exit codes: 0 ok, 1 a bug of ours, 2 usage, 3 input data, 4 model, 5 diverged, 6 out of memory or disk, 130 and 143
-stopped, 141 closed pipe.
+Exit codes: 0 success, 1 a bug in regard, 2 usage, 3 input data, 4 model, 5 training diverged, 6 out of memory or disk
+space, 130 and 143 interrupted, 141 closed pipe.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -29,19 +30,21 @@ from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
 from regard.cli.plot.command import plots
 from regard.cli.score import score_text
+from regard.cli.shared.help import help_text
 from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.errors import RegardError
+from regard.machine import check_environment
 from regard.version import __version__
 
 
 class Commands(TyperGroup):
-    """Runs a command and turns what goes wrong into a short message and an exit code."""
+    """The group of all commands; turns an exception into a short message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # so that a closed pipe or a full disk shows now, not when Python ends
+            sys.stdout.flush()  # a closed pipe or a full disk must raise here, not when Python exits
             return result
         except RegardError as error:
             self.stop(ctx, str(error), error.exit_code)
@@ -49,19 +52,19 @@ class Commands(TyperGroup):
             raise typer.Exit(130) from None
         except Exception as error:
             if hasattr(error, "exit_code") or isinstance(error, (typer.Abort, BrokenPipeError)):
-                raise  # typer's own, which it prints itself, and what main ends quietly
-            # torch's is known by its name, so that torch need not be imported for it.
-            memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-            if memory or getattr(error, "errno", None) == errno.ENOSPC:
-                self.stop(ctx, f"out of {'memory' if memory else 'disk space'}: {error}", 6)
-            hint = "This is a bug of regard; `regard --debug …` shows where it happened."
+                raise  # typer prints its own errors; main handles a closed pipe
+            # Compare the name, so that torch is not imported only to name its exception.
+            out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+            if out_of_memory or getattr(error, "errno", None) == errno.ENOSPC:
+                self.stop(ctx, f"out of {'memory' if out_of_memory else 'disk space'}: {error}", 6)
+            hint = "This is a bug in regard. Run `regard --debug …` to see the traceback."
             self.stop(ctx, f"{type(error).__name__}: {error}\n{hint}", 1)
 
     def stop(self, ctx: Any, message: str, code: int) -> NoReturn:
-        """The message, or with --debug the traceback, and the exit code."""
+        """Print the message, or with --debug the traceback, and exit with the code."""
         if ctx.params["debug"]:
             traceback.print_exc()
-        elif message:  # empty: another process has told it
+        elif message:  # empty when another process has printed it
             typer.echo(f"regard: {message}", err=True)
         raise typer.Exit(code)
 
@@ -75,8 +78,9 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(requested: bool) -> None:
+    """Print the version and exit, if --version was passed."""
+    if requested:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 
@@ -84,38 +88,43 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
 ) -> None:
-    """The attention toolkit: learn attention, train attention models, run them."""
+    """The attention toolkit: learn how attention works, train attention models, run them."""
+    check_environment()
 
 
-app.command("demo")(show_demo)
-app.command("check")(check_files)
-app.command("train")(train_model)
-app.command("translate")(translate_text)
-app.command("generate")(generate_text)
-app.command("embed")(embed_lines)
-app.command("score")(score_text)
-app.command("evaluate")(evaluate_model)
-app.command("compare")(compare_models)
-app.command("explore")(explore_models)
-app.command("export")(export_model)
-app.command("convert")(convert_heads)
-app.command("bench")(bench_model)
-app.command("info")(show_info)
-app.command("lectures")(show_lectures)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": show_demo,
+    "check": check_files,
+    "train": train_model,
+    "translate": translate_text,
+    "generate": generate_text,
+    "embed": embed_lines,
+    "score": score_text,
+    "evaluate": evaluate_model,
+    "compare": compare_models,
+    "explore": explore_models,
+    "export": export_model,
+    "convert": convert_heads,
+    "bench": bench_model,
+    "info": show_info,
+    "lectures": show_lectures,
+}
+for name, command in COMMANDS.items():
+    app.command(name, help=help_text(command))(command)
 app.add_typer(plots, name="plot")
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command line; the entry point of the console script."""
     try:
         app(prog_name="regard")
-    except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
             raise
-        # The reader has gone (rich and typer end with 1 then): nothing that is still buffered may raise again.
+        # The reader closed the pipe, for which rich and typer exit with 1. Discard what is still in the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

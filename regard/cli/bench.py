@@ -1,6 +1,6 @@
-"""`regard bench`: how fast a model writes on this machine, and how near that is to what the machine can do.
+"""`regard bench`: measure the throughput of a model on this machine and compare it with the hardware limit.
 
-With --attention: from which length on random features are faster than exact attention here.
+With --attention: measure from which length on random features are faster than exact attention.
 """
 
 from __future__ import annotations
@@ -26,44 +26,55 @@ SOURCE_TOKENS, TOKENS = 21, 24
 
 def bench_model(
     model: Model = DEFAULT_MODEL,
-    batch: Annotated[int, typer.Option(min=1, help="Texts written together.")] = 32,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Batch size in texts.")] = 32,
+    beam: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy search.")] = 1,
     tokens: Annotated[
         int | None,
-        typer.Option(min=1, show_default=f"{TOKENS}; of a file as many as it takes", help="Write exactly so many."),
+        typer.Option(
+            min=1, show_default=f"{TOKENS}; with --file, until the end", help="Generate exactly this many per text."
+        ),
     ] = None,
     source_tokens: Annotated[
         int | None,
-        typer.Option(min=1, show_default=str(SOURCE_TOKENS), help="Length of the random sources, or of prompts."),
+        typer.Option(min=1, show_default=str(SOURCE_TOKENS), help="Length of the random sources or prompts."),
     ] = None,
-    file: Annotated[Path | None, typer.Option(help="Lines to translate, or prompts, in place of random ones.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Batches that are timed, and texts alone.")] = 20,
-    threads: Annotated[int | None, typer.Option(min=1, show_default="as torch has it", help="Of the CPU.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="File with sources or prompts, one per line, instead of random ones.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Number of batches to time, and of single texts.")] = 20,
+    threads: Annotated[
+        int | None, typer.Option(min=1, show_default="torch's own", help="Number of CPU threads.")
+    ] = None,
     attention: Annotated[
-        bool, typer.Option("--attention", help="No model: exact attention against random features, by length.")
+        bool,
+        typer.Option("--attention", help="Compare exact attention with random features by length; needs no model."),
     ] = False,
     table: Annotated[
         Path | None,
-        typer.Option(show_default="the user's own", help="Of --attention: the file that keeps what is measured."),
+        typer.Option(show_default="in the user's folder", help="With --attention: file for the measurements."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the time of each run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with the time of each run.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
 ) -> None:
-    """Measure how fast a model writes: tokens a second, latency, memory, share of the floor.
+    """Measure the throughput, latency and memory of a model, and compare a step with the memory-bandwidth limit.
 
-    Speed: of whole batches, the median of the runs. Latency: of texts alone; half, 90% and 99% take no longer.
+    Speed is the median throughput of whole batches. Latency is that of single texts: the median, and the 90th and 99th
+    percentile.
 
-    Floor: bytes of weights that a step of the decoder reads / bytes a second that this machine reads (as many, by
-    sums, with the same threads). Share: the floor / the time of a step for a text alone, its whole beam.
+    The floor is the time in which this machine can read the weights of one decoder step, at the bandwidth measured by
+    summing as many bytes with the same threads. The share is the floor divided by the time of a step for a single text
+    with its whole beam.
 
-    --attention renews the table of lengths from which on random features are faster, which `regard convert` looks up.
-    It takes --device, --threads, --table and --json.
+    --attention measures the lengths from which on random features are faster than exact attention, and updates the
+    table that `regard convert` uses. It accepts --device, --threads, --table and --json.
 
-    Example: regard bench -m runs/mine --batch 1 --beam 5 --threads 2
+    Examples:
+      regard bench -m runs/mine --batch 1 --beam 5 --threads 2
+      regard bench --attention
     """
     if file is not None and source_tokens is not None:
-        raise UsageError("--source-tokens is the length of random sources: give it or --file, not both")
+        raise UsageError("--source-tokens is the length of random sources: pass it or --file, not both")
     import torch
 
     if threads is not None:
@@ -72,8 +83,8 @@ def bench_model(
         bench_attention(device, table, as_json=as_json)
         return
     if table is not None:
-        raise UsageError("--table is where --attention keeps what it measures: give both, or neither")
-    face = load_writing(model, device, dtype)
+        raise UsageError("--table is the file for the measurements of --attention: pass both or neither")
+    face = load_generator(model, device, dtype)
     from regard.decoding.benchmark import measure_decoding, random_inputs
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy
@@ -86,17 +97,17 @@ def bench_model(
         else:
             inputs = read_inputs(face, file, batch * runs)
         rules = () if tokens is None else (MinTokens(tokens),)
-        found = measure_decoding(
+        measured = measure_decoding(
             face.decoding_model,
             inputs,
             search=Greedy(rules=rules) if beam == 1 else Beam(beam, rules=rules),
-            max_tokens=[room(face, one) for one in inputs] if tokens is None else tokens,
+            max_tokens=[default_max_tokens(face, ids) for ids in inputs] if tokens is None else tokens,
             batch=batch,
             runs=runs,
             watch=lambda numbers: tracked(numbers, "measuring"),
         )
     weights = list(face.model.parameters())
-    work = {
+    workload = {
         "model": model,
         "kind": face.model.config.kind,
         "parameters": sum(weight.numel() for weight in weights),
@@ -107,42 +118,42 @@ def bench_model(
         "beam": beam,
         "runs": runs,
         "source_tokens": sum(map(len, inputs)) / len(inputs),
-        "tokens_per_text": sum(found.tokens) / (batch * runs),
+        "tokens_per_text": sum(measured.tokens) / (batch * runs),
     }
-    typer.echo(json.dumps({**work, **found.to_dict()}) if as_json else report(work, found))
+    typer.echo(json.dumps({**workload, **measured.to_dict()}) if as_json else report(workload, measured))
 
 
 def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
-    """Measure exact attention against random features, keep the table and show it."""
+    """Measure exact attention and random features by length; print the table and save it."""
     import dataclasses
 
     from regard.kernels.linear.crossover import measure_crossover, own_table, read_tables, write_table
     from regard.machine import find_device
 
     path = own_table() if table is None else table
-    read_tables(path)  # a damaged one is told before it takes a minute
-    found = measure_crossover(find_device(device), watch=lambda cells: tracked(cells, "measuring"))
-    typer.echo(json.dumps(dataclasses.asdict(found)) if as_json else found.text())
+    read_tables(path)  # report a damaged table before measuring for a minute
+    crossover = measure_crossover(find_device(device), watch=lambda cells: tracked(cells, "measuring"))
+    typer.echo(json.dumps(dataclasses.asdict(crossover)) if as_json else crossover.text())
     try:
-        write_table(found, path)
+        write_table(crossover, path)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}; --table names another file") from error
-    typer.echo(f"kept in {path}", err=True)
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; choose another file with --table") from error
+    typer.echo(f"saved to {path}", err=True)
 
 
-def load_writing(model: str, device: str, dtype: str) -> Translator | Writer:
-    """The model, if it is one that writes text."""
+def load_generator(model: str, device: str, dtype: str) -> Translator | Writer:
+    """Load a model; UsageError if it does not generate text."""
     from regard.api.embedder import Embedder
     from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if isinstance(face, Embedder):
-        raise UsageError(f"{model} is a model of kind {face.info.get('kind')!r}, which writes no text to be measured")
+        raise UsageError(f"{model} is a model of kind {face.info.get('kind')!r}, which generates no text to measure")
     return face
 
 
 def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[int]]:
-    """The first `count` lines of a file that are not empty, as the model reads them."""
+    """Return the token ids of the first `count` non-empty lines of a file."""
     from regard.api.translator import Translator
     from regard.text.tokenizers.special_tokens import START
 
@@ -154,46 +165,49 @@ def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[
     return [[START, *face.tokenizer.encode(line)] for line in lines]
 
 
-def room(face: Translator | Writer, tokens: list[int]) -> int:
-    """How many tokens may be written for an input when nobody says."""
-    from regard.api.translator import MORE, TIMES, Translator
+def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:
+    """Return the most tokens that the model generates for an input without --max-tokens."""
+    from regard.api.translator import EXTRA_TOKENS, LENGTH_FACTOR, Translator
     from regard.api.writer import MAX_TOKENS
     from regard.decoding.engine import longest_text
 
-    most = TIMES * len(tokens) + MORE if isinstance(face, Translator) else MAX_TOKENS
-    places = longest_text(face.model)
-    return most if places is None else min(most, places - (0 if isinstance(face, Translator) else len(tokens)))
+    default = LENGTH_FACTOR * len(ids) + EXTRA_TOKENS if isinstance(face, Translator) else MAX_TOKENS
+    positions = longest_text(face.model)
+    if positions is None:
+        return default
+    return min(default, positions - (0 if isinstance(face, Translator) else len(ids)))
 
 
-def report(work: dict[str, Any], found: Measured) -> str:
-    """The results as lines of text."""
-    latency = ", ".join(f"{name} {time_text(seconds)}" for name, seconds in found.latency.items())
-    memory = [f"{size_text(found.resident)} resident"] if found.resident is not None else []
-    memory += [f"{size_text(found.allocated)} on the GPU"] if found.allocated is not None else []
-    threads = f"{work['threads']} thread{'s' * (work['threads'] > 1)}"
-    where = f"{work['device']}, {threads}, {work['dtype']}, torch {work['torch']}"
+def report(workload: dict[str, Any], measured: Measured) -> str:
+    """Format the results as lines of text."""
+    latency = ", ".join(f"{name} {time_text(seconds)}" for name, seconds in measured.latency.items())
+    memory = [f"{size_text(measured.resident)} resident"] if measured.resident is not None else []
+    memory += [f"{size_text(measured.allocated)} on the GPU"] if measured.allocated is not None else []
+    threads = f"{workload['threads']} thread{'s' * (workload['threads'] > 1)}"
+    where = f"{workload['device']}, {threads}, {workload['dtype']}, torch {workload['torch']}"
     lines = [
-        ("model", f"{work['model']}: {work['kind']}, {work['parameters']:,} parameters"),
+        ("model", f"{workload['model']}: {workload['kind']}, {workload['parameters']:,} parameters"),
         ("machine", where),
         (
             "work",
-            f"batch {found.batch}, beam {work['beam']}, {work['source_tokens']:.4g} tokens read and "
-            f"{work['tokens_per_text']:.4g} written for a text, {work['runs']} runs",
+            f"batch {measured.batch}, beam {workload['beam']}, {workload['source_tokens']:.4g} source tokens and "
+            f"{workload['tokens_per_text']:.4g} generated tokens per text, {workload['runs']} runs",
         ),
-        ("speed", f"{found.tokens_per_second:,.0f} tokens/s, {found.texts_per_second:,.4g} texts/s"),
-        ("latency", f"{latency} for a text alone"),
+        ("speed", f"{measured.tokens_per_second:,.0f} tokens/s, {measured.texts_per_second:,.4g} texts/s"),
+        ("latency", f"{latency} for a single text"),
         ("memory", f"{', '.join(memory) or 'unknown'} at the peak"),
         (
             "floor",
-            f"{time_text(found.floor)} a step: {size_text(found.step_bytes)} of weights at "
-            f"{found.read_speed / 1e9:.1f} GB/s",
+            f"{time_text(measured.floor)} per step: {size_text(measured.step_bytes)} of weights at "
+            f"{measured.read_speed / 1e9:.1f} GB/s",
         ),
-        ("share", f"{found.share:.1%} of the floor: a step for a text alone takes {time_text(found.step)}"),
+        ("share", f"{measured.share:.1%} of the floor: a step for a single text takes {time_text(measured.step)}"),
     ]
     return "\n".join(f"{name:<10}{text}" for name, text in lines)
 
 
 def time_text(seconds: float) -> str:
+    """Format a time with its unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""`regard check`: the data doctor. What is wrong with the data, where, and what training will do about it."""
+"""`regard check`: find problems in training data, and say how training will handle them."""
 
 from __future__ import annotations
 
@@ -21,60 +21,64 @@ if TYPE_CHECKING:
     from regard.text.files.shards import Shard
     from regard.training.recipe.schema import DataRecipe, Recipe
 
-HELP = """Look through training data: what is wrong, where, and what training will do about it.
-
-  regard check fr.txt en.txt            two parallel files\n
-  regard check pairs.tsv                pairs in one file (.tsv, .jsonl or .parquet)\n
-  regard check text.txt                 a text for a language model\n
-  regard check recipe.toml              all files of a recipe
-
-Give it what `regard train` will get. Exit code 3: training would stop at this data.
-"""
-
 
 def check_files(
     what: Annotated[list[str], typer.Argument(help="Text files, a recipe (.toml), or the name of a shipped recipe.")],
     validation: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(metavar="SRC TGT", help="Validation files, two parallel ones: checked too, and for leaks."),
+        typer.Option(
+            metavar="SRC TGT", help="Two parallel validation files; also report their overlap with the training data."
+        ),
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(metavar="SRC TGT", help="Test files, two parallel ones: has training their sentences?"),
+        typer.Option(metavar="SRC TGT", help="Two parallel test files; report test sentences in the training data."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Count tokens as this trained model does: a folder or a name.")
+        str | None, typer.Option("--model", "-m", help="Count tokens with the tokenizer of this model: folder or name.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting: data.max_length=100.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. data.max_length=100."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
+    """Check training data: report problems, where they are, and how training will handle them.
+
+    Pass the same arguments as to `regard train`. The exit code is 3 if training would stop at this data.
+
+    Examples:
+      regard check fr.txt en.txt            two parallel files
+      regard check pairs.tsv                pairs in one file (.tsv, .jsonl or .parquet)
+      regard check text.txt                 a text for a language model
+      regard check recipe.toml              all files of a recipe
+    """
     from regard.text.check.checker import check_data
     from regard.text.files.corpus import read_parallel
     from regard.text.files.shards import CorpusRows
 
-    recipe = asked_recipe(what, validation, settings or [])
+    recipe = recipe_to_check(what, validation, settings or [])
     data = recipe.data
     write_utf8()
     if data.form == "demo":
-        raise UsageError("this recipe trains on the demo corpus, which is made when it is needed: no files to check")
+        raise UsageError(
+            "this recipe trains on the demo corpus, which is generated when needed: there are no files to check"
+        )
     if test is not None and data.form == "text":
-        raise UsageError("--test looks for pairs, and the data is text for a language model")
-    unseen = [] if test is None else [CorpusRows(read_parallel(*test))]
+        raise UsageError("--test compares pairs, but the data is text for a language model: leave it out")
+    test_rows = [] if test is None else [CorpusRows(read_parallel(*test))]
     rules = rules_of(recipe, model)
-    with progress() as told:
-        report = check_data(shards_of(data, ""), shards_of(data, "validation_"), unseen, rules=rules, told=told)
+    with progress() as show_rows:
+        report = check_data(
+            shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, on_progress=show_rows
+        )
     typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
     if report.stops:
         raise typer.Exit(DataError.exit_code)
 
 
-check_files.__doc__ = HELP
-
-
-def asked_recipe(what: list[str], validation: tuple[Path, Path] | None, settings: list[str]) -> Recipe:
-    """What `regard train` would make of these arguments."""
+def recipe_to_check(what: list[str], validation: tuple[Path, Path] | None, settings: list[str]) -> Recipe:
+    """Return the recipe that `regard train` would use for these arguments."""
     from regard.cli.train import split_setting
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
@@ -92,27 +96,27 @@ def asked_recipe(what: list[str], validation: tuple[Path, Path] | None, settings
 
 
 def shards_of(data: DataRecipe, prefix: str) -> list[Shard]:
-    """The training or the validation files of a recipe."""
+    """Return the training files of a recipe, or with the prefix `validation_` its validation files."""
     from regard.text.check.checker import PairsFile, ParallelFiles, TextFile
 
     source, target, pairs, text = (
-        [near(name) for name in getattr(data, prefix + key)] for key in ("source", "target", "pairs", "text")
+        [short_path(name) for name in getattr(data, prefix + key)] for key in ("source", "target", "pairs", "text")
     )
-    parallel = [ParallelFiles(one, other) for one, other in zip(source, target, strict=True)]
+    parallel = [ParallelFiles(*paths) for paths in zip(source, target, strict=True)]
     return [*parallel, *(PairsFile(path, data.columns) for path in pairs), *map(TextFile, text)]
 
 
-def near(name: str) -> Path:
-    """A path as it is told: from where we are, where that is shorter."""
+def short_path(name: str) -> Path:
+    """Return a path as messages show it: relative to the current folder if that is shorter."""
     relative = os.path.relpath(name)
     return Path(relative if len(relative) < len(name) else name)
 
 
 def rules_of(recipe: Recipe, model: str | None) -> Rules:
-    """What decides about a sentence in training."""
-    from regard.text.check.checker import LONGEST, Rules
+    """Return the rules by which training accepts or drops a sentence."""
+    from regard.text.check.checker import DEFAULT_MAX_TOKENS, Rules
 
-    limit = min(recipe.data.max_length or LONGEST, recipe.training.batch_tokens or LONGEST)
+    limit = min(recipe.data.max_length or DEFAULT_MAX_TOKENS, recipe.training.batch_tokens or DEFAULT_MAX_TOKENS)
     characters = recipe.tokenizer.kind == "characters"
     if model is None:
         return Rules(limit=limit, by_characters=characters, faults=recipe.data.faults)
@@ -124,11 +128,11 @@ def rules_of(recipe: Recipe, model: str | None) -> Rules:
 
 @contextmanager
 def progress() -> Iterator[Callable[[int], None]]:
-    """A line on stderr that says how many rows have been seen, where somebody can see it."""
+    """Show the number of rows read on stderr, if it is a terminal; yield a function that updates it."""
     if not sys.stderr.isatty():
         yield lambda rows: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("looking") as status:
+    with Console(stderr=True).status("reading") as status:
         yield lambda rows: status.update(f"{rows:,} rows")

@@ -1,4 +1,4 @@
-"""`regard convert`: a trained model with some of its heads by random features, or what that would do to each head."""
+"""`regard convert`: replace heads of a trained model by random features, or predict the effect for each head."""
 
 from __future__ import annotations
 
@@ -14,44 +14,68 @@ from regard.errors import UsageError
 
 
 def convert_heads(
-    model: Annotated[str, typer.Argument(help="Model folder, or the name of a model that regard ships.")],
+    model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
     out: Annotated[
-        Path | None, typer.Argument(show_default="only look", help="The new folder; without it nothing is changed.")
+        Path | None,
+        typer.Argument(show_default="report only", help="New folder; without it, only the report is printed."),
     ] = None,
     *,
-    text: Annotated[Path, typer.Option(help="Lines such as the model will see, to measure and to learn by.")],
+    text: Annotated[
+        Path, typer.Option(help="Text like that of the model's later use, to measure the heads and to distil.")
+    ],
     heads: Annotated[
         list[str] | None,
         typer.Option(
             show_default="auto",
-            help="auto (within the target error), all, or heads by name: decoder, decoder.2.cross, encoder.0.self:0,3.",
+            help="auto (heads within the target error), all, or names: decoder, decoder.2.cross, encoder.0.self:0,3.",
         ),
     ] = None,
-    target_error: Annotated[float, typer.Option(help="Of a head's output, relative to that of exact attention.")] = 0.1,
-    features: Annotated[int, typer.Option(min=1, help="More are exacter and slower.")] = 128,
-    feature_map: Annotated[str, typer.Option("--map", help="hyperbolic, positive, optimal or trig.")] = "hyperbolic",
-    distil: Annotated[int, typer.Option(min=0, metavar="STEPS", help="Teach swapped heads to say the same.")] = 300,
+    target_error: Annotated[
+        float, typer.Option(help="Largest relative error of the output of a head, compared with exact attention.")
+    ] = 0.1,
+    features: Annotated[
+        int, typer.Option(min=1, help="Number of random features; more are more accurate and slower.")
+    ] = 128,
+    feature_map: Annotated[
+        str, typer.Option("--map", help="Feature map: hyperbolic, positive, optimal or trig.")
+    ] = "hyperbolic",
+    distil: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="STEPS", help="Distil the exact model into the replaced heads for this many steps."
+        ),
+    ] = 300,
     fine_tune: Annotated[
-        int, typer.Option(min=0, metavar="STEPS", help="Then train on by the run's own recipe, into OUT-tuned.")
+        int,
+        typer.Option(
+            min=0,
+            metavar="STEPS",
+            help="Then fine-tune for this many steps with the recipe of the run, into OUT-tuned.",
+        ),
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the features, and of the order of the text.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random features and of the order of the text.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Swap heads of a trained Transformer to random features, and report on every head.
+    """Replace heads of a trained Transformer by random features, and report on every head.
 
-    Error: of a head's output with random features. Variance: of one estimated weight, as predicted. Features needed:
-    for the target error. A head that needs thousands looks too sharply and should stay exact.
+    The report has, for each head, the relative error of its output with random features, the predicted variance of one
+    estimated weight, and the number of features needed for the target error. A head that needs thousands has sharp
+    attention and should stay exact.
 
-    Swapped heads keep their weights, begin with scores multiplied by the factor that errs least, and learn from what
-    the exact model says on the text.
+    Replaced heads keep their weights. Their scores are scaled by the factor with the smallest error, and they are then
+    distilled from the exact model on the text.
 
-    Example: regard convert runs/mine mine-linear --text some.fr --heads decoder.*.cross
+    Examples:
+      regard convert runs/mine --text some.fr
+      regard convert runs/mine mine-linear --text some.fr --heads decoder.*.cross
     """
     if out is not None and out.exists():
-        raise UsageError(f"{out} is there already: choose another name")
+        raise UsageError(f"{out} already exists: choose another name")
     if out is None and fine_tune:
-        raise UsageError("--fine-tune trains the converted model on: say where that goes, `regard convert MODEL OUT`")
+        raise UsageError(
+            "--fine-tune needs a folder for the converted model: `regard convert MODEL OUT --fine-tune STEPS`"
+        )
     from regard.api.model_names import find_model
     from regard.convert.conversion import convert_model, tuning_recipe
     from regard.training.run.training_run import train
@@ -59,7 +83,7 @@ def convert_heads(
     tuned = None if out is None else out.with_name(f"{out.name}-tuned")
     recipe = tuning_recipe(find_model(model), name=tuned.name, steps=fine_tune) if fine_tune and tuned else None
     with plain_warnings():
-        found = convert_model(
+        conversion = convert_model(
             model,
             read_text(text),
             heads=heads or ["auto"],
@@ -72,9 +96,9 @@ def convert_heads(
             device=device,
             watch=tracked,
         )
-    typer.echo(json.dumps(found.to_dict()) if as_json else found.text())
+    typer.echo(json.dumps(conversion.to_dict()) if as_json else conversion.text())
     if out is None:
         return
-    typer.echo(f"wrote {found.save(out)}", err=True)
+    typer.echo(f"wrote {conversion.save(out)}", err=True)
     if recipe is not None:
         train(recipe, out=tuned, init=out, say=lambda line: typer.echo(line, err=True))

@@ -1,4 +1,4 @@
-"""`regard embed`: a vector for each line."""
+"""`regard embed`: compute a vector for each line."""
 
 from __future__ import annotations
 
@@ -17,25 +17,32 @@ if TYPE_CHECKING:
 
 def embed_lines(
     model: Model,
-    file: Annotated[Path, typer.Argument(help="One text a line; - is stdin.")] = STDIN,
-    npy: Annotated[Path | None, typer.Option(help="Write one float32 array (lines, width) to this .npy file.")] = None,
+    file: Annotated[Path, typer.Argument(help="Text file, one text per line; - is stdin.")] = STDIN,
+    npy: Annotated[
+        Path | None, typer.Option(help="Write a float32 array of shape (lines, dimensions) to this .npy file.")
+    ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="The cosine of each line with each, in place of the vectors.")
+        bool, typer.Option("--compare", help="Output the cosine similarity of every two lines instead of the vectors.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line: text and vector, or with --compare similarity.")
+        bool,
+        typer.Option("--json", help="Print one JSON object per line: text and vector, or with --compare similarity."),
     ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
 ) -> None:
-    """Embed text line by line: vectors of unit length, one line of tab-separated numbers for each.
+    """Embed text line by line: compute a vector of unit length for each line.
 
-    Example: regard embed -m runs/encoder sentences.txt --npy vectors.npy
+    Each line of the output has the tab-separated components of one vector.
+
+    Examples:
+      regard embed -m runs/encoder sentences.txt --npy vectors.npy
+      regard embed -m runs/encoder sentences.txt --compare
     """
     from regard.api.embedder import Embedder
 
     if npy is not None and as_json:
-        raise UsageError("give --npy or --json, not both")
+        raise UsageError("pass --npy or --json, not both")
     lines = read_text(file)
     embedder = load_as(Embedder, model, device, dtype)
     numbers = embedder.embed(lines)
@@ -54,6 +61,7 @@ def embed_lines(
 
 
 def save_array(path: Path, numbers: Tensor) -> None:
+    """Write a tensor to a .npy file."""
     import numpy as np
 
     try:

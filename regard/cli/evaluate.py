@@ -1,4 +1,4 @@
-"""`regard evaluate`: how good a model, or a file of translations, is on a test set."""
+"""`regard evaluate`: measure the quality of a model, or of a file of translations, on a test set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.cli.shared.model_options import (
     read_pairs,
     read_text,
 )
-from regard.cli.translate import make_search
+from regard.cli.shared.search_options import make_search
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -32,50 +32,55 @@ if TYPE_CHECKING:
     from regard.evaluation.significance import Comparison
 
 Item = TypeVar("Item")
-BATCH = 64
+BATCH_SENTENCES = 64
 
 
 def evaluate_model(
-    source: Annotated[Path, typer.Argument(help="Sources, one a line; for a language model the text.")],
+    source: Annotated[Path, typer.Argument(help="Source sentences, one per line; for a language model, the text.")],
     reference: Annotated[
-        Path | None, typer.Argument(help="Their true translations, line by line; not for a language model.")
+        Path | None, typer.Argument(help="Reference translations, one per line; not for a language model.")
     ] = None,
     model: Models = None,
     hypotheses: Annotated[
-        Path | None, typer.Option(help="Judge these translations, one a line, in place of a model's.")
+        Path | None, typer.Option(help="Evaluate this file of translations, one per line, instead of a model.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="A file of translations, or a model: is the difference to it real?")
+        str | None,
+        typer.Option(help="Test whether the difference to this model or file of translations is significant."),
     ] = None,
     alignment: Annotated[
-        Path | None, typer.Option(help="Gold word alignments (0-0 1-2 …): the error rate of the model's attention.")
+        Path | None,
+        typer.Option(help="Gold word alignments (0-0 1-2 …); report the alignment error rate of the attention."),
     ] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the beam; 1 is greedy.")] = 5,
+    beam: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy search.")] = 5,
     length_penalty: Annotated[
-        float | None, typer.Option(show_default="1", help="Power of the length in a beam's ranking.")
+        float | None, typer.Option(show_default="1", help="Hypotheses are ranked by log-probability / length^PENALTY.")
     ] = None,
-    tokenize: Annotated[str, typer.Option(help="sacreBLEU's splitter: 13a, intl, char, zh, none.")] = "13a",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
+    tokenize: Annotated[str, typer.Option(help="Tokenization of sacreBLEU: 13a, intl, char, zh or none.")] = "13a",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     lengths: Annotated[
-        str | None, typer.Option(help="Where lengths are parted, in words: 10,20 is up to 10, 11 to 20, and above.")
+        str | None, typer.Option(help="Edges of the length buckets, in words: 10,20 means 1-10, 11-20 and above.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     stride: Annotated[
         int | None,
         typer.Option(
             show_default="half a window",
-            help="Of a language model: tokens from one window of the text to the next, of which only they count.",
+            help="Language models: tokens between the starts of two windows; each token is scored once.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All results as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as one JSON object.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
 ) -> None:
-    """Judge a model on a test set: BLEU and chrF with 95% intervals, also by sentence length.
+    """Evaluate a model on a test set: BLEU and chrF with 95% confidence intervals, overall and by sentence length.
 
-    For a language model its perplexity on a text.
+    For a language model, pass one text; the result is the perplexity.
 
-    Example: regard evaluate -m runs/mine test.fr test.en --against runs/older
+    Examples:
+      regard evaluate -m runs/mine test.fr test.en --against runs/older
+      regard evaluate test.fr test.en --hypotheses translations.en
+      regard evaluate -m shakespeare play.txt
     """
     with plain_warnings():
         if reference is None:
@@ -87,16 +92,16 @@ def evaluate_model(
                 ("--lengths", lengths),
             ):
                 if value is not None:
-                    raise UsageError(f"{name} compares translations: give the references as a second file")
+                    raise UsageError(f"{name} is for translations: pass the references as a second file")
             if len(model or ()) > 1:
-                raise UsageError("several models translate as one: give the references as a second file, or one model")
+                raise UsageError("an ensemble translates: pass the references as a second file, or only one model")
             evaluate_writer(source, (model or [DEFAULT_MODEL])[0], device, dtype, stride, as_json)
             return
         if stride is not None:
-            raise UsageError("--stride is for the text of a language model, and translations are read whole")
+            raise UsageError("--stride is for language models: leave it out, or pass a text without references")
         if hypotheses is not None and (model or alignment is not None):
-            other = "--alignment needs a model" if not model else "give a model or --hypotheses, not both"
-            raise UsageError(f"{other}: a file of translations says nothing of attention")
+            conflict = "--alignment needs a model" if not model else "pass a model or --hypotheses, not both"
+            raise UsageError(f"{conflict}: a file of translations has no attention weights")
         search, edges = make_search(beam, length_penalty, None, 1), read_edges(lengths)
         sources, references = read_pairs(source, reference)
         results: dict[str, Any] = {"sentences": len(sources)}
@@ -109,7 +114,7 @@ def evaluate_model(
             ours = read_hypotheses(hypotheses, len(sources))
         if out is not None:
             write_lines(out, ours)
-        results |= judge(ours, references, sources, tokenize=tokenize, lowercase=lowercase, edges=edges)
+        results |= evaluate_translations(ours, references, sources, tokenize=tokenize, lowercase=lowercase, edges=edges)
         if against is not None:
             if Path(against).is_file():
                 theirs = read_hypotheses(Path(against), len(sources))
@@ -120,32 +125,35 @@ def evaluate_model(
 
 
 def evaluate_writer(path: Path, model: str, device: str, dtype: str, stride: int | None, as_json: bool) -> None:
-    """How well a language model predicts a text, every token once, and from how much of it."""
+    """Print the perplexity of a language model on a text, with the window and the stride."""
     from regard.api.writer import Writer
     from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, Writer):
-        raise UsageError(f"{model} is no language model: give the references as a second file")
+        raise UsageError(f"{model} is not a language model: pass the references as a second file")
     stride = face.window // 2 if stride is None else stride
-    found = likelihood_of(face, path, stride=stride)
+    likelihood = likelihood_of(face, path, stride=stride)
     if as_json:
-        typer.echo(json.dumps({**found.to_dict(), "window": face.window, "stride": stride}))
+        typer.echo(json.dumps({**likelihood.to_dict(), "window": face.window, "stride": stride}))
         return
-    typer.echo(f"perplexity          {found.perplexity:.3f}  (of {found.tokens:,} tokens)")
-    typer.echo(f"nats per token      {found.loss:.4f}  (windows of {face.window}, stride {stride})")
-    typer.echo(f"bits per character  {found.bits_per_character:.4f}")
+    typer.echo(f"perplexity          {likelihood.perplexity:.3f}  ({likelihood.tokens:,} tokens)")
+    typer.echo(f"nats per token      {likelihood.loss:.4f}  (windows of {face.window}, stride {stride})")
+    typer.echo(f"bits per character  {likelihood.bits_per_character:.4f}")
 
 
 def translations(translator: Translator, sources: Sequence[str], search: Search) -> list[str]:
-    """What the model makes of each source, on one line."""
-    batches = [list(sources[start : start + BATCH]) for start in range(0, len(sources), BATCH)]
-    found = [one.text for some in tracked(batches, "translating") for one in translator.translate(some, search=search)]
-    return [text.replace("\n", " ") for text in found]
+    """Translate the sources; each translation is one line."""
+    batches = [list(sources[start : start + BATCH_SENTENCES]) for start in range(0, len(sources), BATCH_SENTENCES)]
+    return [
+        translation.text.replace("\n", " ")
+        for batch in tracked(batches, "translating")
+        for translation in translator.translate(batch, search=search)
+    ]
 
 
 def attention_error(translator: Translator, sources: Sequence[str], references: Sequence[str], gold: Path) -> float:
-    """The alignment error rate of the attention while the model is led along the references."""
+    """Return the alignment error rate of the attention while the model is forced to write the references."""
     from regard.demo.corpus import demo_words
     from regard.evaluation.alignment import alignment_error_rate, read_links
 
@@ -156,20 +164,20 @@ def attention_error(translator: Translator, sources: Sequence[str], references: 
     predicted = [
         set(translator.align(source, target, words=demo_words).pairs) for source, target in tracked(pairs, "aligning")
     ]
-    return alignment_error_rate(predicted, [one.sure for one in links], [one.possible for one in links])
+    return alignment_error_rate(predicted, [line.sure for line in links], [line.possible for line in links])
 
 
 def read_edges(lengths: str | None) -> list[int] | None:
-    """The lengths that the user parts sentences at."""
+    """Parse the edges of the length buckets."""
     if lengths is None:
         return None
     try:
         return [int(length) for length in lengths.split(",")]
     except ValueError:
-        raise UsageError(f"--lengths {lengths}: write whole numbers with commas between, such as 10,20,30") from None
+        raise UsageError(f"--lengths {lengths}: write comma-separated whole numbers, such as 10,20,30") from None
 
 
-def judge(
+def evaluate_translations(
     ours: Sequence[str],
     references: Sequence[str],
     sources: Sequence[str],
@@ -178,10 +186,11 @@ def judge(
     lowercase: bool,
     edges: Sequence[int] | None = None,
 ) -> dict[str, Any]:
+    """Return BLEU and chrF with confidence intervals, and by sentence length."""
     from regard.evaluation.bleu import corpus_bleu, corpus_chrf
-    from regard.evaluation.by_length import MINIMUM, scores_by_length
+    from regard.evaluation.by_length import MIN_SENTENCES, scores_by_length
 
-    minimum = MINIMUM if edges is None else 1  # who says where wants it there, however few they are
+    minimum = MIN_SENTENCES if edges is None else 1  # buckets that the user asks for may be small
     return {
         "bleu": corpus_bleu(ours, references, tokenize=tokenize, lowercase=lowercase, samples=1000),
         "chrf": corpus_chrf(ours, references, lowercase=lowercase, samples=1000),
@@ -194,6 +203,7 @@ def judge(
 def compare(
     theirs: Sequence[str], ours: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool
 ) -> dict[str, Comparison]:
+    """Test the difference of two lists of translations with the paired bootstrap, in BLEU and chrF."""
     from regard.evaluation.significance import paired_bootstrap
 
     return {
@@ -203,13 +213,15 @@ def compare(
 
 
 def read_hypotheses(path: Path, count: int) -> list[str]:
+    """Read a file of translations; DataError if it does not have `count` lines."""
     lines = read_text(path)
     if len(lines) != count:
-        raise DataError(f"{path} has {len(lines)} lines for {count} sentences: it must have one for each")
+        raise DataError(f"{path} has {len(lines)} lines for {count} sentences: it must have one line per sentence")
     return lines
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines to a UTF-8 file."""
     try:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:
@@ -217,20 +229,20 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def report(results: dict[str, Any], against: str | None) -> str:
-    """The results as lines of text."""
+    """Format the results as lines of text."""
     lines = [f"{results['sentences']:,} sentences", *(str(results[metric]) for metric in ("bleu", "chrf"))]
     if "alignment_error_rate" in results:
         lines.append(f"alignment error rate {results['alignment_error_rate']:.3f}")
     lines += ["", f"{'words':>9}  {'sentences':>9}  {'BLEU':>18}  {'chrF':>18}"]
     lines += [length_row(bucket) for bucket in results["by_length"]]
-    for metric, found in results.get("comparison", {}).items():
+    for metric, comparison in results.get("comparison", {}).items():
         name = {"bleu": "BLEU", "chrf": "chrF"}[metric]
-        low, high = found.interval
+        low, high = comparison.interval
         lines += [
             "",
-            f"{name} against {against}: {found.a.value:.1f} there, {found.b.value:.1f} here",
-            f"  difference {found.difference:+.1f} [{low:+.1f}, {high:+.1f}], p = {found.p_value:.3f}, "
-            f"ahead on {found.wins:.0%} of the resampled test sets",
+            f"{name} against {against}: {comparison.a.value:.1f} there, {comparison.b.value:.1f} here",
+            f"  difference {comparison.difference:+.1f} [{low:+.1f}, {high:+.1f}], p = {comparison.p_value:.3f}, "
+            f"better on {comparison.wins:.0%} of the resampled test sets",
         ]
     return "\n".join(lines)
 
@@ -247,16 +259,16 @@ def with_interval(score: Score) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Results as JSON holds them."""
+    """Convert results to types that JSON supports."""
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(member) for member in value]
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def tracked(items: Sequence[Item], what: str) -> Iterable[Item]:
-    """The items with a progress bar on stderr, where somebody can see it."""
+    """Iterate over items with a progress bar on stderr, if it is a terminal."""
     from rich.console import Console
     from rich.progress import track
 

@@ -1,4 +1,4 @@
-"""`regard explore`: look inside models, in the browser; the server is on this machine, and nothing leaves it."""
+"""`regard explore`: look inside models in the browser. The server runs on this machine and sends nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from regard.cli.shared.model_options import Device, plain_warnings
 from regard.errors import UsageError
 
 PORT = 8790
-OPENED = ("fr-en", "fr-en-rnn", "shakespeare")  # without arguments; those of them that are shipped
-LEAST_KEY = 16  # characters
-EVERYWHERE = ("0.0.0.0", "::")
+DEFAULT_MODELS = ("fr-en", "fr-en-rnn", "shakespeare")  # opened without arguments, if they are shipped
+MIN_KEY_CHARACTERS = 16
+ALL_ADDRESSES = ("0.0.0.0", "::")
 MAKE_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())" > key.txt'
 
 
@@ -24,22 +24,30 @@ def explore_models(
         list[str] | None,
         typer.Argument(
             metavar="MODEL | TRACE.json",
-            help="Model folders, names of shipped models, trace files.",
+            help="Model folders, names of shipped models, or trace files.",
             show_default="shipped models",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 is any free port.")] = PORT,
-    host: Annotated[str, typer.Option(help="An address that other machines reach needs --key-file.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that other machines can reach needs --key-file.")
+    ] = "127.0.0.1",
     name: Annotated[
-        list[str] | None, typer.Option(help="What others call this machine; may be given several times.")
+        list[str] | None, typer.Option(help="Name or address by which browsers reach this machine; may be repeated.")
     ] = None,
-    key_file: Annotated[Path | None, typer.Option(help="File with the key that every request must bring.")] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+    key_file: Annotated[Path | None, typer.Option(help="File with the key that every request must contain.")] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
+    ] = False,
     device: Device = "auto",
 ) -> None:
-    """Look inside models in the browser: where they look, what they choose from, every number of a block.
+    """Explore models in the browser: attention weights, token probabilities, and every number of a block.
 
-    Example: regard explore runs/mine jane.json
+    The server runs on this machine and sends nothing elsewhere.
+
+    Examples:
+      regard explore
+      regard explore runs/mine jane.json
     """
     hosts, key = allowed_hosts(host, name or []), read_key(key_file, host)
     folders, traces = sort_arguments(what) if what else (default_folders(), {})
@@ -50,17 +58,19 @@ def explore_models(
     from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
-    opened = [ServedModel(*one, device=device, places=limits.queue) for one in folders.items()]
-    others = [ServedModel(*one, device=device, places=limits.queue) for one in shipped_beside(folders).items()]
+    opened = [ServedModel(*item, device=device, queue_size=limits.queue) for item in folders.items()]
+    others = [
+        ServedModel(*item, device=device, queue_size=limits.queue) for item in other_shipped_models(folders).items()
+    ]
     shelf = ModelShelf([*opened, *others], default=opened[0].name if opened else None)
     app = create_app(shelf, traces=traces, limits=limits, hosts=hosts, key=key)
-    place = listen(host, port)
-    taken = place.getsockname()[1]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
-    if taken != port and port:
-        typer.echo(f"regard: port {port} is in use, so it is {taken}", err=True)
+    socket = listen(host, port)
+    actual_port = socket.getsockname()[1]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{actual_port}/"
+    if actual_port != port and port:
+        typer.echo(f"regard: port {port} is in use; using port {actual_port}", err=True)
     typer.echo(address)
-    typer.echo(f"limits: {limits}\nCtrl-C ends it", err=True)
+    typer.echo(f"limits: {limits}\nPress Ctrl-C to stop", err=True)
     if not no_browser:
         import webbrowser
 
@@ -71,23 +81,23 @@ def explore_models(
             model.open()
 
     with plain_warnings():
-        serve_until_interrupted(app, place, begin=open_models)
+        serve_until_interrupted(app, socket, begin=open_models)
 
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:
-    """What may stand in the Host of a request."""
+    """Return the names that the Host header of a request may have."""
     from regard.serving.request_guard import LOOPBACK
 
-    if host in EVERYWHERE and not names:
+    if host in ALL_ADDRESSES and not names:
         raise UsageError(
-            f"--host {host} listens at every address of this machine: say with --name which of them, or which name, "
-            "browsers will use, for example --name 192.168.1.5"
+            f"--host {host} listens on every address of this machine: name the address or host name that browsers will "
+            "use, for example --name 192.168.1.5"
         )
-    return [*LOOPBACK, *([] if host in EVERYWHERE else [host.lower()]), *map(str.lower, names)]
+    return [*LOOPBACK, *([] if host in ALL_ADDRESSES else [host.lower()]), *map(str.lower, names)]
 
 
 def read_key(path: Path | None, host: str) -> str | None:
-    """The key in a file; a host that others reach must have one."""
+    """Read the key from a file; UsageError if there is none and other machines can reach the host."""
     from regard.serving.listener import is_loopback
 
     if path is None:
@@ -101,32 +111,32 @@ def read_key(path: Path | None, host: str) -> str | None:
         key = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--key-file {path}: {getattr(error, 'strerror', None) or 'not ASCII text'}") from error
-    if len(key) < LEAST_KEY or not key.isprintable() or " " in key:
+    if len(key) < MIN_KEY_CHARACTERS or not key.isprintable() or " " in key:
         raise UsageError(
-            f"--key-file {path}: a key is one line of at least {LEAST_KEY} characters without spaces. "
+            f"--key-file {path}: a key is one line of at least {MIN_KEY_CHARACTERS} characters without spaces. "
             f"Make one with: {MAKE_KEY}"
         )
     return key
 
 
 def sort_arguments(what: list[str]) -> tuple[dict[str, Path], dict[str, bytes]]:
-    """The model folders and the traces, as JSON, that were named; each gets a name of its own."""
+    """Return the model folders and the traces (as JSON) of the arguments, each under a unique name."""
     from regard.api.model_names import find_model
 
     folders: dict[str, Path] = {}
     traces: dict[str, bytes] = {}
-    for one in what:
-        path = Path(one)
-        if one.endswith((".json", ".json.gz")) and not path.is_dir():
-            traces[unused(path.name.removesuffix(".gz").removesuffix(".json"), traces)] = read_trace(path)
+    for argument in what:
+        path = Path(argument)
+        if argument.endswith((".json", ".json.gz")) and not path.is_dir():
+            traces[unique_name(path.name.removesuffix(".gz").removesuffix(".json"), traces)] = read_trace(path)
         else:
-            folder = find_model(one)
-            folders[unused(folder.resolve().name, folders)] = folder
+            folder = find_model(argument)
+            folders[unique_name(folder.resolve().name, folders)] = folder
     return folders, traces
 
 
 def read_trace(path: Path) -> bytes:
-    """A trace as the page gets it, checked."""
+    """Load and check a trace, and return it as the JSON that the page receives."""
     import json
 
     from regard.look.trace.trace import Trace
@@ -135,23 +145,23 @@ def read_trace(path: Path) -> bytes:
 
 
 def default_folders() -> dict[str, Path]:
-    """What opens when nothing is named."""
+    """Return the models that open without arguments."""
     from regard.api.model_names import SHIPPED, shipped_models
 
-    return {name: SHIPPED / name for name in OPENED if name in shipped_models()}
+    return {name: SHIPPED / name for name in DEFAULT_MODELS if name in shipped_models()}
 
 
-def shipped_beside(folders: dict[str, Path]) -> dict[str, Path]:
-    """Shipped models that were not named: they can be chosen on the page, and are loaded then."""
+def other_shipped_models(folders: dict[str, Path]) -> dict[str, Path]:
+    """Return the shipped models that are not in the arguments; the page can select them, which loads them."""
     from regard.api.model_names import SHIPPED, shipped_models
 
     return {name: SHIPPED / name for name in shipped_models() if name not in folders}
 
 
-def unused(name: str, taken: Container[str]) -> str:
-    """The name, with a number behind it where it is taken."""
-    number, found = 1, name
-    while found in taken:
+def unique_name(name: str, taken: Container[str]) -> str:
+    """Return the name, with a number appended if it is taken."""
+    number, candidate = 1, name
+    while candidate in taken:
         number += 1
-        found = f"{name}-{number}"
-    return found
+        candidate = f"{name}-{number}"
+    return candidate

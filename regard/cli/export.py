@@ -1,4 +1,4 @@
-"""`regard export`: a model with its weights stored in another way, in a folder of its own."""
+"""`regard export`: copy a model to a new folder with its weights in another data type."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from regard.errors import UsageError
 
 
 def export_model(
-    model: Annotated[str, typer.Argument(help="Model folder, or the name of a model that regard ships.")],
-    out: Annotated[Path, typer.Argument(help="The new folder.")],
+    model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
+    out: Annotated[Path, typer.Argument(help="New folder.")],
     storage: Annotated[
-        str, typer.Option(help="int8 (a byte a weight, rounded), bfloat16 (two) or float32 (four).")
+        str, typer.Option(help="Data type of the weights: int8 (1 byte each), bfloat16 (2) or float32 (4).")
     ] = "int8",
 ) -> None:
-    """Store a model smaller, to pass it on or to load it faster: all that uses it, and nothing that trains it.
+    """Write a smaller copy of a model, to share it or to load it faster.
 
-    A model that is stored as int8 and used with --dtype int8 is rounded once.
+    The copy has everything to run the model and nothing to resume its training. The weights of an int8 copy are
+    quantized when it is written; running it with --dtype int8 does not quantize them again.
 
     Example: regard export runs/mine mine-int8
     """
@@ -29,7 +30,7 @@ def export_model(
     from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
     if out.exists():
-        raise UsageError(f"{out} is there already: choose another name")
+        raise UsageError(f"{out} already exists: choose another name")
     folder = find_model(model)
     weights, config = load_with_config(folder)
     settings: dict[str, Any] = {
@@ -44,9 +45,9 @@ def export_model(
 
 
 def card_of(folder: Path, storage: str) -> str | None:
-    """The model's card with a word on how it is stored now, if it has one."""
+    """Return the model card with a note on the storage, or None if the model has no card."""
     card = folder / "README.md"
     if not card.is_file():
         return None
-    note = f"Stored as {storage} by `regard export`; scores that stand here are of the model that it was made from."
+    note = f"Stored as {storage} by `regard export`; the scores above are those of the original model."
     return f"{card.read_text(encoding='utf-8').rstrip()}\n\n{note}\n"

@@ -1,4 +1,4 @@
-"""`regard generate`: a language model goes on with a text, on the screen as it is written."""
+"""`regard generate`: continue a text with a language model, printing it as it is generated."""
 
 from __future__ import annotations
 
@@ -10,28 +10,22 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.shared.model_options import (
+from regard.cli.shared.model_options import Device, Dtype, Model, check_utf8, load_as, plain_warnings, write_utf8
+from regard.cli.shared.search_options import (
     SEARCH,
-    Device,
     Draft,
-    Dtype,
     MinP,
     MinTokens,
-    Model,
     NoRepeat,
     Penalty,
     Seed,
     Temperature,
     TopK,
     TopP,
-    load_as,
     make_rules,
     make_sample,
-    plain_warnings,
     search_option,
-    whole_text,
     with_draft,
-    write_utf8,
 )
 from regard.errors import DataError, UsageError
 
@@ -39,7 +33,7 @@ DEFAULT_WRITER = "shakespeare"
 
 
 def generate_text(
-    prompt: Annotated[str | None, typer.Argument(help="How the text begins.", show_default="stdin, if piped")] = None,
+    prompt: Annotated[str | None, typer.Argument(help="Beginning of the text.", show_default="stdin, if piped")] = None,
     model: Model = DEFAULT_WRITER,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -47,22 +41,27 @@ def generate_text(
     min_p: MinP = None,
     seed: Seed = None,
     greedy: Annotated[
-        bool, typer.Option("--greedy", rich_help_panel=SEARCH, help="Always the most probable token; no chance.")
+        bool,
+        typer.Option(
+            "--greedy", rich_help_panel=SEARCH, help="Always take the most probable token instead of sampling."
+        ),
     ] = False,
     draft: Draft = None,
     repetition_penalty: Penalty = None,
     no_repeat: NoRepeat = None,
     min_tokens: MinTokens = None,
-    max_tokens: Annotated[int, search_option("End after so many tokens.", least=1)] = 200,
-    stop: Annotated[list[str] | None, search_option("End before this text; may be given several times.")] = None,
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many texts, from seeds one after the other.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text: prompt, text, seed.")] = False,
+    max_tokens: Annotated[int, search_option("Generate at most this many tokens.", minimum=1)] = 200,
+    stop: Annotated[list[str] | None, search_option("Stop before this text; may be repeated.")] = None,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of texts, with consecutive seeds.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per text: prompt, text, seed.")
+    ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
 ) -> None:
-    """Go on with a text: print the prompt and what the model writes after it.
+    """Continue a text with a language model.
 
-    Several texts have an empty line between them.
+    The output is the prompt and the continuation. An empty line separates several texts.
 
     Example: regard generate -m runs/plays "ROMEO:" --temperature 0.8 --seed 1
     """
@@ -73,26 +72,27 @@ def generate_text(
     if greedy:
         for name, value in options.items():
             if value is not None:
-                raise UsageError(f"{name} is an option of sampling, and --greedy does not draw")
+                raise UsageError(f"{name} is an option of sampling, and --greedy does not sample: pass one of them")
         if n > 1:
-            raise UsageError("--greedy has one text, so --n must be 1")
+            raise UsageError("--greedy always gives the same text: leave out --n")
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
-    drawn = make_sample(temperature, top_k, top_p, min_p, seed, rules)
+    sampling = make_sample(temperature, top_k, top_p, min_p, seed, rules)
     writer = load_as(Writer, model, device, dtype)
-    speculative = None if draft is None else with_draft(drawn, draft, writer, device, dtype)
-    prompt = read_prompt() if prompt is None else whole_text(prompt, "the prompt")
+    speculative = None if draft is None else with_draft(sampling, draft, writer, device, dtype)
+    prompt = read_prompt() if prompt is None else check_utf8(prompt, "the prompt")
     write_utf8()
     with plain_warnings():
         for number in range(n):
-            search = Greedy(rules=rules) if greedy else replace(drawn, seed=drawn.seed + number)
+            search = Greedy(rules=rules) if greedy else replace(sampling, seed=sampling.seed + number)
             parts: Iterable[str]
             if speculative is None:
                 parts = writer.stream(prompt, search=search, max_tokens=max_tokens, stop=stop)
             else:
-                drafted = replace(speculative, search=search)
-                parts = [writer.write(prompt, search=drafted, max_tokens=max_tokens, stop=stop)]
+                parts = [
+                    writer.write(prompt, search=replace(speculative, search=search), max_tokens=max_tokens, stop=stop)
+                ]
             if as_json:
-                entry = {"prompt": prompt, "text": "".join(parts), "seed": None if greedy else drawn.seed + number}
+                entry = {"prompt": prompt, "text": "".join(parts), "seed": None if greedy else sampling.seed + number}
                 typer.echo(json.dumps(entry, ensure_ascii=False))
                 continue
             sys.stdout.write("\n" * (number > 0) + prompt)
@@ -103,7 +103,7 @@ def generate_text(
 
 
 def read_prompt() -> str:
-    """What is piped in, without the line end that `echo` puts there; nothing when a person sits at the keyboard."""
+    """Read the prompt from a pipe, without the line break that `echo` adds; empty if stdin is a terminal."""
     if sys.stdin.isatty():
         return ""
     try:

@@ -1,4 +1,4 @@
-"""`regard info`: what a model folder holds, whether it is whole, and what can be done with it."""
+"""`regard info`: what a model folder contains, whether its files are intact, and which commands use it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-# What a kind of model can do, as commands.
+# The commands that use a kind of model.
 USES = {
     "transformer": ("translate", "score", "evaluate"),
     "rnn-attention": ("translate", "score", "evaluate"),
@@ -16,7 +16,7 @@ USES = {
     "rnn-lm": ("generate", "score", "evaluate"),
     "encoder": ("embed",),
 }
-# The settings that tell models apart; --json has all.
+# The settings in which models differ most; --json prints all.
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling",
@@ -24,23 +24,23 @@ SETTINGS = (
 
 
 def show_info(
-    model: Annotated[str, typer.Argument(help="Model folder, or the name of a model that regard ships.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, with the whole config.json.")] = False,
+    model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all of config.json.")] = False,
 ) -> None:
-    """Say what a model is, and check its files against their checksums.
+    """Describe a model and verify the checksums of its files.
 
     Example: regard info runs/mine
     """
-    found = describe(model)
+    description = describe(model)
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json.dumps(description, ensure_ascii=False))
         return
-    for name, value in lines_of(found):
+    for name, value in lines_of(description):
         typer.echo(f"{name:<12}{value}")
 
 
 def describe(model: str) -> dict[str, Any]:
-    """All that is known of a model; a ModelError where the folder is damaged."""
+    """Return everything known about a model; ModelError if the folder is damaged."""
     from regard.api.model_names import find_model
     from regard.models.folder import verify_folder
     from regard.tasks.loading import load
@@ -65,17 +65,17 @@ def describe(model: str) -> dict[str, Any]:
     }
 
 
-def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The description as names and values."""
-    config, vocabulary = found["config"], found["vocabulary"]
+def lines_of(description: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the description as pairs of a name and a value."""
+    config, vocabulary = description["config"], description["vocabulary"]
     sizes = {name: value for name, value in config["model"].items() if name in SETTINGS and value is not None}
     settings = ", ".join(f"{name} {value}" for name, value in sizes.items())
     lines = [
-        ("folder", found["folder"]),
-        ("kind", found["kind"]),
-        ("parameters", f"{found['parameters']:,}, stored as {found['storage']}"),
+        ("folder", description["folder"]),
+        ("kind", description["kind"]),
+        ("parameters", f"{description['parameters']:,}, stored as {description['storage']}"),
         ("settings", settings),
-        ("vocabulary", vocabulary_line(vocabulary, found["tokenizer"])),
+        ("vocabulary", vocabulary_line(vocabulary, description["tokenizer"])),
     ]
     if languages := config.get("languages"):
         lines.append(("languages", " to ".join(str(language) for language in languages.values())))
@@ -87,14 +87,20 @@ def lines_of(found: dict[str, Any]) -> list[tuple[str, str]]:
         which = "mean of heads" if head.get("head") is None else f"head {head['head']}"
         lines.append(("alignment", f"{head.get('layer')}, {which}"))
     lines.append(("versions", ", ".join(f"{name} {number}" for name, number in (config.get("versions") or {}).items())))
-    lines += [("file", f"{name}, {size_text(size)}") for name, size in found["files"].items()]
+    lines += [("file", f"{name}, {size_text(size)}") for name, size in description["files"].items()]
     lines.append(
-        ("checksums", f"all {len(found['files'])} files are as the manifest says, {size_text(found['bytes'])}")
+        ("checksums", f"all {len(description['files'])} files match the manifest, {size_text(description['bytes'])}")
     )
-    if found["trainable"]:
-        lines.append(("training", "a run that `regard train` can resume"))
-    lines.append(("use", ", ".join(f"{use} -m {found['folder']}" for use in found["uses"][:1]) + more(found["uses"])))
-    # A model may come from anywhere, and a terminal obeys what it prints.
+    if description["trainable"]:
+        lines.append(("training", "`regard train` can resume this run"))
+    lines.append(
+        (
+            "use",
+            ", ".join(f"{use} -m {description['folder']}" for use in description["uses"][:1])
+            + other_uses(description["uses"]),
+        )
+    )
+    # A model may come from anywhere: never print its control characters to a terminal.
     return [(name, value if value.isprintable() else repr(value)[1:-1]) for name, value in lines]
 
 
@@ -102,25 +108,25 @@ def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:
     names = {"SubwordTokenizer": "subwords", "CharacterTokenizer": "characters"}
     if sizes["shared"]:
         return f"{sizes['source']:,} {names.get(tokenizers['source'], 'tokens')}"
-    parts = (f"{side} {sizes[side]:,} {names.get(tokenizers[side], 'tokens')}" for side in ("source", "target"))
-    return ", ".join(parts)
+    sides = (f"{side} {sizes[side]:,} {names.get(tokenizers[side], 'tokens')}" for side in ("source", "target"))
+    return ", ".join(sides)
 
 
 def score_lines(scores: dict[str, Any]) -> list[str]:
-    """BLEU and chrF with their signatures, then plain numbers; what names no other part is of the validation part."""
+    """Format the scores: BLEU and chrF with their signatures, others as numbers; without `test_` on validation data."""
     lines = []
     for name, value in scores.items():
-        part = "on the test part, " if name.startswith("test_") else ""
+        split = "on the test set, " if name.startswith("test_") else ""
         if isinstance(value, dict) and isinstance(value.get("value"), int | float):
             signature = value.get("signature", "no signature")
-            lines.append(f"{value.get('name', name)} {value['value']:.1f} ({part}{signature})")
+            lines.append(f"{value.get('name', name)} {value['value']:.1f} ({split}{signature})")
         elif isinstance(value, int | float):
             lines.append(f"{name} {value:.4g}")
     return lines
 
 
 def data_lines(data: dict[str, Any]) -> list[str]:
-    """Where the training data came from."""
+    """List the files of the training data."""
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
@@ -135,5 +141,5 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-def more(uses: list[str]) -> str:
+def other_uses(uses: list[str]) -> str:
     return f" (also {', '.join(uses[1:])})" if len(uses) > 1 else ""

@@ -1,6 +1,6 @@
-"""`regard lectures`: the worked examples of the lectures, computed now and held against the numbers they print.
+"""`regard lectures`: compute the worked examples of the lectures and compare them with the printed numbers.
 
-A1, B3, D6, D10, E9. A number that differs ends the command with exit code 1: then something is broken.
+A1, B3, D6, D10, E9, F3. If a number differs, the code is broken, and the command ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 NEXT = (
-    ("plot alignment -o align.svg", "the alignment matrix, as a vector picture"),
-    ("plot mask --kind window --size 16", "who may attend to whom"),
+    ("plot alignment -o align.svg", "the alignment matrix, as a vector graphic"),
+    ("plot mask --kind window --size 16", "a mask: which keys a query may attend to"),
     ("plot --help", "all pictures"),
 )
 
 
 def show_lectures(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures; made when it is not there.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures; created if necessary.")] = Path(
         "pictures"
     ),
 ) -> None:
-    """Show the worked examples of the lectures, computed live, and draw their pictures."""
+    """Compute the worked examples of the lectures and draw their pictures.
+
+    Example: regard lectures --out pictures
+    """
     from rich.console import Console
 
     console = Console(width=min(Console().width, WIDTH), highlight=False)
@@ -47,14 +50,14 @@ def show_lectures(
 
 
 def program() -> str:
-    """What to type for this command here: after `make demo` it lies in .venv, where no shell looks."""
+    """Return how to call `regard` here; after `make demo` it is in .venv, which is not on the PATH."""
     if shutil.which("regard"):
         return "regard"
     return os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).is_file() else "regard"
 
 
 def panel(title: str, *parts: RenderableType) -> RenderableType:
-    """A titled frame around parts, one below the other."""
+    """Return a titled frame around the parts, stacked vertically."""
     from rich.console import Group
     from rich.panel import Panel
 
@@ -62,33 +65,33 @@ def panel(title: str, *parts: RenderableType) -> RenderableType:
 
 
 def agree(what: str, computed: Tensor, printed: list[list[float]], tolerance: float) -> str:
-    """A line that says that computed is what the lecture prints; RuntimeError when it is not."""
+    """Return a line that confirms the printed values of the lecture; RuntimeError if the computed ones differ."""
     import torch
 
     difference = (computed.double() - torch.tensor(printed, dtype=torch.float64)).abs().max().item()
     if not difference <= tolerance:
         raise RuntimeError(f"{what} differs from the lecture by {difference:.2g}, more than {tolerance}")
     within = f"within {tolerance:g}" if tolerance else "exactly"
-    return f"[green]✓[/green] {what} is what the lecture has ({within})"
+    return f"[green]✓[/green] {what} matches the lecture ({within})"
 
 
 def matrix(values: Tensor, digits: int = 3, name: str = "") -> RenderableType:
-    """A matrix between brackets, its columns aligned."""
+    """Format a matrix in brackets with aligned columns."""
     from rich.text import Text
 
     cells = [[f"{value:.{digits}f}" for value in row] for row in values.tolist()]
-    wide = max(len(cell) for row in cells for cell in row)
+    width = max(len(cell) for row in cells for cell in row)
     corners = {0: ("⎡", "⎤"), len(cells) - 1: ("⎣", "⎦")} if len(cells) > 1 else {0: ("[", "]")}
     lines = []
     for i, row in enumerate(cells):
         left, right = corners.get(i, ("⎢", "⎥"))
         head = name if i == (len(cells) - 1) // 2 else ""
-        lines.append(f"{head:<14}{left} {'  '.join(cell.rjust(wide) for cell in row)} {right}")
+        lines.append(f"{head:<14}{left} {'  '.join(cell.rjust(width) for cell in row)} {right}")
     return Text("\n".join(lines))
 
 
 def embedding() -> RenderableType:
-    """A1: a one-hot row times the table is a row of the table."""
+    """A1: multiplying a one-hot row by the table selects a row of the table."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -112,7 +115,7 @@ def embedding() -> RenderableType:
 
 
 def worked_example() -> RenderableType:
-    """D6: attention with the unscaled dot, step by step, and what the scale of D9 would change."""
+    """D6: attention with the unscaled dot product, step by step, and the effect of the scale of D9."""
     import torch
 
     from regard.attention.dispatch import attend
@@ -131,13 +134,13 @@ def worked_example() -> RenderableType:
         agree("QKᵀ", Q @ K.T, [[3, -3, 1], [-7, -1, 11]], 0),
         agree("A", A, [[0.879, 0.002, 0.119], [0, 0, 1]], 6e-4),
         agree("AV", Y, [[1.762, 3.23, 0.998], [0, 5, 1]], 1e-3),
-        "\nThe lecture does not scale here; divided by √3 the weights are softer:\n",
+        "\nThe lecture does not scale the scores here. Divided by √3, they give softer weights:\n",
         matrix(scaled, 3, "A scaled"),
     )
 
 
 def masking() -> RenderableType:
-    """D10: forbidden scores become -inf before the softmax."""
+    """D10: masked scores become -inf before the softmax."""
     import torch
     from rich.columns import Columns
     from rich.text import Text
@@ -145,10 +148,10 @@ def masking() -> RenderableType:
     from regard.attention import masks
     from regard.attention.dispatch import attend
 
-    def softmax(scores: list[float], seen: int) -> Tensor:
-        """The weights of one query whose first `seen` keys are allowed."""
+    def softmax(scores: list[float], visible: int) -> Tensor:
+        """Return the weights of one query that may attend to its first `visible` keys."""
         k = torch.tensor(scores, dtype=torch.float32)[:, None]  # the query is 1, so the keys are the scores
-        allowed = (torch.arange(len(scores)) < seen)[None]
+        allowed = (torch.arange(len(scores)) < visible)[None]
         return attend(torch.ones(1, 1), k, k, mask=allowed, score="dot", return_weights=True)[1]
 
     two, three = softmax([2, 2, 9], 2), softmax([1, 1, 1, 9], 3)
@@ -158,7 +161,7 @@ def masking() -> RenderableType:
         "causal & document": masks.causal() & masks.document([0, 0, 0, 1, 1, 1, 1, 1]),
     }
     return panel(
-        "D10  Masks: who may look at whom",
+        "D10  Masks: which keys a query may attend to",
         matrix(two, 3, "2 2 −∞"),
         matrix(three, 3, "1 1 1 −∞"),
         "",
@@ -166,12 +169,12 @@ def masking() -> RenderableType:
         agree("softmax(1, 1, 1, −∞)", three, [[1 / 3, 1 / 3, 1 / 3, 0]], 1e-6),
         "",
         Columns([Text(f"{name}\n{mask.picture(8, 8)}") for name, mask in pictures.items()], padding=(0, 6)),
-        "\nRows are queries, columns keys; ■ may look, · may not.",
+        "\nRows are queries, columns are keys; ■ may attend, · is masked.",
     )
 
 
 def positions() -> RenderableType:
-    """B3: the inner product of two positions depends on their distance alone."""
+    """B3: the inner product of two positions depends only on their distance."""
     import torch
     from rich.table import Table
 
@@ -186,7 +189,7 @@ def positions() -> RenderableType:
     for t, row in zip(starts, products.tolist(), strict=True):
         table.add_row(f"from t = {t}", *(f"{value:.4f}" for value in row))
     line = agree("pₜ · pₜ₊ₖ, a sum of cosines of k,", products, formula, 1e-9)
-    return panel("B3  Positions: inner products know the distance, not the place", table, "", line)
+    return panel("B3  Positions: inner products depend on the distance, not on the position", table, "", line)
 
 
 def alignment() -> RenderableType:
@@ -210,7 +213,7 @@ def alignment() -> RenderableType:
 
 
 def random_features() -> RenderableType:
-    """F2, F3: the lecture's formula, what it lacks, and errors that fall only with the factor that it lacks."""
+    """F2, F3: the formula of the lecture and its missing factor, without which the error does not vanish."""
     import torch
     from rich.table import Table
 
@@ -230,12 +233,12 @@ def random_features() -> RenderableType:
     kernel = torch.exp(-(x[:, None] - y).square().sum(-1) / 2) * torch.exp(y.square().sum(-1) / 2)
     table = Table("features", *map(str, counts), "limit", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     bias = relative_error(limit_weights(head, normalize=False), exact)
-    for name, title, limit in (("plain", "as the lecture prints it", bias), ("trig", "with exp(|k|²/2√d)", 0.0)):
+    for name, title, limit in (("plain", "as printed in the lecture", bias), ("trig", "with exp(|k|²/2√d)", 0.0)):
         errors = feature_errors(head, name, counts=counts, seeds=16).median(dim=0).values
         table.add_row(title, *(f"{error:.3f}" for error in [*errors.tolist(), limit]))
     return panel(
-        "F3  Random features: what the formula leaves out",
-        "Jane's sentence by sines and cosines; relative error of the weights:\n",
+        "F3  Random features: the missing factor of the formula",
+        "Jane's sentence with trigonometric features; relative error of the weights:\n",
         table,
         "",
         agree("|φ(x)|", phi.norm(dim=-1, keepdim=True), [[1.0]] * len(x), 1e-12),
@@ -244,7 +247,7 @@ def random_features() -> RenderableType:
 
 
 def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
-    """All pictures of `regard plot` into folder, as PNG."""
+    """Draw all pictures of `regard plot` as PNG files in a folder."""
     from rich.markup import escape
 
     from regard.look import lecture_examples as examples
@@ -275,7 +278,7 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make the folder {folder}: {error.strerror or error}") from error
+        raise UsageError(f"cannot create the folder {folder}: {error.strerror or error}") from error
     for name, draw in pictures.items():
         figures.save(draw(), folder / f"{name}.png")
     say(f"[green]✓[/green] {len(pictures)} pictures in {escape(str(folder))}: {', '.join(pictures)}")

@@ -1,13 +1,13 @@
-"""`regard compare`: the systems of the lectures on the same data, the same tokens, with as many parameters.
+"""`regard compare`: the systems of the lectures on the same data and tokens, with about as many parameters.
 
 C4, D14, D15, D17, E5.
 
-    runs/compare/setup.json     what is compared on what; the same call again goes on, or only reports
-    runs/compare/data/          the sentences and the one tokenizer
-    runs/compare/NAME.toml      the recipe of a system; runs/compare/NAME/ is its run, NAME.txt what it translated
+    runs/compare/setup.json     the settings; the same call again resumes, or only reports
+    runs/compare/data/          the sentences and the common tokenizer
+    runs/compare/NAME.toml      the recipe of a system; runs/compare/NAME/ is its run, NAME.txt its translations
     runs/compare/table.md, results.json, by-length.png, learning.png
 
-The order of the batches depends on the data and the seed alone, so after equal steps all have seen the same tokens.
+The order of the batches depends only on the data and the seed, so after the same step all have seen the same tokens.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
 from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
-from regard.training.budget.child_process import read_memory, train_apart
 from regard.training.checkpoint.files import checkpoint_steps
 from regard.training.recipe.defaults import complete, facts_of, this_machine
 from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe, to_toml
-from regard.training.run.prepare import make_tokenizers, read_corpora
+from regard.training.run.child_process import read_memory, train_apart
 from regard.training.run.run_start import write_start
 
 Say = Callable[[str], None]
 
 DEMO_PARAMETERS = 1_000_000
-SAMPLES = 1000  # of each bootstrap
+BOOTSTRAP_SAMPLES = 1000
 
 
 def demo_recipe() -> Recipe:
-    """The comparison that needs no files: about a quarter of an hour on two cores, with DEMO_PARAMETERS.
+    """Return the recipe of a comparison without files: about 15 minutes on two cores, with DEMO_PARAMETERS.
 
-    Small batches: recurrent nets learn little from few updates, however many tokens each one has.
+    Batches are small, because recurrent nets need many updates, however many tokens each one has.
     """
     return Recipe(
         name="compare",
@@ -72,7 +71,7 @@ def compare_systems(
     say: Say | None = None,
     quiet: bool = False,
 ) -> Outcome:
-    """Train the systems one after the other, or go on, and report; `test` are the two files of a test part."""
+    """Train the systems one after the other, or resume, and report; `test` are the two files of a test part."""
     say = say or (lambda text: None)
     names = chosen_systems(systems)
     check_recipe(asked)
@@ -90,7 +89,7 @@ def compare_systems(
         replace_file(out / f"{name}.txt", "".join(line + "\n" for line in translations[name]).encode())
     check_equal_tokens(results.values())
     pairs = {
-        (a, b): paired_bootstrap(translations[a], translations[b], part.target, samples=SAMPLES)
+        (a, b): paired_bootstrap(translations[a], translations[b], part.target, samples=BOOTSTRAP_SAMPLES)
         for a, b in combinations(names, 2)
     }
     outcome = Outcome(results, pairs, diagonal=part.alignment_error(part.in_order), seed=asked.training.seed)
@@ -99,7 +98,7 @@ def compare_systems(
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """What a comparison must decide by itself cannot be asked for."""
+    """Raise UsageError for settings that a comparison chooses itself."""
     if recipe.form == "text":
         raise UsageError("compare needs sentence pairs: two parallel files, or one of pairs (.tsv, .jsonl)")
     if recipe.model:
@@ -109,33 +108,34 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def begin(asked: Recipe, out: Path, *, parameters: int | None, test: tuple[Path, Path] | None, say: Say) -> int:
-    """Make the folder with data, tokenizer and common recipe, or see that it is the one; the number of parameters."""
+    """Create the folder with data, tokenizer and common recipe, or check it; return the number of parameters."""
     file = out / "setup.json"
-    now: dict[str, Any] = {"asked": to_toml(asked), "test": [str(path.absolute()) for path in test or ()]}
+    setup: dict[str, Any] = {"asked": to_toml(asked), "test": [str(path.absolute()) for path in test or ()]}
     if file.exists():
-        began: dict[str, Any] = json.loads(file.read_bytes())
-        if any(began[key] != value for key, value in now.items()) or parameters not in (None, began["parameters"]):
+        saved: dict[str, Any] = json.loads(file.read_bytes())
+        if any(saved[key] != value for key, value in setup.items()) or parameters not in (None, saved["parameters"]):
             raise UsageError(f"{out} holds a comparison of other data or settings (see {file}): choose another --out")
-        return int(began["parameters"])
+        return int(saved["parameters"])
     if out.exists() and any(path.name != "data" for path in out.iterdir()):
         raise UsageError(f"{out} exists and holds no comparison: it is left alone, choose another --out")
     data = out / "data"
     data.mkdir(parents=True, exist_ok=True)
     recipe = place_data(asked, data, test)
-    corpora = read_corpora(recipe)
+    corpora = recipe.task.read(recipe)
     say(f"data: {corpora.train.report}")
     common, choices = complete(recipe, facts_of(corpora.train), this_machine())
     for choice in choices:
-        if not choice.key.startswith("model.") and choice.key != "training.lr":  # these are each system's own
+        if not choice.key.startswith("model.") and choice.key != "training.lr":  # these differ between systems
             say(f"chosen: {choice}")
-    source, target = make_tokenizers(common, corpora.train)
+    source, target = common.task.make_tokenizers(common, corpora.train)
     for name, content in tokenizer_files(source, target).items():
         replace_file(data / name, content)
     replace_file(data / "common.toml", to_toml(common).encode())
     if parameters is None:
         parameters = count_parameters(common.model, source_vocabulary=source.size, target_vocabulary=target.size)
-    now["parameters"] = parameters
-    replace_file(file, json.dumps(now, indent=1, ensure_ascii=False).encode())  # last: it says that the rest is there
+    setup["parameters"] = parameters
+    # Written last, because it marks the folder as complete.
+    replace_file(file, json.dumps(setup, indent=1, ensure_ascii=False).encode())
     return parameters
 
 
@@ -145,11 +145,11 @@ def start_runs(asked: Recipe, out: Path, names: Sequence[str], parameters: int) 
     if not new:
         return
     common = read_recipe(out / "data" / "common.toml")
-    corpora = read_corpora(common)
+    corpora = common.task.read(common)
     source, target = read_tokenizers(out / "data")
     shared = bool(common.tokenizer.shared)
     tables = matched_sizes(new, parameters, source_vocabulary=source.size, target_vocabulary=target.size, shared=shared)
-    training = dataclasses.replace(common.training, lr=asked.training.lr)  # when open, it is chosen for the system
+    training = dataclasses.replace(common.training, lr=asked.training.lr)  # without one, it is chosen for each system
     for name, model in tables.items():
         recipe = dataclasses.replace(common, name=f"{common.name}-{name}", model=model, training=training)
         recipe, _ = complete(recipe, facts_of(corpora.train), this_machine())
@@ -158,21 +158,21 @@ def start_runs(asked: Recipe, out: Path, names: Sequence[str], parameters: int) 
 
 
 def progress_of(folder: Path) -> dict[str, Any]:
-    """Where a run stands, by its newest checkpoint; empty before the first one."""
-    kept = folder / "training"
-    steps = checkpoint_steps(kept)
+    """Return the progress of a run from its newest checkpoint; empty before the first one."""
+    training = folder / "training"
+    steps = checkpoint_steps(training)
     if not steps:
         return {}
-    state = json.loads((kept / f"step-{steps[-1]:08d}" / "state.json").read_bytes())
+    state = json.loads((training / f"step-{steps[-1]:08d}" / "state.json").read_bytes())
     return dict(state["progress"])
 
 
 def measure_system(name: str, folder: Path, part: HeldOut) -> tuple[SystemResult, list[str]]:
-    """The scores of a trained system, and its translations of the test part."""
+    """Return the scores of a trained system, and its translations of the test part."""
     translator: Any = load(folder)
-    began = time.perf_counter()
-    ours = [translation.text for translation in translator.translate(part.source, search=Greedy())]
-    seconds = time.perf_counter() - began
+    start = time.perf_counter()
+    outputs = [translation.text for translation in translator.translate(part.source, search=Greedy())]
+    seconds = time.perf_counter() - start
 
     def links_of(source: str, target: str) -> set[tuple[int, int]]:
         return set(translator.align(source, target, words=part.words).pairs)
@@ -186,18 +186,18 @@ def measure_system(name: str, folder: Path, part: HeldOut) -> tuple[SystemResult
         tokens=progress["tokens"],
         seconds=progress["seconds"],
         memory=read_memory(folder),
-        bleu=corpus_bleu(ours, part.target, samples=SAMPLES),
-        chrf=corpus_chrf(ours, part.target, samples=SAMPLES),
-        buckets=scores_by_length(ours, part.target, part.source, edges=part.edges, samples=SAMPLES),
+        bleu=corpus_bleu(outputs, part.target, samples=BOOTSTRAP_SAMPLES),
+        chrf=corpus_chrf(outputs, part.target, samples=BOOTSTRAP_SAMPLES),
+        buckets=scores_by_length(outputs, part.target, part.source, edges=part.edges, samples=BOOTSTRAP_SAMPLES),
         aer=part.alignment_error(links_of) if translator.model.config.cross_layers else None,
         curve=learning_curve(folder / "metrics.jsonl"),
         decoding_seconds=seconds,
     )
-    return result, ours
+    return result, outputs
 
 
 def learning_curve(metrics: Path) -> list[tuple[int, float]]:
-    """(target tokens seen, validation BLEU) of each validation of a run that translates."""
+    """Return (target tokens seen, validation BLEU) for each validation of a run that translates."""
     records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     train = [(record["step"], record["tokens"]) for record in records if record["kind"] == "train"]
     steps, tokens = zip((0, 0), *train, strict=True)
@@ -209,8 +209,8 @@ def learning_curve(metrics: Path) -> list[tuple[int, float]]:
 
 
 def check_equal_tokens(results: Iterable[SystemResult]) -> None:
-    """All systems must have seen the same: the comparison is worthless otherwise."""
+    """Raise RuntimeError unless all systems have seen equally many tokens, as a fair comparison requires."""
     seen = {result.title: result.tokens for result in results}
     if len(set(seen.values())) > 1:
-        told = ", ".join(f"{title} {tokens:,}" for title, tokens in seen.items())
-        raise RuntimeError(f"the systems have not seen the same target tokens: {told}")
+        counts = ", ".join(f"{title} {tokens:,}" for title, tokens in seen.items())
+        raise RuntimeError(f"the systems have not seen the same target tokens: {counts}")

@@ -18,11 +18,11 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of all systems, and each two of them side by side."""
+    """The results of all systems, and the comparison of each pair."""
 
     results: Results
     pairs: Pairs
-    diagonal: float | None  # the alignment error rate of words taken in order
+    diagonal: float | None  # the alignment error rate of words aligned in order
     seed: int
 
     @cached_property
@@ -30,7 +30,7 @@ class Outcome:
         return judge_claims(self.results, self.pairs, self.diagonal)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heading and rows; a column that no system has a number for is left out."""
+        """Return the heading and the rows; columns without any number are omitted."""
         columns = {
             "system": [result.title for result in self._all],
             "BLEU": [_with_interval(result) for result in self._all],
@@ -68,14 +68,14 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         return {
             "systems": {name: result.to_dict() for name, result in self.results.items()},
-            "comparisons": [{"a": a, "b": b, **found.to_dict()} for (a, b), found in self.pairs.items()],
+            "comparisons": [{"a": a, "b": b, **comparison.to_dict()} for (a, b), comparison in self.pairs.items()],
             "aer_in_order": self.diagonal,
             "claims": [claim._asdict() for claim in self.claims],
             "notes": self.notes(),
         }
 
     def write(self, folder: Path) -> None:
-        """table.md, results.json and the two pictures."""
+        """Write table.md, results.json and the two pictures."""
         from regard.look.pictures import figures
         from regard.look.pictures.by_length import learning_plot, length_plot
 
@@ -88,7 +88,7 @@ class Outcome:
 
     @property
     def _curves(self) -> dict[str, Sequence[tuple[int, float]]]:
-        """None where the recipe asks for no translations at validation."""
+        """The learning curves; empty if the recipe translates nothing during validation."""
         return {result.title: result.curve for result in self._all if result.curve}
 
     @property

@@ -15,9 +15,9 @@ from regard.errors import UsageError, unknown_name
 from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 
-STEP = 4  # widths are multiples of it: heads and directions divide them
-WIDEST = 2**14
-ALIKE = 0.07  # share by which a system may miss the number of parameters: so the largest is 15% above the smallest
+WIDTH_MULTIPLE = 4  # heads and directions divide the width
+MAX_WIDTH = 2**14
+TOLERANCE = 0.07  # relative deviation in parameters: the largest system is at most 15% above the smallest
 
 
 class System(NamedTuple):
@@ -48,7 +48,7 @@ SYSTEMS = {
 
 
 def chosen_systems(names: Sequence[str]) -> list[str]:
-    """The names in the order of the lectures, each once."""
+    """Return the names in the order of the lectures, each once."""
     for name in names:
         if name not in SYSTEMS:
             raise UsageError(unknown_name("system", name, tuple(SYSTEMS)))
@@ -60,7 +60,7 @@ def chosen_systems(names: Sequence[str]) -> list[str]:
 def matched_sizes(
     names: Sequence[str], parameters: int, *, source_vocabulary: int, target_vocabulary: int, shared: bool
 ) -> dict[str, dict[str, Any]]:
-    """The [model] table of each system in the width whose number of parameters is nearest to `parameters`."""
+    """Return the [model] table of each system, with the width whose number of parameters is nearest to `parameters`."""
 
     def sized(name: str, width: int) -> dict[str, Any]:
         table = SYSTEMS[name].table(width)
@@ -73,12 +73,12 @@ def matched_sizes(
 
     tables = {}
     for name in names:
-        low, high = STEP, WIDEST  # the count grows with the width
-        while high - low > STEP:
-            middle = (low + high) // 2 // STEP * STEP
+        low, high = WIDTH_MULTIPLE, MAX_WIDTH  # the count grows with the width
+        while high - low > WIDTH_MULTIPLE:
+            middle = (low + high) // 2 // WIDTH_MULTIPLE * WIDTH_MULTIPLE
             low, high = (middle, high) if count(name, middle) <= parameters else (low, middle)
         width = min((low, high), key=lambda width: abs(count(name, width) - parameters))
-        if abs(count(name, width) - parameters) > ALIKE * parameters:
+        if abs(count(name, width) - parameters) > TOLERANCE * parameters:
             raise UsageError(
                 f"no width of {SYSTEMS[name].title} has about {parameters:,} parameters with a vocabulary of "
                 f"{target_vocabulary:,}: the nearest has {count(name, width):,}; give another --parameters"
@@ -88,7 +88,7 @@ def matched_sizes(
 
 
 def count_parameters(model: Mapping[str, Any], *, source_vocabulary: int, target_vocabulary: int) -> int:
-    """Of the model of such a [model] table, each shared one counted once."""
+    """Count the parameters of the model of a [model] table; shared ones count once."""
     with torch.device("meta"):  # shapes without memory
         config = model_config(
             model["kind"],

@@ -1,7 +1,7 @@
 """Convert heads of a trained softmax model to random features: measure, swap, distil, save.
 
-F3. Which heads can be swapped is measured on a text (head_analysis.py). They keep their weights (swap_heads.py) and
-learn to reproduce the output of the exact heads (distillation.py). The result is a model folder like any other.
+F3. Measurements on a text show which heads can be swapped (head_analysis.py). They keep their weights (swap_heads.py)
+and learn to reproduce the output of the exact heads (distillation.py). The result is a model folder like any other.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import read_recipe
 
-TARGET = 0.1  # relative error of a head's output
-STEPS = 300
+TARGET_ERROR = 0.1  # of a head's output, relative
+DISTILLATION_STEPS = 300
 
 Watch = Callable[[Sequence[Any], str], Iterable[Any]]
 
@@ -52,10 +52,10 @@ class Conversion:
     map: str
     target: float
     heads: list[Head]
-    longest: int  # tokens of the longest text that was measured with
-    pays_from: int | None  # tokens from which on these features are faster on this device; None: not known, or never
+    longest: int  # tokens of the longest text used for measuring
+    pays_from: int | None  # tokens from which these features are faster on this device; None: unknown or never
     face: Any  # what the exact model was loaded as
-    model: nn.Module | None  # the converted one; None where no head was swapped
+    model: nn.Module | None  # the converted model; None if no head was swapped
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
@@ -70,7 +70,7 @@ class Conversion:
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write the converted model with its tokenizer and the facts of its training, without the scores."""
+        """Write the converted model with its tokenizer and the information from its training, without scores."""
         if self.model is None:
             raise UsageError(
                 f"no head was swapped: with {self.features} features none is within {self.target:g} of exact "
@@ -129,25 +129,25 @@ def convert_model(
     lines: Sequence[str],
     *,
     heads: Sequence[str] = ("auto",),
-    target: float = TARGET,
+    target: float = TARGET_ERROR,
     features: int = USUAL,
     map: str = "hyperbolic",
-    steps: int = STEPS,
+    steps: int = DISTILLATION_STEPS,
     swap: bool = True,
     seed: int = 0,
     device: str = "auto",
     watch: Watch = lambda things, doing: things,
 ) -> Conversion:
-    """Measure every head of a trained Transformer on a text, and swap those that random features can stand in for.
+    """Measure every head of a trained Transformer on a text, and swap those that random features can replace.
 
         model     a folder, or a shipped name
-        lines     text such as the model will see, one sentence or part a line; of a translator the source
-        heads     ("auto",): those whose output is within `target` of the exact one's; ("all",); or names as in
+        lines     text like that in later use, one sentence or passage per line; for a translator the source
+        heads     ("auto",): heads whose output is within `target` of the exact one; ("all",); or names as in
                   exact_heads of a recipe ("decoder", "decoder.2.cross", "encoder.0.self:0,3"), and only their
                   layers are measured
-        features  numbers that the map makes of a query or a key
-        steps     of distillation; 0: the heads stay as they begin
-        swap      False: only measure
+        features  number of features per query or key
+        steps     of distillation; 0 leaves the heads as they are after the swap
+        swap      False only measures
 
     `watch(items, activity)` wraps the items of each phase, to show progress.
     """
@@ -159,30 +159,29 @@ def convert_model(
     exact, config = face.model, face.model.config
     layers = check_convertible(config, map, features)
     layers = named_layers(heads, layers, config)
-    learnt, measured = held_out(calibration_batches(face, lines))
+    training, measured = held_out(calibration_batches(face, lines))
     calls = [layer_calls(exact, batch) for batch in measured]
-    found: list[Head] = []
+    results: list[Head] = []
     for name in watch(layers, "measuring"):
         seen = [call[name] for call in calls]
-        found += measure_layer(name, exact_layers(exact)[name], seen, features=features, map=map, target=target)
-    found = choose_heads(heads, found, config, target)
+        results += measure_layer(name, exact_layers(exact)[name], seen, features=features, map=map, target=target)
+    results = choose_heads(heads, results, config, target)
     student = None
-    if swap and any(head.random for head in found):
-        student = swap_heads(exact, found, features=features, map=map, seed=seed)
+    if swap and any(head.random for head in results):
+        student = swap_heads(exact, results, features=features, map=map, seed=seed)
         if steps:
-            distil(exact, student, learnt, steps=steps, seed=seed, watch=lambda steps: watch(steps, "distilling"))
+            distil(exact, student, training, steps=steps, seed=seed, watch=lambda steps: watch(steps, "distilling"))
         for name, layer in random_layers(student).items():
-            own, seen = [head for head in found if head.layer == name], [call[name] for call in calls]
-            judged = measure_distilled(own, exact_layers(exact)[name], random_part(layer), seen)
-            found = [judged[head.head] if head.layer == name else head for head in found]
-    where = next(exact.parameters()).device
-    table = find_table(where)
+            of_layer, seen = [head for head in results if head.layer == name], [call[name] for call in calls]
+            distilled = measure_distilled(of_layer, exact_layers(exact)[name], random_part(layer), seen)
+            results = [distilled[head.head] if head.layer == name else head for head in results]
+    table = find_table(next(exact.parameters()).device)
     return Conversion(
         source=find_model(model),
         features=features,
         map=map,
         target=target,
-        heads=found,
+        heads=results,
         longest=max(tokens.shape[1] for batch in measured for tokens in batch),
         pays_from=None if table is None else table.length(table.nearest(config.dim // config.heads, features)),
         face=face,
@@ -191,14 +190,14 @@ def convert_model(
 
 
 def tuning_recipe(source: Path, *, name: str, steps: int) -> Recipe:
-    """Return the recipe of the training in that folder, for so many steps from a converted model's weights."""
-    kept = source / "training" / "recipe.toml"
-    if not kept.is_file():
+    """Return the recipe of a run for fine-tuning a converted model for that many steps."""
+    file = source / "training" / "recipe.toml"
+    if not file.is_file():
         raise UsageError(
-            f"{source} is not the folder of a training, so its data is not known: convert without fine-tuning, and "
+            f"{source} is not the folder of a training run, so its data is unknown: convert without fine-tuning, and "
             f"train the result on by `regard train SOURCE TARGET --init`"
         )
-    recipe = read_recipe(kept)
+    recipe = read_recipe(file)
     return replace(
         recipe,
         name=name,

@@ -1,6 +1,6 @@
-"""The text that a model is converted by: batches that show its attention what it sees in use.
+"""Calibration text for a conversion: batches like those that the model gets in use.
 
-A translator needs both sides, and writes the target itself: what it does with a text is what shall stay as it is.
+A translator needs both sides; its own translations are the targets, because the conversion should preserve them.
 
     B batch   n source tokens   m target tokens
 """
@@ -17,21 +17,21 @@ from regard.api.writer import Writer
 from regard.errors import DataError
 from regard.text.tokenizers.special_tokens import END, START, pad_batch
 
-LINES = 1000  # of a text that are read
-BATCH_TOKENS = 1024  # of a batch at most, a longer text alone; the larger side of a translator counts
-MEASURED = 4  # batches that are for measuring, not more than one of EACH; the others are learnt from
-EACH = 8
+MAX_LINES = 1000  # of a text
+MAX_BATCH_TOKENS = 1024  # on the longer side; a longer text is a batch of its own
+MEASURED_BATCHES = 4  # used for measuring, at most one in MIN_SPACING; the others are for training
+MIN_SPACING = 8  # batches
 
 Tokens = tuple[Tensor, ...]  # what the model is called with: (source, inputs) or (tokens,)
 
 
 def calibration_batches(face: Translator | Writer | Embedder, lines: Sequence[str]) -> list[Tokens]:
-    """The lines as batches of about one length, on the model's device; empty ones are no text."""
-    lines = [line for line in lines if line.strip()][:LINES]
+    """Return the lines as batches of similar length, on the model's device; empty lines are ignored."""
+    lines = [line for line in lines if line.strip()][:MAX_LINES]
     samples: list[tuple[list[int], ...]]
     if isinstance(face, Translator):
-        found = [part for one in face.translate(lines, beam=1) for part in one.parts or [one]]
-        samples = [(list(one.source_ids), [START, *one.ids[:-1]]) for one in found if one.ids]
+        translations = [part for whole in face.translate(lines, beam=1) for part in whole.parts or [whole]]
+        samples = [(list(part.source_ids), [START, *part.ids[:-1]]) for part in translations if part.ids]
     elif isinstance(face, Writer):
         tokens = [START, *face.tokenizer.encode("\n".join(lines))] if lines else []
         windows = [tokens[start : start + face.window] for start in range(0, len(tokens), face.window)]
@@ -43,16 +43,16 @@ def calibration_batches(face: Translator | Writer | Embedder, lines: Sequence[st
     device = next(face.model.parameters()).device
     samples.sort(key=lambda sample: [len(side) for side in sample])
     batches: list[list[tuple[list[int], ...]]] = [[]]
-    for sample in samples:  # they grow longer, so the last one says how wide the batch is
-        if batches[-1] and (len(batches[-1]) + 1) * max(map(len, sample)) > BATCH_TOKENS:
+    for sample in samples:  # sorted by length, so the last one determines the width of the batch
+        if batches[-1] and (len(batches[-1]) + 1) * max(map(len, sample)) > MAX_BATCH_TOKENS:
             batches.append([])
         batches[-1].append(sample)
     return [tuple(pad_batch(side).to(device) for side in zip(*batch, strict=True)) for batch in batches]
 
 
 def held_out(batches: Sequence[Tokens]) -> tuple[list[Tokens], list[Tokens]]:
-    """(batches to learn from, batches to measure with); a text of one batch is both."""
-    step = max(EACH, len(batches) // MEASURED)
-    places = range(step // 2, len(batches), step)[:MEASURED]
-    measured = [batches[place] for place in places] or list(batches[:1])
-    return [batch for place, batch in enumerate(batches) if place not in places], measured
+    """Return the batches for training and those for measuring; a single batch is used for both."""
+    step = max(MIN_SPACING, len(batches) // MEASURED_BATCHES)
+    numbers = range(step // 2, len(batches), step)[:MEASURED_BATCHES]
+    measured = [batches[number] for number in numbers] or list(batches[:1])
+    return [batch for number, batch in enumerate(batches) if number not in numbers], measured

@@ -1,4 +1,4 @@
-"""Swap heads of a model for random features: its settings, its layers, and the weights that they take over.
+"""Swap heads of a model for random features: its settings, its layers, and the weights that are copied.
 
 H heads   G heads of keys   d_k, d_v widths of a head
 """
@@ -27,26 +27,26 @@ from regard.models.random_features import RandomFeaturesConfig
 
 
 def check_convertible(config: Any, map: str, features: int) -> list[str]:
-    """The layers of a model whose heads may be swapped; UsageError where there are none, or no such features."""
+    """Return the layers whose heads can be swapped; UsageError if there are none, or if the features are invalid."""
     if not isinstance(config, StackConfig):
         raise UsageError(f"a model of kind {config.kind!r} has no heads: transformer, transformer-lm and encoder have")
     if config.attention != "softmax":
-        raise UsageError("this model has random features already: convert the exact model that it was made from")
+        raise UsageError("this model already has random features: convert the exact model that it was made from")
     layers = config.attention_layers
-    if config.position in ON_SCORES or config.window is not None:  # about the text itself, so cross-attention may be
+    if config.position in ON_SCORES or config.window is not None:  # these concern self-attention only
         layers = [layer for layer in layers if is_cross_attention(layer)]
         if not layers:
             what = f"position {config.position!r}" if config.window is None else "a window"
             raise UsageError(
-                f"{what} tells keys apart by where they stand from a query, and random features sum keys up before a "
-                f"query comes: rotary positions, or those that act on embeddings, can be converted"
+                f"{what} depends on the distance between key and query, and random features sum keys up before they "
+                f"meet a query: rotary positions, or those that act on embeddings, can be converted"
             )
     _converted(config, dict.fromkeys(layers, range(config.heads)), features=features, map=map, seed=0)
     return layers
 
 
 def named_layers(wanted: Sequence[str], layers: Sequence[str], config: StackConfig) -> list[str]:
-    """The layers with heads that are wanted, all by "auto" and "all"; UsageError for names that mean none."""
+    """Return the layers with requested heads, all of them for "auto" and "all"; UsageError for unknown names."""
     if list(wanted) in (["all"], ["auto"]):
         return list(layers)
     check_patterns(wanted, layers, config.heads, config.kv_heads or config.heads, setting="heads")
@@ -54,9 +54,9 @@ def named_layers(wanted: Sequence[str], layers: Sequence[str], config: StackConf
 
 
 def choose_heads(wanted: Sequence[str], heads: Sequence[Head], config: StackConfig, target: float) -> list[Head]:
-    """The heads with `random` set for those to swap: "all", "auto" (within the target error), or those named.
+    """Return the heads, with `random` set for those to swap: "all", "auto" (within the target error), or by name.
 
-    Heads that share keys go together: by "auto" all of a group or none.
+    With "auto", heads that share keys are swapped together or not at all.
     """
     if list(wanted) == ["all"]:
         return [replace(head, random=True) for head in heads]
@@ -68,14 +68,14 @@ def choose_heads(wanted: Sequence[str], heads: Sequence[Head], config: StackConf
 
 
 def swap_heads(model: Any, heads: Sequence[Head], *, features: int, map: str, seed: int) -> nn.Module:
-    """A copy of the model with the chosen heads by random features, each begun at its factor; all weights are kept."""
+    """Return a copy of the model with random features in the chosen heads, with their factors and the same weights."""
     chosen: dict[str, list[int]] = {}
     for head in heads:
         if head.random:
             chosen.setdefault(head.layer, []).append(head.head)
     like = next(model.parameters())
     copy = make_model(_converted(model.config, chosen, features=features, map=map, seed=seed))
-    copy.load_state_dict(model.state_dict(), strict=False)  # what has the same name has the same shape
+    copy.load_state_dict(model.state_dict(), strict=False)  # weights with the same name have the same shape
     old = exact_layers(model)
     factors = {(head.layer, head.head): head.factor for head in heads}
     with torch.no_grad():
@@ -90,7 +90,7 @@ def swap_heads(model: Any, heads: Sequence[Head], *, features: int, map: str, se
 
 
 def random_layers(model: nn.Module) -> dict[str, RandomFeatureAttention | MixedAttention]:
-    """Return the layers with random features by the names that recordings have."""
+    """Return the layers with random features by their names in recordings."""
     layers = {
         layer_name(path): layer
         for path, layer in model.named_modules()
@@ -128,7 +128,7 @@ def _converted(
 
 
 def _take_over(old: MultiHeadAttention, new: MixedAttention) -> None:
-    """Give the parts of a mixed layer the rows of the old one's W_Q, W_K, W_V, and W^O its columns in their order."""
+    """Copy the rows of W_Q, W_K, W_V to the parts of a mixed layer, and the columns of W^O in their order."""
     sizes = HeadSizes(old.heads, old.kv_heads, old.d_k, old.d_v)
     for part, heads in ((new.exact, new.exact_heads), (new.random, new.random_heads)):
         rows = _rows(sizes, heads)
@@ -142,7 +142,7 @@ def _take_over(old: MultiHeadAttention, new: MixedAttention) -> None:
 
 
 def _rows(sizes: HeadSizes, heads: Sequence[int]) -> list[int]:
-    """The rows of the stacked W_Q, W_K, W_V that belong to these heads."""
+    """Return the rows of the stacked W_Q, W_K, W_V that belong to these heads."""
     H, G, d_k, d_v = sizes
     groups = sorted({head * G // H for head in heads})
     rows, start = [], 0

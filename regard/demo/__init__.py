@@ -1,1 +1,1 @@
-"""The demo corpus: French and English sentence pairs from our own grammar, with gold word alignments."""
+"""The demo corpus: French and English sentence pairs from the project's grammar, with gold word alignments."""

@@ -1,9 +1,9 @@
-"""BLEU and chrF of a whole test set, and how far they would move with other test sentences.
+"""BLEU and chrF of a test set, with confidence intervals by bootstrap resampling.
 
-Papineni et al. 2002, Popović 2015, Post 2018 (sacreBLEU, which does all the counting here); G1.
+Papineni et al. 2002, Popović 2015, Post 2018 (sacreBLEU, which computes all counts); G1.
 
-Both scores come from counts that add up over sentences. So the counts of each sentence are taken once, and the score
-of any choice of sentences (a resample, the long ones) is that of a sum of rows.
+Both scores are computed from counts that add up over sentences. So each sentence is counted once, and the score of any
+subset of sentences (a resample, the long ones) comes from a sum of rows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from sacrebleu.metrics.chrf import CHRF
 from regard.errors import DataError, UsageError, unknown_name
 
 METRICS = ("bleu", "chrf")
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # those that need no download
-SEED = 12345  # sacreBLEU's own: with it the resamples are the same as there
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # which need no download
+SEED = 12345  # sacreBLEU's default, which gives the same resamples
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score from 0 to 100, with all that somebody else needs to get the same number."""
+    """A corpus score from 0 to 100, with the signature that makes it reproducible."""
 
     name: str
     value: float
     signature: str  # sacreBLEU's
-    interval: Interval | None = None  # 95%, by resampling
+    interval: Interval | None = None  # 95%, by bootstrap resampling
 
     def __str__(self) -> str:
         interval = "" if self.interval is None else " [{:.1f}, {:.1f}]".format(*self.interval)
@@ -45,7 +45,7 @@ class Score:
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """What a score is computed from: one row of counts a sentence."""
+    """The counts from which a score is computed: one row per sentence."""
 
     metric: Metric
     rows: np.ndarray  # (sentences, counts), whole numbers
@@ -54,11 +54,11 @@ class SentenceCounts:
         return len(self.rows)
 
     def take(self, which: np.ndarray) -> SentenceCounts:
-        """The counts of some of the sentences."""
+        """Return the counts of some of the sentences."""
         return SentenceCounts(self.metric, self.rows[which])
 
     def score(self, *, samples: int = 0, seed: int = SEED) -> Score:
-        """The score of these sentences together; with `samples` also its interval."""
+        """Return the score of all sentences together; with `samples` also its interval."""
         signature = self.metric.get_signature()
         interval = None
         if samples:
@@ -69,7 +69,7 @@ class SentenceCounts:
         return Score(total.name, total.score, signature.format(), interval)
 
     def resampled(self, *, samples: int, seed: int = SEED) -> np.ndarray:
-        """The scores of test sets drawn from this one with replacement, (samples,).
+        """Return the scores of `samples` test sets drawn from this one with replacement.
 
         Koehn 2004. The same seed draws the same sentences, so two systems can be compared pairwise.
         """
@@ -77,17 +77,17 @@ class SentenceCounts:
             raise UsageError(f"samples must be at least 1, got {samples}")
         draw = np.random.default_rng(seed)
         n = len(self.rows)
-        rows = self.rows.astype(np.float64)  # products of floats are the fast ones, and exact for counts
+        rows = self.rows.astype(np.float64)  # float products are fast, and exact for counts
         times = (np.bincount(draw.integers(n, size=n), minlength=n) for _ in range(samples))
         return np.array([self._of(row @ rows).score for row in times])
 
     def _of(self, total: np.ndarray) -> Any:
-        # sacreBLEU's way from counts to a score, private there; its own significance tests use it in the same way.
+        # A private method of sacreBLEU; its own significance tests use it in the same way.
         return self.metric._compute_score_from_stats(total.astype(int).tolist())
 
 
 def bootstrap_interval(scores: np.ndarray) -> Interval:
-    """The middle 95% of resampled scores: one in forty is cut off at each end."""
+    """Return the middle 95% of resampled scores: one in forty is dropped at each end."""
     ordered = np.sort(scores)
     cut = len(ordered) // 40
     return float(ordered[cut]), float(ordered[-1 - cut])
@@ -101,7 +101,7 @@ def count_sentences(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> SentenceCounts:
-    """The counts of a metric ("bleu" or "chrf") for each pair of hypothesis and reference."""
+    """Count the statistics of a metric ("bleu" or "chrf") for each pair of hypothesis and reference."""
     check_pairs(hypotheses, references)
     counter = _make_metric(metric, tokenize=tokenize, lowercase=lowercase)
     rows = counter._extract_corpus_statistics(hypotheses, [references])
@@ -117,9 +117,9 @@ def corpus_bleu(
     samples: int = 0,
     seed: int = SEED,
 ) -> Score:
-    """BLEU of the hypotheses against one reference each; `samples` (1000, say) adds the 95% interval.
+    """Return BLEU of the hypotheses against one reference each; `samples` (such as 1000) adds the 95% interval.
 
-    Papineni et al. 2002. Both sides are plain text: `tokenize` is how sacreBLEU splits it for counting.
+    Papineni et al. 2002. Both sides are plain text, which sacreBLEU tokenizes with `tokenize`.
     """
     counts = count_sentences(hypotheses, references, metric="bleu", tokenize=tokenize, lowercase=lowercase)
     return counts.score(samples=samples, seed=seed)
@@ -133,7 +133,7 @@ def corpus_chrf(
     samples: int = 0,
     seed: int = SEED,
 ) -> Score:
-    """chrF, the F-score of character n-grams, against one reference each; `samples` as in corpus_bleu.
+    """Return chrF, the F-score of character n-grams, against one reference each; `samples` as in corpus_bleu.
 
     Popović 2015 (chrF2: recall counts twice).
     """
@@ -142,12 +142,12 @@ def corpus_chrf(
 
 
 def check_pairs(hypotheses: Sequence[str], references: Sequence[str], *, other: str = "references") -> None:
-    """Raise DataError unless there is one hypothesis a reference (or a source), and at least one."""
+    """Raise DataError unless there is one hypothesis per reference (or source), and at least one."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise TypeError(f"hypotheses and {other} must be lists of sentences, got one text")
     if len(hypotheses) != len(references):
         raise DataError(
-            f"{len(hypotheses)} hypotheses and {len(references)} {other} do not pair up; "
+            f"there are {len(hypotheses)} hypotheses but {len(references)} {other}; "
             "both must have one line for each sentence of the test set"
         )
     if not hypotheses:
@@ -162,7 +162,7 @@ def _make_metric(metric: str, *, tokenize: str, lowercase: bool) -> Metric:
     if tokenize not in TOKENIZERS:
         raise UsageError(unknown_name("tokenize", tokenize, TOKENIZERS))
     try:
-        # With "none" the text is known to be tokenised, and sacreBLEU need not say that it looks so.
+        # With "none" the text is known to be tokenized, so sacreBLEU need not warn about it.
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
-    except (ImportError, RuntimeError) as error:  # the splitters for Japanese and Korean are extras of sacreBLEU
+    except (ImportError, RuntimeError) as error:  # the tokenizers for Japanese and Korean are extras of sacreBLEU
         raise UsageError(f"tokenize={tokenize!r} cannot be used here: {' '.join(str(error).split())}") from error

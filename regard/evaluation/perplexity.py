@@ -1,7 +1,7 @@
-"""How well a model predicts text: perplexity, bits per token and per character.
+"""Perplexity, bits per token and bits per character.
 
-Jelinek et al. 1977 (perplexity), Brown et al. 1992 (bits per character); C2. All of it is of the true
-likelihood, whatever the loss was that trained the model.
+Jelinek et al. 1977 (perplexity), Brown et al. 1992 (bits per character); C2. All of them are computed from the true
+likelihood, whatever loss trained the model.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from regard.errors import DataError
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The negative log-likelihood of a text in nats, and how much text it was.
+    """The negative log-likelihood of a text in nats, and the size of the text.
 
-    `tokens` counts what was predicted, end tokens too; `characters` are those of the text. Perplexities compare only
-    between models with the same tokens; bits per character compare between all.
+    `tokens` counts the predicted tokens, including end tokens; `characters` those of the text. Perplexities are
+    comparable only between models with the same tokenizer; bits per character between all models.
     """
 
     nll: float
@@ -26,9 +26,9 @@ class Likelihood:
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise DataError("there is no text to take the perplexity of: not one token was predicted")
+            raise DataError("there is no text to compute a perplexity of: not one token was predicted")
         if self.characters is not None and self.characters < 1:
-            raise DataError("there is no text to take the bits per character of: it has no characters")
+            raise DataError("there is no text to compute bits per character of: it has no characters")
 
     @property
     def loss(self) -> float:
@@ -37,7 +37,7 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        """Of how many equally likely tokens each one would have to be guessed: exp(nll / tokens)."""
+        """exp(nll / tokens): as uncertain as a choice among so many equally likely tokens."""
         return perplexity_of(self.loss)
 
     @property
@@ -61,7 +61,7 @@ class Likelihood:
 
 
 def perplexity_of(loss: float) -> float:
-    """exp of the nats per token, infinite where that is beyond all numbers."""
+    """Return the exponential of the nats per token, or infinity if it overflows."""
     try:
         return math.exp(loss)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Torch's recurrent kernels on sequences of different lengths, outside of compiled graphs.
+"""Run PyTorch's recurrent kernels on sequences of different lengths, outside of compiled graphs.
 
 C1.
 """
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # the kernels take whole sequences, which graphs cannot hold
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # graphs cannot contain these kernels
 def run_packed(
     layer: nn.RNNBase, kernels: Callable[..., tuple[Any, Any]], x: Tensor, state: Any, lengths: Tensor | None
 ) -> tuple[Tensor, Any]:
-    """The kernels' output and last state, computed on a packed sequence when there are lengths."""
+    """Return the output and last state of the kernels, computed on a packed sequence if there are lengths."""
     if lengths is None:
         return kernels(layer, x, state)
     first = layer.batch_first

@@ -29,6 +29,7 @@ from regard.layers.cells import (
     rnn_step,
 )
 from regard.layers.checks import check_like
+from regard.machine import cpu_autocasts_lstm
 
 State = tuple[Tensor, ...]  # (h,) or, for the LSTM, (h, c)
 S = TypeVar("S", Tensor, tuple[Tensor, Tensor])
@@ -330,6 +331,10 @@ def kernel_obstacle(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None) -> str
         return "torch does not pack an empty batch"
     if x.device.type == "mps" and layer.proj_size > 0:
         return "torch has no LSTM projection on MPS"
+    if x.device.type == "cpu" and layer.mode == "LSTM" and torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        if not cpu_autocasts_lstm(dtype):
+            return f"torch's LSTM does not run under autocast to {dtype} on this CPU"
     cudnn = x.device.type == "cuda" and torch.backends.cudnn.enabled
     if cudnn and not layer.training and torch.is_grad_enabled():
         return "cuDNN has no gradient in eval mode, and torch.no_grad() is off"

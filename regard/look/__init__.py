@@ -1,6 +1,6 @@
-"""See it: traces of what models do, pictures of weights, masks and positions, and the colours that all share.
+"""Look inside models: traces, pictures of weights, masks and positions, and the explorer page.
 
-Only a table of the public names; each is imported when it is first used, so that a trace can be read without PyTorch.
+This is a table of the public names. Each is imported at first use, so a trace can be read without PyTorch.
 """
 
 from __future__ import annotations

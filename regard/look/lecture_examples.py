@@ -1,7 +1,7 @@
-"""The sentences of the lectures with meanings as vectors, so that attention on them can be computed, not drawn.
+"""The sentences of the lectures with vectors of meaning, so that their attention can be computed.
 
-D16 (Bahdanau et al. 2015, figure 3) and E9. A small bilingual dictionary says which concepts a word stands for; a
-word's vector is the mean of its concepts' vectors, so a word and its translation point the same way.
+D16 (Bahdanau et al. 2015, figure 3) and E9. A small bilingual dictionary maps a word to concepts; the vector of a
+word is the mean of the vectors of its concepts, so a word and its translation point in the same direction.
 
     m target words   n source words   d width of a vector
 """
@@ -18,7 +18,7 @@ from regard.attention.dispatch import attend
 from regard.errors import unknown_name
 from regard.positions.absolute import sinusoidal
 
-# Word -> concepts. Words of the two languages that translate each other share them.
+# Word -> concepts. A word and its translation share concepts.
 ENGLISH = {
     "It": ("it",), "should": ("ought",), "be": ("be", "infinitive"), "noted": ("note",), "that": ("that",),
     "the": ("the",), "marine": ("sea",), "environment": ("surroundings",), "is": ("be", "present"),
@@ -50,7 +50,7 @@ JANE_TARGET = ["Jane", "visits", "Africa", "in", "September", "<end>"]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Weights (m, n) with the words of its rows and columns."""
+    """Weights (m, n) with the words of their rows and columns; `made` says how they were computed."""
 
     weights: Tensor
     source: list[str]
@@ -59,7 +59,7 @@ class Alignment:
 
 
 def concept_vectors(words: list[str], dictionary: dict[str, tuple[str, ...]], *, dim: int = 64) -> Tensor:
-    """A unit vector for every word: the direction of the sum of its concepts' random directions."""
+    """Return a unit vector for every word: the normalized sum of the random directions of its concepts."""
     concepts = sorted({c for entry in (*ENGLISH.values(), *FRENCH.values()) for c in entry})
     random = torch.Generator().manual_seed(16)
     table = torch.nn.functional.normalize(torch.randn(len(concepts), dim, generator=random), dim=-1)
@@ -68,14 +68,14 @@ def concept_vectors(words: list[str], dictionary: dict[str, tuple[str, ...]], *,
 
 
 def dictionary_alignment(source: list[str], target: list[str], *, to_french: bool) -> Alignment:
-    """Cross-attention (D13) of target on source words: by meaning, and by position (B2) where meanings tie.
+    """Compute cross-attention (D13) of target to source words, by meaning, and by position (B2) for equal meanings.
 
-    The position settles which of two equal words is meant, since p_t . p_t' falls with |t - t'| (B3).
+    The position decides which of two equal words is meant, since p_t . p_t' falls with |t - t'| (B3).
     """
     dim = 64
     keys = concept_vectors(source, ENGLISH if to_french else FRENCH, dim=dim)  # (n, d)
     queries = concept_vectors(target, FRENCH if to_french else ENGLISH, dim=dim)  # (m, d)
-    # |p_t|^2 = d/2. p_t . p_t' falls slowly, so positions are made 1.5 times as long as the vectors of meaning.
+    # |p_t|^2 = d/2. p_t . p_t' falls slowly, so positions are scaled to 1.5 times the length of the vectors of meaning.
     share = 1.5 / (dim / 2) ** 0.5
     q = queries + share * sinusoidal(len(target), dim)
     k = keys + share * sinusoidal(len(source), dim)
@@ -85,18 +85,18 @@ def dictionary_alignment(source: list[str], target: list[str], *, to_french: boo
 
 
 def marine_alignment() -> Alignment:
-    """English to French: "marine environment" and "environnement marin" cross over (D16)."""
+    """Align English with French: "marine environment" and "environnement marin" cross over (D16)."""
     return dictionary_alignment(MARINE_SOURCE, MARINE_TARGET, to_french=True)
 
 
 def jane_alignment() -> Alignment:
-    """French to English: the running example (E9)."""
+    """Align French with English: the running example (E9)."""
     return dictionary_alignment(JANE_SOURCE, JANE_TARGET, to_french=False)
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Everything on the way from the words to the new vector of one of them; rows are words."""
+    """All intermediate results of self-attention on a sentence; rows are words."""
 
     words: list[str]
     x: Tensor
@@ -109,9 +109,9 @@ class Flow:
 
 
 def jane_flow() -> Flow:
-    """Self-attention on the French sentence of E9, with matrices small enough to check by hand (D8, D9).
+    """Compute self-attention on the French sentence of E9, with matrices small enough to check by hand (D8, D9).
 
-    A word is (person, action, place, time). W_K names what a word has to offer: who, what, or when and where; W_Q
+    A word is (person, action, place, time). W_K encodes what a word offers: who, what, or when and where; W_Q
     what it asks for: a place asks "what is happening here?", and a little "who is there?".
     """
     words = JANE_SOURCE[:-1]
@@ -123,12 +123,12 @@ def jane_flow() -> Flow:
     W_V = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 3.0]])
     q, k, v = x @ W_Q, x @ W_K, x @ W_V  # (5, 3) each
     y, weights = attend(q, k, v, score="scaled", return_weights=True)
-    scores = q @ k.T / k.shape[-1] ** 0.5  # what attend takes the softmax of (D9), to be shown
+    scores = q @ k.T / k.shape[-1] ** 0.5  # the argument of the softmax (D9), for display
     return Flow(words, x, q, k, v, scores, weights.reshape(5, 5), y.reshape(5, 3))
 
 
 def example_mask(kind: str, size: int) -> Tensor:
-    """A mask (size, size) of each kind to look at: a quarter is padding, a window, or three documents; D10."""
+    """Return an example mask (size, size): causal, a quarter padding, a window, or three documents; D10."""
     if size < 1:
         raise ValueError(f"size must be at least 1, not {size}")
     quarter = max(1, size // 4)

@@ -137,6 +137,19 @@ def is_ampere() -> bool:
     return not torch.cuda.is_available() or compute_capability() >= AMPERE
 
 
+@cache
+def cpu_autocasts_lstm(dtype: torch.dtype) -> bool:
+    """Whether PyTorch's LSTM runs under autocast to this dtype on this CPU; without AVX-512 it raises (torch 2.13)."""
+    import torch
+
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=dtype):
+            torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
+
+
 def c_compiler() -> str | None:
     """Find a C compiler; None if there is none, or if REGARD_NATIVE=0 forbids native code."""
     if setting("REGARD_NATIVE") == "0":

@@ -1,6 +1,6 @@
-"""The settings of whole models: frozen dataclasses, checked when they are made.
+"""The settings of whole models: frozen dataclasses, checked when they are created.
 
-config.json of a model folder holds them, and a recipe fills them in.
+config.json of a model folder contains them; a recipe sets them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
-from regard.attention.multihead import FORMS
+from regard.attention.projections import FORMS
 from regard.attention.scores import SCORES
 from regard.errors import unknown_name
 from regard.layers.block import ORDERS
@@ -21,12 +21,12 @@ from regard.models.exact_heads import check_random_features, pick_heads
 from regard.models.layer_names import is_cross_attention
 from regard.models.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
 from regard.positions import POSITIONS
-from regard.settings import SHARE, Rule, SettingError, check_fields, choice, number
+from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice, number
 
 # Sizes beyond these come from a damaged or hostile file, not from a model.
-SIZE = Rule(least=1, most=2**24)
-COUNT = Rule(least=1, most=1024)
-TOKEN = Rule(least=0, most=2**24)
+SIZE = ValueRule(least=1, most=2**24)
+COUNT = ValueRule(least=1, most=1024)
+TOKEN = ValueRule(least=0, most=2**24)
 NORMS = ("layer", "rms")
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = ("none", *SCORES)
@@ -38,13 +38,13 @@ Side = Literal["source", "target"]
 
 
 def vocabulary_of(side: Side) -> Any:
-    """Declare a field that holds the size of a tokenizer: of the source's, or of the target's."""
+    """Declare a field for the vocabulary size of the source's or the target's tokenizer."""
     return field(metadata={"rule": SIZE, "tokenizer": side})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What every model has in common: the settings know their names, their ranges and their choices."""
+    """Base class of all configs; its fields declare their ranges and choices."""
 
     dropout: float = number(0.1, rule=SHARE)
     pad_id: int = number(0, rule=TOKEN)
@@ -59,22 +59,22 @@ class Config:
 
     @property
     def width(self) -> int:
-        """The length of the vectors between layers; the noam schedule follows it."""
+        """The width of the vectors between layers; the noam schedule depends on it."""
         raise NotImplementedError
 
     @property
     def layer_count(self) -> int:
-        """Layers that the settings ask for; the weights of a folder must be as many."""
+        """The number of layers; a model folder must contain their weights."""
         return 0
 
     @property
     def stacks(self) -> dict[str, int]:
-        """How many layers each stack has, "encoder" and "decoder"."""
+        """The number of layers of each stack, "encoder" and "decoder"."""
         return {}
 
     @property
     def cross_layers(self) -> list[str]:
-        """The names of the layers that look at the source, as recordings have them; an alignment needs one."""
+        """The names of the layers that attend to the source, as in recordings; an alignment needs one."""
         return []
 
     @property
@@ -89,12 +89,12 @@ class Config:
 
     @classmethod
     def vocabulary_fields(cls) -> dict[str, Side]:
-        """Return the settings that the tokenizers decide, with the side whose tokenizer it is."""
+        """Return the settings that depend on a tokenizer, each with the side of that tokenizer."""
         return {f.name: f.metadata["tokenizer"] for f in dataclasses.fields(cls) if "tokenizer" in f.metadata}
 
     @classmethod
     def complete_kind(cls, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with those that the kind of model implies; SettingError where they contradict it."""
+        """Return the settings with those that the kind of model implies; SettingError if they contradict it."""
         return dict(settings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Config:
 
 
 class FlatNames(type):
-    """Lets a config be made with a dict for random features, or with the flat names that they had before."""
+    """Accept a dict for random features, or the deprecated flat names of their settings."""
 
     def __call__(cls, **settings: Any) -> Any:
         settings = nest_settings(settings, warn=True)
@@ -124,14 +124,14 @@ class FlatNames(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        """The settings that `help` and `inspect` show."""
+        """The signature that `help` and `inspect` show."""
         signature = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class, not of its metaclass
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(Config, metaclass=FlatNames):
-    """What all Transformers share: the blocks. The defaults are those of the paper (base), Vaswani et al. 2017."""
+    """The settings of the blocks, shared by all Transformers. Defaults: the base model of Vaswani et al. 2017."""
 
     layers: int = number(6, rule=COUNT)
     dim: int = number(512, rule=SIZE)
@@ -142,14 +142,14 @@ class StackConfig(Config, metaclass=FlatNames):
     norm: str = choice("layer", NORMS)
     order: str = choice("post", ORDERS)
     position: str = choice("sinusoidal", POSITIONS)
-    max_length: int = number(1024, rule=SIZE)  # of learned positions; the others have none
+    max_length: int = number(1024, rule=SIZE)  # of learned positions; other schemes have no limit
     form: str = choice("projected", FORMS)
     qk_norm: bool = False
     bias: bool = True
     attention_dropout: float = number(0.0, rule=SHARE)  # of the weights
     hidden_dropout: float = number(0.0, rule=SHARE)  # inside the feed-forward net
     scale_embedding: bool = True  # token vectors times sqrt(dim), section 3.4
-    window: int | None = number(None, rule=SIZE)  # tokens that exact self-attention looks at, around itself; else all
+    window: int | None = number(None, rule=SIZE)  # tokens that exact self-attention covers; None: all
     attention: str = choice("softmax", MECHANISMS)
     random_features: RandomFeaturesConfig = DEFAULTS  # of attention = "random-features"
 
@@ -191,7 +191,7 @@ class StackConfig(Config, metaclass=FlatNames):
 
     @property
     def attention_layers(self) -> list[str]:
-        """The names of all attention layers, as recordings have them: "decoder.2.cross"."""
+        """The names of all attention layers, as in recordings: "decoder.2.cross"."""
         kinds = {"encoder": ("self",), "decoder": ("self", "cross") if "encoder" in self.stacks else ("self",)}
         return [
             f"{stack}.{n}.{kind}" for stack, size in self.stacks.items() for n in range(size) for kind in kinds[stack]
@@ -208,15 +208,15 @@ class StackConfig(Config, metaclass=FlatNames):
         return pick_heads(self.random_features.exact_heads, layer, self.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings, flat as in config.json; those of random features and windows only where there are any.
+        """Return all settings as in config.json; those of random features and windows only if they are used.
 
-        The settings of random features stand flat among the others: that is format 1 of a model folder.
+        Format 1 of the model folder has the settings of random features flat among the others.
         """
-        without = {"attention", TABLE} if self.attention == "softmax" else set()
-        without |= {"window"} if self.window is None else set()
+        omitted = {"attention", TABLE} if self.attention == "softmax" else set()
+        omitted |= {"window"} if self.window is None else set()
         settings: dict[str, Any] = {}
         for name, value in super().to_dict().items():
-            if name not in without:
+            if name not in omitted:
                 settings |= self.random_features.to_flat() if name == TABLE else {name: value}
         return settings
 
@@ -232,7 +232,7 @@ class TransformerConfig(StackConfig):
 
     source_vocabulary: int = vocabulary_of("source")
     target_vocabulary: int = vocabulary_of("target")
-    decoder_layers: int | None = number(None, rule=COUNT)  # as many as the encoder's when not given
+    decoder_layers: int | None = number(None, rule=COUNT)  # default: as many as the encoder
     share_embeddings: bool = False  # one table for source and target
     tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
 
@@ -293,7 +293,7 @@ class EncoderConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(Config):
-    """What all recurrent models share: the cells and their sizes."""
+    """The cells and their sizes, shared by all recurrent models."""
 
     cell: str = choice("gru", CELLS)
     layers: int = number(1, rule=COUNT)
@@ -346,12 +346,12 @@ class RecurrentTranslatorConfig(RecurrentConfig):
 
     source_vocabulary: int = vocabulary_of("source")
     target_vocabulary: int = vocabulary_of("target")
-    attention: str = choice("additive", ATTENTIONS)  # the score, or "none": the last state is all that the decoder gets
+    attention: str = choice("additive", ATTENTIONS)  # the score, or "none": the decoder gets only the last state
     style: str = choice("bahdanau", STYLES)  # attention before the recurrent step (Bahdanau) or after it (Luong)
     input_feeding: bool = False  # Luong's: the last attentional state is an input of the next step
     bidirectional: bool = True
-    encoder_hidden: int | None = number(None, rule=SIZE)  # a direction's width; hidden / directions when not given
-    attention_hidden: int | None = number(None, rule=SIZE)  # of the additive and concat scores; hidden when not given
+    encoder_hidden: int | None = number(None, rule=SIZE)  # width of each direction; default hidden / directions
+    attention_hidden: int | None = number(None, rule=SIZE)  # of the additive and concat scores; default hidden
 
     @property
     def kind(self) -> str:

@@ -1,6 +1,6 @@
-"""What a model hands from one decoding step to the next.
+"""The state that a model passes from one decoding step to the next.
 
-A state knows how to take some of its rows along, in any order: `select`; and states of one kind can be joined.
+`select` returns some rows of a state, in any order; `join` combines states of one kind.
 
     B batch   m new tokens   n source tokens   p width
 """
@@ -27,16 +27,16 @@ class Encoded(NamedTuple):
     final: Hidden | None = None  # a recurrent encoder's last state
 
     def select(self, rows: Tensor) -> Encoded:
-        """The sentences of the given rows, in the given order."""
+        """Return the sentences of the given rows, in the given order."""
         return Encoded(
             self.states[rows], self.keep[rows], None if self.final is None else select_hidden(self.final, rows)
         )
 
 
 class TransformerState:
-    """What each block keeps of the text so far, and of the source where there is one.
+    """The caches of all blocks for the text so far, and the projected source if there is one.
 
-    Rows that stand side by side may share a source: a beam's, say. The caches have B·w rows then, the memory B.
+    Adjacent rows may share a source, for example those of a beam. The caches then have B·w rows, the source has B.
     """
 
     def __init__(
@@ -44,18 +44,18 @@ class TransformerState:
         caches: Sequence[Cache],
         memory: Sequence[Source] | None = None,
         memory_mask: Tensor | None = None,  # (B, 1, 1, n)
-        sharing: int = 1,  # w: so many rows share a source
+        sharing: int = 1,  # w: the number of rows that share a source
     ) -> None:
-        self.caches: Sequence[Any] = caches  # of which kind, those know who read more of them than all have
+        self.caches: Sequence[Any] = caches  # of any kind of cache
         self.memory: Sequence[Any] | None = memory
         self.memory_mask, self.sharing = memory_mask, sharing
 
     def positions(self, m: int) -> Tensor:
-        """Where the next m tokens stand, (m,) or (B, m)."""
+        """Return the positions of the next m tokens, (m,) or (B, m)."""
         return self.caches[0].positions(m)
 
     def select(self, rows: Tensor) -> TransformerState:
-        """The state of the given rows in the given order; each has its source for itself from then on."""
+        """Return the state of the given rows in the given order; its rows no longer share sources."""
         sources = rows if self.sharing == 1 else rows // self.sharing
         return TransformerState(
             [cache.select(rows) for cache in self.caches],
@@ -64,15 +64,15 @@ class TransformerState:
         )
 
     def repeat(self, times: int) -> TransformerState:
-        """Each row so many times, side by side; their source is not repeated."""
+        """Repeat each row, copies adjacent to each other; their source is not repeated."""
         rows = torch.arange(len(self), device=self.positions(1).device).repeat_interleave(times)
         caches = [cache.select(rows) for cache in self.caches]
         return TransformerState(caches, self.memory, self.memory_mask, times * self.sharing)
 
     def keep(self, rows: Tensor, inputs: Tensor | None) -> TransformerState:
-        """Go on with the given rows, in place; only what moved is copied.
+        """Keep only the given rows, in place; only rows that move are copied.
 
-        `inputs` are the groups of `sharing` rows that go on, in order; None: all of them.
+        `inputs` are the groups of `sharing` rows that are kept, in order; None keeps all of them.
         """
         first = self.caches[0]
         if isinstance(first, KVCache) and first.origins is not None:
@@ -90,7 +90,7 @@ class TransformerState:
 
     @staticmethod
     def join(states: Sequence[TransformerState]) -> TransformerState:
-        """The rows of all, in this order, each at its own place."""
+        """Join the rows of several states in this order; each row keeps its position."""
         caches = [layer[0].join(layer) for layer in zip(*(state.caches for state in states), strict=True)]
         if states[0].memory is None:
             return TransformerState(caches)
@@ -99,18 +99,18 @@ class TransformerState:
         return TransformerState(caches, memory, mask, states[0].sharing)
 
     def _mask(self) -> Tensor:
-        """(B, 1, 1, n), also where there is no padding."""
+        """Return the mask of the source, (B, 1, 1, n), even if there is no padding."""
         assert self.memory is not None
-        n = max(memory.length for memory in self.memory)  # 0 where the source is summed up in every block
-        everything = torch.ones(len(self) // self.sharing, 1, 1, n, dtype=torch.bool, device=self.positions(1).device)
-        return everything if self.memory_mask is None else self.memory_mask
+        n = max(memory.length for memory in self.memory)  # 0 if every block stores sums over the source
+        all_allowed = torch.ones(len(self) // self.sharing, 1, 1, n, dtype=torch.bool, device=self.positions(1).device)
+        return all_allowed if self.memory_mask is None else self.memory_mask
 
     def __len__(self) -> int:
         return len(self.caches[0])
 
 
 class RecurrentState:
-    """The recurrent state, and for a translator with attention the source, its keys prepared for the score."""
+    """The recurrent state and, for a translator with attention, the source with keys prepared for the score."""
 
     def __init__(
         self,
@@ -123,20 +123,20 @@ class RecurrentState:
         self.hidden, self.keys, self.values, self.mask, self.feed = hidden, keys, values, mask, feed
 
     def select(self, rows: Tensor) -> RecurrentState:
-        """The state of the given rows in the given order (beams, finished sentences)."""
+        """Return the state of the given rows in the given order (beams, finished sentences)."""
         keys, values, mask, feed = (
             None if part is None else part[rows] for part in (self.keys, self.values, self.mask, self.feed)
         )
         return RecurrentState(select_hidden(self.hidden, rows), keys, values, mask, feed)
 
     def repeat(self, times: int) -> RecurrentState:
-        """Each row so many times, side by side."""
+        """Repeat each row, copies adjacent to each other."""
         h = self.hidden if isinstance(self.hidden, Tensor) else self.hidden[0]
         return self.select(torch.arange(h.shape[1], device=h.device).repeat_interleave(times))
 
     @staticmethod
     def join(states: Sequence[RecurrentState]) -> RecurrentState:
-        """The rows of all, in this order."""
+        """Join the rows of several states in this order."""
         hidden: Hidden
         if isinstance(states[0].hidden, Tensor):
             hidden = torch.cat([state.hidden for state in states], dim=1)  # type: ignore[misc]
@@ -145,12 +145,12 @@ class RecurrentState:
             hidden = (h, c)
         parts = {}
         for name, dim in (("keys", 1), ("values", 1), ("mask", 2), ("feed", 1)):
-            given = [getattr(state, name) for state in states]
-            parts[name] = None if given[0] is None else join_padded(given, dim)
+            tensors = [getattr(state, name) for state in states]
+            parts[name] = None if tensors[0] is None else join_padded(tensors, dim)
         return RecurrentState(hidden, **parts)
 
     def keep(self, rows: Tensor, inputs: Tensor | None) -> RecurrentState:
-        """Go on with the given rows; where all inputs go on, each row's source is that of its input, and stays."""
+        """Keep only the given rows. If `inputs` is None, all inputs are kept, and each row keeps its source."""
         if inputs is not None:
             return self.select(rows)
         feed = None if self.feed is None else self.feed[rows]
@@ -158,9 +158,10 @@ class RecurrentState:
 
 
 def map_hidden(change: Callable[[Tensor], Tensor], hidden: Hidden) -> Hidden:
-    """The same change to h, and to c where there is one."""
+    """Apply a function to h, and to c if there is one."""
     return change(hidden) if isinstance(hidden, Tensor) else (change(hidden[0]), change(hidden[1]))
 
 
 def select_hidden(hidden: Hidden, rows: Tensor) -> Hidden:
+    """Return the given rows of a hidden state."""
     return map_hidden(lambda part: part[:, rows], hidden)

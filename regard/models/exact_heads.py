@@ -1,9 +1,9 @@
-"""Which heads stay exact in a model with random features: a short notation, layers by the names that recordings have.
+"""A short notation for the heads that stay exact in a model with random features.
 
     exact_heads = ["encoder", "decoder.0", "decoder.*.self:0,1", "decoder.3.cross:4-7"]
 
-A name is the stack, the block's number, self or cross. What is left out at its end means all, and so does *. Numbers
-behind a colon are heads; without them all heads are meant.
+A name consists of the stack, the number of the block, and self or cross, as in recordings. Parts omitted at the end
+match everything, and so does *. Numbers after a colon select heads; without them the pattern selects all heads.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from regard.settings import SettingError
 if TYPE_CHECKING:
     from regard.models.config import StackConfig
 
-ON_SCORES = ("relative", "t5", "alibi")  # positions that add to scores
+ON_SCORES = ("relative", "t5", "alibi")  # position schemes that add to the scores
 HEADS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 
 
 def pick_heads(patterns: Sequence[str], layer: str, heads: int) -> tuple[int, ...]:
-    """The heads of a layer such as "decoder.2.cross" that the patterns name, in order."""
-    found: set[int] = set()
+    """Return the heads of a layer such as "decoder.2.cross" that the patterns select, in order."""
+    selected: set[int] = set()
     for pattern in patterns:
         name, colon, numbers = pattern.partition(":")
-        if _names(name, layer):
-            found.update(_numbers(numbers) if colon else range(heads))
-    return tuple(sorted(found))
+        if _matches(name, layer):
+            selected.update(_numbers(numbers) if colon else range(heads))
+    return tuple(sorted(selected))
 
 
 def check_patterns(
     patterns: Sequence[str], layers: Sequence[str], heads: int, kv_heads: int, *, setting: str = "exact_heads"
 ) -> None:
-    """Raise SettingError unless each pattern names layers and heads that there are, and groups of heads as a whole."""
+    """Raise SettingError unless each pattern selects existing layers and heads, and only whole groups of heads."""
     key = f"random_features.{setting}"
     for pattern in patterns:
         name, colon, numbers = pattern.partition(":")
         if colon and not HEADS.fullmatch(numbers):
             message = f"{setting}: behind the colon stand heads, as in decoder.0.self:0,2-3; got {pattern!r}"
             raise SettingError(key, message)
-        if not any(_names(name, layer) for layer in layers):
+        if not any(_matches(name, layer) for layer in layers):
             known = ", ".join(layers[:4]) + (", …" if len(layers) > 4 else "")
             raise SettingError(key, f"{setting}: {pattern!r} names no layer of this model (there are {known})")
         if colon and (wrong := [head for head in _numbers(numbers) if head >= heads]):
@@ -62,7 +62,7 @@ def check_patterns(
 
 
 def check_random_features(config: StackConfig) -> None:
-    """Raise SettingError for settings that do not go with random features."""
+    """Raise SettingError for settings that cannot be combined with random features."""
     settings, layers = config.random_features, config.attention_layers
     check_patterns(settings.exact_heads, layers, config.heads, config.kv_heads or config.heads)
     random = [layer for layer in layers if len(config.exact_heads_of(layer)) < config.heads]
@@ -101,16 +101,16 @@ def _refuse(setting: str, message: str) -> NoReturn:
     raise SettingError(f"random_features.{setting}", message, "random_features")
 
 
-def _names(name: str, layer: str) -> bool:
-    """Whether a name with parts left out is that of the layer."""
-    parts, wanted = name.split("."), layer.split(".")
-    return len(parts) <= len(wanted) and all(map(fnmatchcase, wanted, parts))
+def _matches(name: str, layer: str) -> bool:
+    """Whether a name, possibly with omitted parts, matches the layer."""
+    patterns, parts = name.split("."), layer.split(".")
+    return len(patterns) <= len(parts) and all(map(fnmatchcase, parts, patterns))
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers of a list such as 0,2-4."""
-    found: list[int] = []
+    """Parse a list of numbers such as 0,2-4."""
+    numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -1,7 +1,7 @@
-"""config.json of a model folder, and JSON from strangers: read in little memory, and held against what it must be.
+"""Read and check config.json of a model folder, and other JSON from untrusted sources, within a limit on memory.
 
-Besides the kind and the settings of the model, config.json tells what its training knew; what of that regard makes use
-of is checked here, so that whoever reads it later can rely on it.
+Besides the kind and the settings of the model, config.json contains information from training. Whatever regard uses of
+it is checked here, so that later readers can rely on it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from regard.errors import ModelError, unknown_name
 from regard.models.presets import MODELS
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
-LARGEST_JSON = 4 * 2**20  # bytes; some JSON takes 24 times as much memory as space in its file
-LONGEST_MESSAGE = 300  # characters of what is quoted from a file
+MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
+MAX_QUOTED_CHARACTERS = 300  # of a file, in a message
 STORAGES = ("float32", "bfloat16", "int8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in that file. A name may stand in an object once only: readers differ on which one counts."""
+    """Read the JSON object in a file. A name may occur only once in an object: readers differ on which value counts."""
     if path.is_symlink() or not path.is_file():
-        raise ModelError(f"{path}: not a plain file")
-    if path.stat().st_size > LARGEST_JSON:
-        raise ModelError(f"{path}: larger than {LARGEST_JSON} bytes, which no such file is")
+        raise ModelError(f"{path}: not a regular file")
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise ModelError(f"{path}: larger than {MAX_JSON_BYTES} bytes, too large for such a file")
     try:
-        content = json.loads(path.read_bytes().decode(), object_pairs_hook=_once)
-        json.dumps(content, ensure_ascii=False).encode()  # half surrogates are no characters
+        content = json.loads(path.read_bytes().decode(), object_pairs_hook=_unique_names)
+        json.dumps(content, ensure_ascii=False).encode()  # fails on lone surrogates, which are not characters
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not valid JSON: {shortened(error)}") from error
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: holds no JSON object")
+        raise ModelError(f"{path}: not a JSON object")
     return content
 
 
 def read_checked_config(path: Path) -> dict[str, Any]:
-    """config.json, with everything in it that regard knows as it must be; what it does not know is left as it is."""
+    """Read config.json and check all entries that regard knows; others are returned as they are."""
     config = read_json(path)
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in MODELS:
@@ -50,41 +50,41 @@ def read_checked_config(path: Path) -> dict[str, Any]:
 
 
 def find_fault(config: Mapping[str, Any]) -> str:
-    """What is wrong with what config.json says beside kind and settings; nothing: an empty text."""
-    for name, (fits, wanted) in INFO.items():
+    """Return what is wrong with the entries of config.json beside kind and settings; an empty string if nothing is."""
+    for name, (is_valid, requirement) in INFO.items():
         value = config.get(name)
-        if value is not None and not fits(value):
-            return f"{name} must be {wanted}, got {shortened(repr(value))}"
+        if value is not None and not is_valid(value):
+            return f"{name} must be {requirement}, got {shortened(repr(value))}"
     return ""
 
 
 def shortened(text: object) -> str:
-    """What is told of a stranger's file: short enough to be read, and nothing that a terminal would obey."""
+    """Return text from an untrusted file for a message: shortened, and without control characters."""
     text = str(text)
     text = text if text.isprintable() else repr(text)[1:-1]
-    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
+    return text if len(text) <= MAX_QUOTED_CHARACTERS else text[: MAX_QUOTED_CHARACTERS - 1] + "…"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return content
 
 
 def _is_whole(value: Any, least: int) -> bool:
-    return type(value) is int and value >= least  # true and false are no numbers here
+    return type(value) is int and value >= least  # bool is a subclass of int
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, dict) and all(one is None or isinstance(one, str) for one in value.values())
+    return isinstance(value, dict) and all(text is None or isinstance(text, str) for text in value.values())
 
 
 def _are_scores(value: Any) -> bool:
-    """Numbers, and numbers with a name and a signature such as BLEU's. One that training could not compute is NaN."""
+    """Whether these are numbers, some with a signature such as that of BLEU; NaN if not computable."""
     return isinstance(value, dict) and all(
-        type(one) in (int, float) or (isinstance(one, dict) and type(one.get("value")) in (int, float))
-        for one in value.values()
+        type(score) in (int, float) or (isinstance(score, dict) and type(score.get("value")) in (int, float))
+        for score in value.values()
     )
 
 
@@ -101,7 +101,7 @@ def _is_alignment(value: Any) -> bool:
     )
 
 
-# What config.json says beside kind and settings: whether it is as it must be, and how that is. Each may be missing.
+# The optional entries of config.json beside kind and settings: a check, and the requirement in words.
 INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "storage": (lambda value: value in STORAGES, f"one of {', '.join(STORAGES)}"),
     "special_tokens": (

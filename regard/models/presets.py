@@ -1,8 +1,8 @@
-"""Models of the sizes that their papers describe, by name.
+"""Published model sizes by name.
 
     make_model(preset("transformer-base", source_vocabulary=37000, target_vocabulary=37000))
 
-MODELS holds the kinds of model that there are, PRESETS the sizes.
+MODELS lists the kinds of model, PRESETS the sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder
 from regard.models.transformer import Transformer
 
-# Kind in recipes and model folders -> the settings and the network.
+# The kind in recipes and model folders -> the class of its settings and of the network.
 MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "transformer": (TransformerConfig, Transformer),
     "transformer-lm": (TransformerLMConfig, TransformerLM),
@@ -69,7 +69,7 @@ PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {
             "dropout": 0.0,
         },
     ),
-    # Bahdanau et al. 2015, appendix A.2.3: 1000 units in each direction, 620-wide words.
+    # Bahdanau et al. 2015, appendix A.2.3: 1000 units in each direction, embeddings of width 620.
     "bahdanau": (
         RecurrentTranslatorConfig,
         {"cell": "gru", "embedding": 620, "hidden": 1000, "encoder_hidden": 1000, "dropout": 0.0},
@@ -93,7 +93,7 @@ PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {
 
 
 def preset(name: str, **settings: Any) -> Config:
-    """The settings of that name; `settings` gives the vocabulary and whatever shall differ."""
+    """Return the settings of that name; `settings` adds the vocabulary and overrides others."""
     if name not in PRESETS:
         raise UsageError(unknown_name("preset", name, tuple(PRESETS)))
     kind, sizes = PRESETS[name]
@@ -101,7 +101,7 @@ def preset(name: str, **settings: Any) -> Config:
 
 
 def make_model(config: Config) -> nn.Module:
-    """The network of these settings, with fresh weights."""
+    """Make the network that a config describes, with newly initialized weights."""
     if not isinstance(config, Config):
         raise TypeError(f"config must be one of regard's model configs, got {type(config).__name__}")
     return MODELS[config.kind][1](config)

@@ -1,6 +1,6 @@
-"""What whole models can do, as protocols: code that uses a model asks for the methods that it needs, not for a class.
+"""Protocols of whole models: code that uses a model requires the methods it needs, not a class.
 
-`isinstance(model, EncoderDecoder)` tells whether a model has them.
+`isinstance(model, EncoderDecoder)` checks whether a model has them.
 
     B batch   n source tokens   m target tokens   p width   V vocabulary
 """
@@ -17,56 +17,56 @@ from regard.models.decoding_state import Encoded
 
 @runtime_checkable
 class Encoder(Protocol):
-    """A model, or several models together, that read a text."""
+    """A model, or an ensemble, that encodes a source."""
 
     def encode(self, source: Tensor, /) -> Any:
-        """(B, n) -> one vector for each token."""
+        """Encode (B, n) tokens, one vector for each."""
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """A model, or several models together, that write a text token by token."""
+    """A model, or an ensemble, that generates text token by token."""
 
     def decode(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """(B, m) -> (B, m, p): a whole text, or the next tokens of a state that `start` made."""
+        """Decode (B, m) -> (B, m, p): a whole text, or the next tokens of a state that `start` returned."""
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, p) -> logits over the vocabulary (…, V)."""
+        """Project (…, p) to logits over the vocabulary, (…, V)."""
 
     def start(self, *args: Any, **kwargs: Any) -> Any:
-        """The state before the first token: of so many texts, or of an encoded source."""
+        """Return the state before the first token, for a number of texts or for an encoded source."""
 
 
 @runtime_checkable
 class TokenPredictor(Decoder, Protocol):
-    """A decoder that can be trained on a loss over its vocabulary."""
+    """A decoder that can be trained with a loss over its vocabulary."""
 
     training: bool
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
-        """The matrix (V, p) that `project` multiplies by, and the bias that it adds."""
+        """The matrix (V, p) and the bias of `project`."""
 
 
 @runtime_checkable
 class EncoderDecoder(TokenPredictor, Protocol):
-    """A model that reads a source and predicts the tokens of a target."""
+    """A model that encodes a source and predicts the tokens of a target."""
 
     def encode(self, source: Tensor) -> Encoded:
-        """(B, n) -> the source as the decoder sees it."""
+        """Encode the source (B, n) for the decoder."""
 
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """A model that makes one vector of a text."""
+    """A model that computes one vector for a text."""
 
     training: bool
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """(B, n) -> (B, p)."""
+        """Compute the vectors of texts, (B, n) -> (B, p)."""
 
     def encode(self, tokens: Tensor) -> Encoded:
-        """(B, n) -> one vector for each token."""
+        """Encode (B, n) tokens, one vector for each."""
 
 
 def config_of(model: object) -> Config:

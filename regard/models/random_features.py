@@ -15,7 +15,7 @@ from typing import Any
 from regard.attention.linear.feature_maps import MAPS, WHOLE
 from regard.attention.linear.random_rows import KINDS
 from regard.errors import unknown_name
-from regard.settings import Rule, SettingError, check_fields, choice, number
+from regard.settings import SettingError, ValueRule, check_fields, choice, number
 
 TABLE = "random_features"
 # The flat name of each setting, in the order of config.json.
@@ -38,15 +38,17 @@ class RandomFeaturesConfig:
     """How random features estimate softmax attention, and which heads stay exact."""
 
     exact_heads: tuple[str, ...] = ()  # heads that stay exact, see exact_heads.py
-    features: int | None = number(None, rule=Rule(least=1, most=2**16))  # per query or key; 128, or as the map says
+    features: int | None = number(
+        None, rule=ValueRule(least=1, most=2**16)
+    )  # per query or key; 128 or the map's default
     map: str = choice("hyperbolic", MAPS)
     cross_map: str | None = choice(None, WHOLE)  # of cross-attention, if another
     draw: str = choice("orthogonal", KINDS)
     norm: bool = True  # scale queries and keys to length 1
     scale: bool = True  # learn a factor for each head and dimension
     gate: bool = False  # let the past fade, in the self-attention of a decoder
-    redraw: int = number(0, rule=Rule(least=0, most=2**24))  # training steps between two draws; 0: never
-    seed: int = number(0, rule=Rule(least=0, most=2**24))
+    redraw: int = number(0, rule=ValueRule(least=0, most=2**24))  # training steps between two draws; 0: never
+    seed: int = number(0, rule=ValueRule(least=0, most=2**24))
 
     def __post_init__(self) -> None:
         check_fields(self, TABLE)

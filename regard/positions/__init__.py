@@ -1,14 +1,14 @@
-"""Where a token stands: every scheme of the lectures behind one interface, `Position`; B1 to B8.
+"""Position schemes: every scheme of the lectures, with one interface, `Position`; B1 to B8.
 
-Attention alone does not see the order of its input (B1). The schemes that show it fill four fields (B8):
+Attention by itself ignores the order of its input (B1). The schemes that encode it fall into four groups (B8):
 
-|         | absolute: the place in the sequence           | relative: the distance to the query |
+|         | absolute: the position in the sequence        | relative: the distance to the query |
 |---------|-----------------------------------------------|-------------------------------------|
 | fixed   | `Sinusoidal`; the rejected `Fraction`, `Index` | `Rotary`, `Alibi`                   |
 | learned | `Learned`                                     | `ShawRelative`, `T5Buckets`         |
 
-Fixed schemes have no parameters and, but for `Fraction`, take any position; of the learned ones `Learned` ends at
-its trained length, and the relative ones treat all far distances alike. `make_position` makes one by its name.
+Fixed schemes have no parameters and, except for `Fraction`, accept any position. `Learned` is limited to its trained
+length; the learned relative schemes treat all far distances alike. `make_position` creates a scheme by its name.
 """
 
 from regard.positions.absolute import (

@@ -1,4 +1,4 @@
-"""Absolute positions: a vector for each place in the sequence, put into the embeddings before the first block.
+"""Absolute positions: a vector for each position, combined with the embeddings before the first block.
 
 Letters: B batch, T length, D width of the model.
 """
@@ -28,28 +28,28 @@ def sinusoidal(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The table of sinusoidal positions, (length, dim).
+    """Return the table of sinusoidal positions, (length, dim).
 
     Vaswani et al. 2017, section 3.5; B2: PE(pos, 2i) = sin(pos / base^(2i/d)), PE(pos, 2i+1) = cos(the same).
 
     start is the first row's pos (0; L1 counts from 1), first is the first i (0; L0 starts at 1). layout
     "interleaved" is the formula's order, "halves" has all sines before all cosines. The table is computed in
-    float64 and then cast. An odd dim is defined and ends with a sine that has no cosine, and therefore two
-    properties of B3 fail: inner products depend on more than the distance, and no rotation leads k steps on.
+    float64 and then cast. An odd dim is allowed and ends with a sine that has no cosine. Two properties of B3 then
+    fail: inner products depend on more than the distance, and no rotation advances a position by k steps.
     """
     check_size("length", length, least=0)
     _check_sinusoidal(dim, base, layout)
-    # On the CPU, where every machine has float64; the pictures and properties of B3 need it.
+    # On the CPU, because not every device has float64; the pictures and properties of B3 need it.
     positions = torch.arange(start, start + length)
     table = _waves(positions, dim=dim, base=base, layout=layout, first=first, precision=torch.float64)
     return table.to(device=device, dtype=dtype)
 
 
 def fraction(length: int, dim: int) -> Tensor:
-    """The first rejected idea, (length, dim): from 0 at the first word to 1 at the last, in each column; B5.
+    """Return the first rejected idea, (length, dim): each column runs from 0 at the first word to 1 at the last; B5.
 
-    Why not: a step means another distance in a sentence of another length, so nobody can tell how many words
-    lie in a range; and while a sentence is being generated nobody knows its length.
+    Rejected because one step is a different distance in sentences of different lengths, so a difference does not
+    give the number of words between two positions; and the length is unknown while a sentence is being generated.
     """
     check_size("length", length, least=0)
     check_size("dim", dim)
@@ -57,10 +57,10 @@ def fraction(length: int, dim: int) -> Tensor:
 
 
 def index(length: int, dim: int) -> Tensor:
-    """The second rejected idea, (length, dim): the plain number 1, 2, 3, … of the word in each column; B5.
+    """Return the second rejected idea, (length, dim): each column is the word's number 1, 2, 3, …; B5.
 
-    Why not: it grows without bound, drowns the embedding it is added to, and takes values in long sentences
-    that were never seen in training.
+    Rejected because the numbers grow without bound, dominate the embedding they are added to, and in long sentences
+    reach values that never occurred in training.
     """
     check_size("length", length, least=0)
     check_size("dim", dim)
@@ -68,7 +68,7 @@ def index(length: int, dim: int) -> Tensor:
 
 
 def inner_products(table: Tensor) -> Tensor:
-    """The inner product of each pair of rows, (T, T), in the table's precision; B3.
+    """Return the inner product of each pair of rows, (T, T), in the table's precision; B3.
 
     For sinusoidal rows of even width it is the sum over i of cos((t - t') / base^(2i/d)).
     """
@@ -78,10 +78,10 @@ def inner_products(table: Tensor) -> Tensor:
 
 
 def distance_variance(dim: int, distances: int = 50, *, base: float = 10000.0) -> Tensor:
-    """How much the inner product of the first k dimensions varies with the distance; B4.
+    """Return the variance over distances of the inner product of the first k dimensions; B4.
 
-    For k = 2, 4, …, dim (so dim / 2 values, float64) the variance of the inner product of the first k columns
-    of two sinusoidal rows, over a distance |t - t'| that is uniform on 0 … distances - 1.
+    One value for each k = 2, 4, …, dim (dim / 2 values, float64): the variance of the inner product of the first k
+    columns of two sinusoidal rows, over a distance |t - t'| that is uniform on 0 … distances - 1.
     """
     _check_even(dim)
     check_size("distances", distances)
@@ -92,9 +92,9 @@ def distance_variance(dim: int, distances: int = 50, *, base: float = 10000.0) -
 
 
 def rotation(k: int, dim: int, *, base: float = 10000.0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The (dim, dim) matrix R that leads k steps on: p_{t+k} = R p_t for every t; B3.
+    """Return the (dim, dim) matrix R that advances positions by k steps: p_{t+k} = R p_t for every t; B3.
 
-    It turns each pair (sin, cos) of the interleaved table by k / base^(2i/d): the angle-addition formulas.
+    It rotates each pair (sin, cos) of the interleaved table by k / base^(2i/d): the angle-addition formulas.
     """
     _check_even(dim)
     p = sinusoidal(1, dim, start=k, base=base, dtype=torch.float64)[0]
@@ -104,7 +104,7 @@ def rotation(k: int, dim: int, *, base: float = 10000.0, dtype: torch.dtype = to
 
 
 class Sinusoidal(Position):
-    """Sinusoidal positions added to the embeddings, for any position whatever.
+    """Sinusoidal positions added to the embeddings, with no limit on the length.
 
     Vaswani et al. 2017, section 3.5; B2. The arguments are those of the function `sinusoidal`.
     """
@@ -115,7 +115,7 @@ class Sinusoidal(Position):
         super().__init__()
         _check_sinusoidal(dim, base, layout)
         self.dim, self.start, self.base, self.layout, self.first = dim, start, base, layout, first
-        self._kept = torch.empty(0, dim)  # rows from position 0 on
+        self._cached_rows = torch.empty(0, dim)  # rows from position 0 on
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
@@ -123,22 +123,22 @@ class Sinusoidal(Position):
         return x + self.rows(positions, x.dtype)  # (T, D) or (B, T, D) onto (B, T, D)
 
     def rows(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """The vectors of these positions, (T, D) or (B, T, D).
+        """Return the vectors of these positions, (T, D) or (B, T, D).
 
-        They are computed anew: no table that a longer sentence outgrows, that `.to(bfloat16)` would round or that a
-        model built on the meta device would leave empty. Only while a CPU writes text, where a look at the positions
-        costs nothing and sines take long, are rows kept for the next token.
+        They are computed in every call. A stored table could be too short for a longer sentence, `.to(bfloat16)` would
+        round it, and a model built on the meta device would leave it empty. Only inference on a CPU caches rows for the
+        next token: there, reading the positions costs nothing and computing sines is slow.
         """
-        writing = not torch.is_grad_enabled() and not torch.compiler.is_compiling() and positions.device.type == "cpu"
-        if not writing or not positions.numel():
+        cacheable = not torch.is_grad_enabled() and not torch.compiler.is_compiling() and positions.device.type == "cpu"
+        if not cacheable or not positions.numel():
             return self._waves(positions).to(dtype)
         low, high = (int(end) for end in positions.aminmax())
         if low < 0:
             return self._waves(positions).to(dtype)
-        if high >= len(self._kept) or dtype is not self._kept.dtype:
-            with torch.inference_mode(False):  # a table from within could not be used outside
-                self._kept = self._waves(torch.arange(max(64, 2 * high))).to(dtype)
-        return F.embedding(positions, self._kept)
+        if high >= len(self._cached_rows) or dtype is not self._cached_rows.dtype:
+            with torch.inference_mode(False):  # an inference tensor could not be used outside of inference mode
+                self._cached_rows = self._waves(torch.arange(max(64, 2 * high))).to(dtype)
+        return F.embedding(positions, self._cached_rows)
 
     def _waves(self, positions: Tensor) -> Tensor:
         # Apple's GPUs have no float64.
@@ -160,7 +160,7 @@ class Learned(Position):
     """A trained vector for each position up to a limit, as in the OpenAI models.
 
     Radford et al. 2018, equation 2; B6. Undefined past max_length. mode "add" adds it to the embedding (L4),
-    "concat" puts `width` new columns behind it (L1), so that embeddings leave wider: see `out_dim`.
+    "concat" appends `width` columns to it (L1), which makes embeddings wider: see `out_dim`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Learned(Position):
         if mode not in ("add", "concat"):
             raise ValueError(unknown_name("mode", mode, ("add", "concat")))
         if (mode == "concat") != (width is not None):
-            raise ValueError(f"width is the number of columns that mode='concat' puts on; got {mode=}, {width=}")
+            raise ValueError(f"width is the number of columns that mode='concat' appends; got {mode=}, {width=}")
         if width is not None:
             check_size("width", width)
         self.max_length, self.dim, self.mode = max_length, dim, mode
@@ -199,8 +199,8 @@ class Learned(Position):
         return torch.cat((x, rows.expand(*x.shape[:-1], -1)), -1)  # (B, T, D + width)
 
     def _check_limit(self, positions: Tensor) -> None:
-        # The values are read only where this waits for no device and breaks no graph; elsewhere a position
-        # past the limit within a short sequence is left to the look-up's own range check.
+        # Reading the values would synchronize with a GPU or break a graph. There, a position past the limit in a short
+        # sequence is left to the range check of the lookup.
         length = positions.shape[-1]
         if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
             low, high = (int(end) for end in positions.aminmax())
@@ -210,7 +210,7 @@ class Learned(Position):
         if length > self.max_length:
             raise DataError(
                 f"a sequence of length {length} has no learned positions past the trained length {self.max_length}: "
-                "shorten it, train with a larger max_length, or use a scheme that any length fits, such as "
+                "shorten it, train with a larger max_length, or use a scheme without a limit, such as "
                 "'sinusoidal' or 'rotary'"
             )
 
@@ -220,11 +220,11 @@ class Learned(Position):
 
 
 class Fraction(Position):
-    """The first rejected idea: how far the word is on the way from first (0) to last (1), added to each column.
+    """The first rejected idea: the relative position between the first word (0) and the last (1), added to each column.
 
-    B5; see the function `fraction` for why it is rejected. The last word of a row is that of its highest
-    position. Rows must start at 0, as a whole sentence does: on the CPU anything else is an error; in compiled
-    code and on other devices, where to look would be to wait, it gives NaN.
+    B5; see the function `fraction` for why it is rejected. The last word of a row is the one with the highest
+    position. Rows must start at position 0, as whole sentences do. Otherwise this raises an error on the CPU and gives
+    NaN in compiled code and on other devices, where checking would force a synchronization.
     """
 
     def __init__(self, *, dim: int) -> None:
@@ -240,8 +240,8 @@ class Fraction(Position):
         starts = positions[..., :1] == 0  # (1,) or (B, 1)
         if positions.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(starts.all()):
             raise UsageError(
-                "positions must start at 0: a fraction needs the whole sentence, and nobody knows its length while it "
-                "is being generated, which is why this idea is rejected; decode without a cache or with another scheme"
+                "positions must start at 0: a fraction needs the whole sentence, and its length is unknown while it is "
+                "being generated, which is why this idea is rejected; decode without a cache or with another scheme"
             )
         last = positions.amax(-1, keepdim=True).clamp(min=1)
         share = torch.where(starts, positions / last, torch.nan)  # (T,) or (B, T)
@@ -272,7 +272,7 @@ class Index(Position):
 
 
 def _waves(positions: Tensor, *, dim: int, base: float, layout: Layout, first: int, precision: torch.dtype) -> Tensor:
-    """B2's sines and cosines at the given positions, (…, T) -> (…, T, dim)."""
+    """Compute B2's sines and cosines at the given positions, (…, T) -> (…, T, dim)."""
     i = torch.arange(first, first + (dim + 1) // 2, device=positions.device, dtype=precision)
     angles = positions[..., None] * base ** (-2 * i / dim)  # (…, T, ceil(dim / 2))
     sine, cosine = angles.sin(), angles.cos()

@@ -1,4 +1,4 @@
-"""ALiBi: no position vectors at all, each head looks less at what is further away.
+"""ALiBi: no position vectors; each head attends less to keys that are further away.
 
 Letters: B batch, H heads, m queries, n keys.
 """
@@ -12,7 +12,7 @@ from regard.positions.interface import Position, check_heads, check_size, distan
 
 
 def slopes(heads: int, *, device: torch.device | str | None = None) -> Tensor:
-    """How fast each head's attention falls with the distance, (H,).
+    """Return how fast each head's attention falls with the distance, (H,).
 
     Press et al. 2022, section 3: 2^(-8h/H) for h = 1 … H where H is a power of two. For other H the slopes of
     the next lower power P come first, then every second one of those of 2P, as in the authors' code.
@@ -25,10 +25,10 @@ def slopes(heads: int, *, device: torch.device | str | None = None) -> Tensor:
 
 
 class Alibi(Position):
-    """A fixed penalty on the scores that grows with the distance, with a slope of its own for each head.
+    """A fixed penalty on the scores that grows with the distance, with a different slope for each head.
 
     Press et al. 2022, section 3; B8. The bias is -slope * |i - j|: under a causal mask that is the paper's
-    -slope * (i - j), and without one it looks both ways alike.
+    -slope * (i - j), and without one it treats both directions alike.
     """
 
     acts_on = "attention"
@@ -40,9 +40,9 @@ class Alibi(Position):
 
     def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         check_heads(q, self.heads)
-        away = distance(q, i, j).abs()[..., None, :, :]  # (1, m, n) or (B, 1, m, n)
+        distances = distance(q, i, j).abs()[..., None, :, :]  # (1, m, n) or (B, 1, m, n)
         slope = slopes(self.heads, device=q.device)[:, None, None]  # (H, 1, 1)
-        return (-slope * away).to(q.dtype)  # (H, m, n) or (B, H, m, n)
+        return (-slope * distances).to(q.dtype)  # (H, m, n) or (B, H, m, n)
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}"

@@ -39,7 +39,7 @@ def make_position(
             return Sinusoidal(dim=dim)
         case "learned":
             if max_length is None:
-                raise UsageError("position 'learned' needs max_length, the longest sequence it shall know")
+                raise UsageError("position 'learned' needs max_length, the length of the longest sequence")
             return Learned(max_length=max_length, dim=dim)
         case "rotary":
             return Rotary(head_dim=head_dim)

@@ -1,4 +1,4 @@
-"""The one interface of all position schemes: a scheme acts at one stage, the others do nothing.
+"""The interface of all position schemes: a scheme acts at one stage of the model; its other methods do nothing.
 
 Letters: B batch, H heads, T length, D width (of the model in `embed`, of a head elsewhere), m queries, n keys.
 """
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 
 class Position(nn.Module):
-    """Where a token stands. A scheme overrides the stage at which it acts; this one does nothing.
+    """Base class of position schemes. A scheme overrides the stage at which it acts; this class does nothing.
 
-    The stages in the order in which a forward pass meets them: `embed` once, before the first block; then in
-    every attention layer `rotate` on queries and keys, `bias` on the scores and `mix` on the output; B1 to B8.
-    Positions are whole numbers from 0, (T,) for a batch that stands in step or (B, T) for rows that do not.
+    The stages in the order of a forward pass: `embed` once, before the first block; then, in every attention layer,
+    `rotate` on queries and keys, `bias` on the scores and `mix` on the output; B1 to B8. Positions are integers from 0:
+    (T,) if all rows of a batch have the same ones, (B, T) otherwise.
     """
 
     acts_on: ClassVar[Literal["embedding", "attention"]] = "embedding"
-    # True when `mix` has a term to add, so that attention must compute its weights.
+    # True if `mix` adds a term, so that attention must compute its weights.
     needs_weights: bool = False
 
     def __init_subclass__(cls) -> None:
@@ -39,33 +39,33 @@ class Position(nn.Module):
         return frozenset({f"position {kind.__name__ if ours else f'{kind.__module__}.{kind.__qualname__}'}"})
 
     def out_dim(self, dim: int) -> int:
-        """The width that `embed` makes of an embedding of width dim: wider only when it concatenates."""
+        """Return the width that `embed` gives to an embedding of width dim; only concatenation changes it."""
         return dim
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Absolute schemes: x (B, T, D) with the positions put in, (B, T, out_dim(D))."""
+        """Add the positions to the embeddings x (B, T, D) -> (B, T, out_dim(D)); for absolute schemes."""
         return x
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Rotary: the queries or the keys x (B, H, T, D), turned by their positions."""
+        """Rotate the queries or keys x (B, H, T, D) by their positions; for rotary schemes."""
         return x
 
     def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
-        """Relative schemes: what is added to the scaled scores, broadcastable to (B, H, m, n), or None.
+        """Return what is added to the scaled scores, broadcastable to (B, H, m, n), or None; for relative schemes.
 
         q (B, H, m, D) are the queries, not scaled; i (m,) or (B, m) their positions; j (n,) or (B, n) the keys'.
         """
         return None
 
     def mix(self, weights: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
-        """Shaw's value term: what is added to the output (B, H, m, D) for weights (B, H, m, n), or None."""
+        """Return what is added to the output (B, H, m, D) for weights (B, H, m, n), or None; for Shaw's value term."""
         return None
 
 
 def distance(like: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """How far each key j stands behind (negative) or ahead of (positive) each query i: (m, n) or (B, m, n); B8.
+    """Return the distance j - i of each key from each query, negative for earlier keys: (m, n) or (B, m, n); B8.
 
-    like is a tensor (B, H, m, …) that the positions must fit.
+    like is a tensor (B, H, m, …) whose shape the positions must match.
     """
     check_positions("i", i, batch=like.shape[0], length=like.shape[-2])
     check_positions("j", j, batch=like.shape[0], length=j.shape[-1] if j.ndim else 0)
@@ -73,12 +73,12 @@ def distance(like: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 
 def check_positions(name: str, positions: Tensor, *, batch: int, length: int) -> None:
-    """Raise unless positions are whole numbers of shape (length,) or (batch, length)."""
+    """Raise unless positions are integers of shape (length,) or (batch, length)."""
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise TypeError(f"{name} must be whole numbers such as torch.long, not {positions.dtype}")
     if positions.shape not in ((length,), (batch, length)):
-        fits = f"({length},) or ({batch}, {length})"
-        raise ValueError(f"{name} has shape {tuple(positions.shape)}, but only {fits} fits")
+        valid = f"({length},) or ({batch}, {length})"
+        raise ValueError(f"{name} must have shape {valid}, not {tuple(positions.shape)}")
 
 
 def check_width(name: str, x: Tensor, width: int) -> None:
@@ -94,7 +94,7 @@ def check_heads(q: Tensor, heads: int) -> None:
 
 
 def check_size(name: str, value: int, least: int = 1) -> None:
-    """Raise unless value is a whole number that is large enough."""
+    """Raise unless value is an integer that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     if value < least:

@@ -1,6 +1,6 @@
-"""Learned relative positions: what counts is how far a key stands from the query.
+"""Learned relative positions: only the distance between a key and the query matters.
 
-Letters: B batch, H heads, m queries, n keys, D width of a head, k the distance from which on all are alike.
+Letters: B batch, H heads, m queries, n keys, D width of a head, k the largest distance that has parameters of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class ShawRelative(Position):
     """A trained vector for each distance up to k, added to the key and, with values=True, to the value.
 
     Shaw et al. 2018, equations 3 and 4; B8. The vectors are shared by all heads; distances past max_distance
-    count as max_distance. value_dim is the width of the values, head_dim unless given. The value term needs the
-    attention weights, which rules fast kernels out.
+    count as max_distance. value_dim is the width of the values, by default head_dim. The value term needs the
+    attention weights, which fast kernels do not compute.
     """
 
     acts_on = "attention"
@@ -44,10 +44,10 @@ class ShawRelative(Position):
 
     def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         check_width("q", q, self.head_dim)
-        # Equation 5: q_i against the 2k + 1 vectors once, then each pair picks its own: no (m, n, D) tensor.
+        # Equation 5: multiply q_i by the 2k + 1 vectors once, then gather one product per pair: no (m, n, D) tensor.
         products = q @ self.key_table.to(q.dtype).T * self.head_dim**-0.5  # (B, H, m, 2k+1)
         rows = self._rows(q, i, j)
-        # In float32, for so is then the backward pass's sum over all keys that share a distance.
+        # In float32, so that the backward pass sums over all keys with one distance in float32.
         picked = _wide(products).gather(-1, rows.expand(*products.shape[:-1], rows.shape[-1]))
         return picked.to(q.dtype)  # (B, H, m, n)
 
@@ -57,14 +57,14 @@ class ShawRelative(Position):
         rows = self._rows(weights, i, j)
         if weights.shape[-1] != rows.shape[-1]:
             raise ValueError(f"weights of shape {tuple(weights.shape)} do not fit the {rows.shape[-1]} positions of j")
-        # Equation 3: the weights of all keys at one distance are summed first. In float32: thousands of small
-        # weights fall on the last distance, and where a device adds them in bfloat16 the sum stands still.
+        # Equation 3: sum the weights of all keys at one distance first. In float32, because thousands of small weights
+        # share the largest distance, and in bfloat16 a large sum no longer grows when small numbers are added.
         sums = _wide(weights).new_zeros(*weights.shape[:-1], 2 * self.max_distance + 1)
         sums = sums.scatter_add(-1, rows.expand_as(weights), _wide(weights)).to(weights.dtype)  # (B, H, m, 2k+1)
         return sums @ self.value_table.to(weights.dtype)  # (B, H, m, D)
 
     def _rows(self, like: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """The row for each pair, clip(j - i, k) of section 3.2 counted from 0: (1, m, n) or (B, 1, m, n)."""
+        """Return the row of each pair, clip(j - i, k) of section 3.2 counted from 0: (1, m, n) or (B, 1, m, n)."""
         k = self.max_distance
         return (distance(like, i, j).clamp(-k, k) + k)[..., None, :, :]
 
@@ -75,9 +75,9 @@ class ShawRelative(Position):
 class T5Buckets(Position):
     """A trained number for each head and bucket of distances, added to the scores.
 
-    Raffel et al. 2020 (T5), section 2.1; B8. Near distances have a bucket each, further ones share buckets that
-    grow with the logarithm, and all past max_distance share the last. bidirectional gives half of the buckets to
-    the keys ahead of the query; otherwise these, which a causal mask hides, count as distance 0.
+    Raffel et al. 2020 (T5), section 2.1; B8. Small distances have a bucket each, larger ones share buckets of
+    logarithmic width, and all past max_distance share the last. bidirectional gives half of the buckets to keys after
+    the query; otherwise these keys, which a causal mask hides, count as distance 0.
     """
 
     acts_on = "attention"
@@ -87,10 +87,10 @@ class T5Buckets(Position):
         check_size("heads", heads)
         check_size("buckets", buckets, least=4 if bidirectional else 2)
         if bidirectional and buckets % 2:
-            raise ValueError(f"buckets must be even, a half for each direction, not {buckets}")
-        self.one_way = buckets // 2 if bidirectional else buckets
-        self.near = self.one_way // 2
-        check_size("max_distance", max_distance, least=self.near + 1)
+            raise ValueError(f"buckets must be even, half of them for each direction, not {buckets}")
+        self.buckets_per_direction = buckets // 2 if bidirectional else buckets
+        self.exact_buckets = self.buckets_per_direction // 2
+        check_size("max_distance", max_distance, least=self.exact_buckets + 1)
         self.heads, self.buckets, self.max_distance, self.bidirectional = heads, buckets, max_distance, bidirectional
         self.table = nn.Parameter(torch.empty(buckets, heads))
         self.reset_parameters()
@@ -98,23 +98,23 @@ class T5Buckets(Position):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table, std=0.02)
 
-    def bucket(self, apart: Tensor) -> Tensor:
-        """The bucket of each distance j - i, a tensor of the same shape."""
+    def bucket(self, distances: Tensor) -> Tensor:
+        """Return the bucket of each distance j - i, a tensor of the same shape."""
         if self.bidirectional:
-            side = (apart > 0) * self.one_way
-            away = apart.abs()
+            offset = (distances > 0) * self.buckets_per_direction
+            size = distances.abs()
         else:
-            side = torch.zeros_like(apart)
-            away = (-apart).clamp(min=0)
-        # From 0 at the first far distance to 1 at max_distance; the clamp only spares the near ones log(0).
-        share = torch.log(away.clamp(min=1) / self.near) / math.log(self.max_distance / self.near)
-        far = self.near + (share * (self.one_way - self.near)).long()
-        return side + torch.where(away < self.near, away, far.clamp(max=self.one_way - 1))
+            offset = torch.zeros_like(distances)
+            size = (-distances).clamp(min=0)
+        # From 0 at the first large distance to 1 at max_distance; the clamp avoids log(0) for small ones.
+        share = torch.log(size.clamp(min=1) / self.exact_buckets) / math.log(self.max_distance / self.exact_buckets)
+        far = self.exact_buckets + (share * (self.buckets_per_direction - self.exact_buckets)).long()
+        return offset + torch.where(size < self.exact_buckets, size, far.clamp(max=self.buckets_per_direction - 1))
 
     def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         check_heads(q, self.heads)
-        looked_up = F.embedding(self.bucket(distance(q, i, j)), self.table)  # (m, n, H) or (B, m, n, H)
-        return looked_up.movedim(-1, -3).to(q.dtype)  # (H, m, n) or (B, H, m, n)
+        biases = F.embedding(self.bucket(distance(q, i, j)), self.table)  # (m, n, H) or (B, m, n, H)
+        return biases.movedim(-1, -3).to(q.dtype)  # (H, m, n) or (B, H, m, n)
 
     def extra_repr(self) -> str:
         return (
@@ -124,5 +124,5 @@ class T5Buckets(Position):
 
 
 def _wide(x: Tensor) -> Tensor:
-    """x in float32 at least, for sums over many keys."""
+    """Return x in at least float32, for sums over many keys."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,6 +1,6 @@
-"""Rotary positions: queries and keys are turned by an angle that grows with their position.
+"""Rotary positions: queries and keys are rotated by an angle that grows with their position.
 
-Letters: B batch, H heads, T length, D width of a head, r ≤ D the width that turns.
+Letters: B batch, H heads, T length, D width of a head, r ≤ D the width that is rotated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from regard.positions.interface import Position, check_positions, check_size, ch
 
 
 class Rotary(Position):
-    """Turns the pairs of numbers of each query and key, so that q_i . k_j depends on i - j and not on i and j.
+    """Rotate pairs of numbers in each query and key, so that q_i . k_j depends on i and j only through i - j.
 
-    Su et al. 2021 (RoFormer), equations 15 and 34; B7: pair c of position t turns by t * base^(-2c/r).
+    Su et al. 2021 (RoFormer), equations 15 and 34; B7: pair c at position t is rotated by t * base^(-2c/r).
 
-    layout says which numbers make a pair: "halves" joins c with c + r/2, as Llama's checkpoints do,
-    "interleaved" joins 2c with 2c + 1, as the paper does. fraction is the share of the head that turns (1/4 in
-    GPT-NeoX). scaling stretches the reach of a trained model: any function from frequencies (r/2,) to
-    frequencies, such as `Interpolation` or `LlamaScaling`. Angles are float32 even when x is not.
+    layout determines the pairs: "halves" pairs c with c + r/2, as Llama's checkpoints do, "interleaved" pairs 2c with
+    2c + 1, as the paper does. fraction is the fraction of the head that is rotated (1/4 in GPT-NeoX). scaling extends
+    the context of a trained model: any function from frequencies (r/2,) to frequencies, such as `Interpolation` or
+    `LlamaScaling`. Angles are float32 even when x is not.
     """
 
     acts_on = "attention"
@@ -47,27 +47,29 @@ class Rotary(Position):
             raise ValueError(unknown_name("layout", layout, ("halves", "interleaved")))
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction must be above 0 and at most 1, not {fraction}")
-        turning = int(head_dim * fraction)
-        if turning < 2 or turning % 2:
+        rotated_dim = int(head_dim * fraction)
+        if rotated_dim < 2 or rotated_dim % 2:
             raise ValueError(
-                f"head_dim * fraction must be even, for numbers turn in pairs; {head_dim} * {fraction} makes {turning}"
+                f"head_dim * fraction must be even, because pairs are rotated, not "
+                f"{head_dim} * {fraction} = {rotated_dim}"
             )
-        self.head_dim, self.base, self.layout, self.turning, self.scaling = head_dim, base, layout, turning, scaling
+        self.head_dim, self.rotated_dim = head_dim, rotated_dim
+        self.base, self.layout, self.scaling = base, layout, scaling
 
     @property
     def traits(self) -> frozenset[str]:
         options = {
             "rotary-interleaved": self.layout == "interleaved",
-            "rotary-fraction": self.turning != self.head_dim,
+            "rotary-fraction": self.rotated_dim != self.head_dim,
             "rotary-scaling": self.scaling is not None,
         }
         return super().traits | {name for name, used in options.items() if used}
 
     def frequencies(self, device: torch.device | str | None = None) -> Tensor:
-        """The angle of one step for each pair, (r/2,): base^(-2c/r), then scaled."""
-        # Computed at each call: a buffer would be rounded by `.to(bfloat16)` and left empty by the meta device.
-        c = torch.arange(0, self.turning, 2, device=device, dtype=torch.float32)  # this is 2c
-        theta = 1.0 / self.base ** (c / self.turning)
+        """Return the angle of one step for each pair, (r/2,): base^(-2c/r), then scaled."""
+        # Computed in each call: `.to(bfloat16)` would round a buffer, and the meta device would leave it empty.
+        c = torch.arange(0, self.rotated_dim, 2, device=device, dtype=torch.float32)  # this is 2c
+        theta = 1.0 / self.base ** (c / self.rotated_dim)
         return theta if self.scaling is None else self.scaling(theta)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -77,26 +79,26 @@ class Rotary(Position):
         if positions.ndim == 2:
             angles = angles[:, None]  # (B, 1, T, r/2): the same for all heads
         cos, sin = angles.cos(), angles.sin()
-        turning, still = x[..., : self.turning], x[..., self.turning :]
+        pairs, unchanged = x[..., : self.rotated_dim], x[..., self.rotated_dim :]
         if self.layout == "halves":
-            a, b = turning.chunk(2, -1)  # each (B, H, T, r/2)
+            a, b = pairs.chunk(2, -1)  # each (B, H, T, r/2)
         else:
-            a, b = turning[..., 0::2], turning[..., 1::2]
+            a, b = pairs[..., 0::2], pairs[..., 1::2]
         pair = (a * cos - b * sin, b * cos + a * sin)
-        turned = torch.cat(pair, -1) if self.layout == "halves" else torch.stack(pair, -1).flatten(-2)
-        turned = turned.to(x.dtype)  # (B, H, T, r)
-        return turned if self.turning == self.head_dim else torch.cat((turned, still), -1)
+        rotated = torch.cat(pair, -1) if self.layout == "halves" else torch.stack(pair, -1).flatten(-2)
+        rotated = rotated.to(x.dtype)  # (B, H, T, r)
+        return rotated if self.rotated_dim == self.head_dim else torch.cat((rotated, unchanged), -1)
 
     def extra_repr(self) -> str:
         return (
-            f"head_dim={self.head_dim}, turning={self.turning}, base={self.base}, layout={self.layout!r}, "
+            f"head_dim={self.head_dim}, rotated_dim={self.rotated_dim}, base={self.base}, layout={self.layout!r}, "
             f"scaling={self.scaling}"
         )
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Squeezes positions into the trained range: every frequency divided by the factor.
+    """Position interpolation: divide every frequency by a factor, so that positions fit the trained range.
 
     Chen et al. 2023 (position interpolation); B7.
     """
@@ -113,10 +115,10 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class LlamaScaling:
-    """Llama 3.1's scaling: slow waves are interpolated, fast ones left alone, those between are blended.
+    """Llama 3.1's scaling: interpolate low frequencies, keep high ones, and blend those in between.
 
-    The released configurations of Llama 3.1; B7. trained_length is the context before stretching; a wave is fast
-    when it turns more than high times in it, and slow when fewer than low times.
+    The released configurations of Llama 3.1; B7. trained_length is the context before scaling; a frequency
+    is high if it completes more than `high` periods in it, and low if it completes fewer than `low`.
     """
 
     factor: float = 8.0
@@ -132,6 +134,6 @@ class LlamaScaling:
         check_size("trained_length", self.trained_length)
 
     def __call__(self, theta: Tensor) -> Tensor:
-        turns = self.trained_length * theta / (2 * math.pi)  # whole turns within the trained length
-        keep = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        periods = self.trained_length * theta / (2 * math.pi)  # within the trained length
+        keep = ((periods - self.low) / (self.high - self.low)).clamp(0, 1)
         return keep * theta + (1 - keep) * theta / self.factor

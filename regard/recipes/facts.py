@@ -1,4 +1,4 @@
-"""What is known about the training data, and the choices that rest on it."""
+"""Statistics of the training data, and the choices based on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting that the recipe left open, the value that was chosen and the reason."""
+    """A setting that the recipe does not give, with the chosen value and the reason."""
 
     key: str
     value: Any
@@ -20,7 +20,7 @@ class Choice:
 
 
 class Sentences(Protocol):
-    """What is counted: a corpus, whose target is None for documents."""
+    """A corpus; its target is None for documents."""
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -31,28 +31,28 @@ class Sentences(Protocol):
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Counts over the training data; `words` and `characters` are those that the model learns to write."""
+    """Counts over the training data; `words` and `characters` are those that the model learns to generate."""
 
     samples: int  # pairs, or documents of a language model
     words: int
     characters: int
     distinct_words: int
-    shared_letters: float = 1.0  # share of the source's letters that the target has too
+    shared_letters: float = 1.0  # fraction of the source's letters that also occur in the target
 
 
 def facts_of(corpus: Sentences) -> DataFacts:
     """Count the samples, words and characters of a corpus."""
-    written = corpus.source if corpus.target is None else corpus.target
+    texts = corpus.source if corpus.target is None else corpus.target
     words = characters = 0
     distinct: set[str] = set()
-    for text in written:
+    for text in texts:
         parts = text.split()
         words, characters = words + len(parts), characters + len(text)
         distinct.update(parts)
     shared = 1.0
     if corpus.target is not None:
-        ours, theirs = _letters(corpus.source), _letters(corpus.target)
-        shared = len(ours & theirs) / max(len(ours), 1)
+        source_letters = _letters(corpus.source)
+        shared = len(source_letters & _letters(corpus.target)) / max(len(source_letters), 1)
     return DataFacts(len(corpus.source), words, characters, len(distinct), shared)
 
 

@@ -12,11 +12,11 @@ from regard.models.presets import MODELS, PRESETS
 from regard.models.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
 from regard.settings import SettingError, unknown_key
 
-PLACEHOLDER = 8  # tokens of a vocabulary that is not known yet
+PLACEHOLDER = 8  # tokens; stands for a vocabulary size that is not known yet
 
 
 def model_keys() -> tuple[str, ...]:
-    """Return every key that some kind of model has in its table, those that the tokenizer decides too."""
+    """Return every key of any kind of model, including those that depend on the tokenizer."""
     names = [name for schema, _ in MODELS.values() for name in _names(schema)]
     return ("kind", "preset", *dict.fromkeys(names), *FLAT_NAMES, *_from_tokenizer())
 
@@ -24,7 +24,7 @@ def model_keys() -> tuple[str, ...]:
 def checked_model(settings: Mapping[str, Any], *, otherwise: str) -> dict[str, Any]:
     """Return the table with its preset filled in; SettingError for a key or value that the model does not have.
 
-    `otherwise` is the kind of model when the table names none. Flat settings of random features move to their table.
+    `otherwise` is the kind of model if the table has none. Flat settings of random features move to their table.
     """
     filled = nest_settings(_filled(settings), warn=True, stacklevel=6)
     kind = filled.get("kind", otherwise)
@@ -51,29 +51,29 @@ def checked_model(settings: Mapping[str, Any], *, otherwise: str) -> dict[str, A
         placeholders = {**_placeholders(schema, filled), **filled}
         model_config(kind, placeholders, source_vocabulary=PLACEHOLDER, target_vocabulary=PLACEHOLDER)
     except SettingError as error:
-        given = [*map(_flat_name, error.keys), *error.keys]
-        blamed = next((key for key in given if key in settings), error.key)
-        raise SettingError(f"model.{blamed}", f"model: {error}") from error
+        candidates = [*map(_flat_name, error.keys), *error.keys]
+        wrong = next((key for key in candidates if key in settings), error.key)
+        raise SettingError(f"model.{wrong}", f"model: {error}") from error
     return filled
 
 
 def model_config(kind: str, settings: Mapping[str, Any], *, source_vocabulary: int, target_vocabulary: int) -> Config:
-    """Return the Config of a table's settings with these vocabularies; a model with one side takes the target's."""
+    """Return the Config of a table with these vocabularies; a model with one vocabulary uses the target's."""
     sizes = {"source": source_vocabulary, "target": target_vocabulary}
     schema = MODELS[kind][0]
-    given = schema.complete_kind(kind, {key: value for key, value in settings.items() if key != "kind"})
-    return schema.from_dict({**given, **{name: sizes[side] for name, side in schema.vocabulary_fields().items()}})
+    completed = schema.complete_kind(kind, {key: value for key, value in settings.items() if key != "kind"})
+    return schema.from_dict({**completed, **{name: sizes[side] for name, side in schema.vocabulary_fields().items()}})
 
 
 def whole_model(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table with every setting of its Config, those at their defaults too."""
+    """Return the table with every setting of its Config, including defaults."""
     return table_of(model_config(kind, settings, source_vocabulary=PLACEHOLDER, target_vocabulary=PLACEHOLDER))
 
 
 def table_of(config: Config) -> dict[str, Any]:
     """Return a Config as a [model] table, without what comes from the tokenizer.
 
-    Settings that are None are left out, as TOML has no word for it.
+    Settings that are None are omitted, because TOML has no null.
     """
     settings = nest_settings(config.to_dict(), warn=False)
     table: dict[str, Any] = {"kind": config.kind}
@@ -87,7 +87,7 @@ def table_of(config: Config) -> dict[str, Any]:
 
 
 def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings laid over all of those of their preset, so that nothing is left to choose."""
+    """Return the settings of the preset, overridden by the given ones."""
     filled = dict(settings)
     if (name := filled.pop("preset", None)) is None:
         return filled
@@ -96,16 +96,16 @@ def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
     schema, sizes = PRESETS[name]
     config = schema.from_dict({**sizes, **dict.fromkeys(schema.vocabulary_fields(), PLACEHOLDER)})
     if filled.get("kind", config.kind) != config.kind:
-        raise SettingError("model.kind", f"preset {name!r} is a {config.kind}, and kind says {filled['kind']!r}")
+        raise SettingError("model.kind", f"preset {name!r} is a {config.kind}, but kind is {filled['kind']!r}")
     return {**table_of(config), **filled}
 
 
 def _placeholders(schema: type[Config], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sizes for what is still open that fit the given ones, as the defaults will: no check may fail on them."""
+    """Return sizes for settings without a value that are consistent with the others, so that no check fails on them."""
     if issubclass(schema, StackConfig):
         exact = "exact_heads" in settings.get(FEATURES, {})
-        many = settings.get("dim", 64) if exact else 1  # exact_heads may name many heads
-        heads = settings.get("heads", settings.get("kv_heads", many))
+        default = settings.get("dim", 64) if exact else 1  # exact_heads may name many heads
+        heads = settings.get("heads", settings.get("kv_heads", default))
         return {"heads": heads, "dim": heads} if isinstance(heads, int) else {}
     if issubclass(schema, RecurrentConfig) and settings.get("tie_output"):
         width = settings.get("hidden", settings.get("embedding", 2))

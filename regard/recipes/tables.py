@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from regard.errors import UsageError, unknown_name
 from regard.recipes.schedule import SCHEDULES, check_schedule
-from regard.settings import SHARE, Rule, SettingError, check_fields, choice, number
+from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice, number
 
 # The keys of [data] that name files.
 FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
@@ -29,10 +29,10 @@ SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are ch
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
-COUNT = Rule(least=1)
-WHOLE = Rule(least=0)
-PART = Rule(least=0, most=1)
-POSITIVE = Rule(above=0)
+COUNT = ValueRule(least=1)
+WHOLE = ValueRule(least=0)
+PART = ValueRule(least=0, most=1)
+POSITIVE = ValueRule(above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class TokenizerRecipe:
     """How text becomes tokens."""
 
     kind: str | None = choice(None, TOKENIZERS)
-    size: int | None = number(None, rule=Rule(least=5, most=2**20))  # with the four special tokens
+    size: int | None = number(None, rule=ValueRule(least=5, most=2**20))  # with the four special tokens
     shared: bool | None = None  # one vocabulary for source and target
     sampling: float = number(0.0, rule=PART)  # 0: always the best pieces (Kudo 2018's alpha)
     tokenised: bool = False  # the text is split at its marks already, so pieces may hold letters and marks
@@ -149,7 +149,7 @@ class TrainingRecipe:
     device: str | None = None
     validate_every: int | None = number(None, rule=COUNT)
     save_every: int | None = number(None, rule=COUNT)
-    seed: int = number(1, rule=Rule(least=0, below=2**63))
+    seed: int = number(1, rule=ValueRule(least=0, below=2**63))
     accumulate: int | None = number(None, rule=COUNT)  # micro-batches an update
     optimizer: str = choice("adamw", OPTIMIZERS)
     betas: tuple[float, float] = number((0.9, 0.98), rule=SHARE)

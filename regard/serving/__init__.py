@@ -1,1 +1,1 @@
-"""Over HTTP: the explorer's page and what it asks for."""
+"""The HTTP server of the explorer page."""

@@ -133,11 +133,11 @@ def compute_trace(face: Face, body: TraceBody, limits: Limits) -> bytes:
 
 def max_output_tokens(face: Face, body: TraceBody, limits: Limits) -> int | None:
     """Return `max_tokens` of the request, or the default of `trace_text`, capped in case the model never stops."""
-    from regard.look.trace.model_run import MORE, TIMES
+    from regard.look.trace.model_run import EXTRA_TOKENS, SOURCE_FACTOR
 
     if body.max_tokens is not None or body.target is not None or not hasattr(face, "translate"):
         return body.max_tokens
-    return min(limits.tokens, TIMES * (len(face.tokenizer.encode(body.text)) + 1) + MORE)
+    return min(limits.tokens, SOURCE_FACTOR * (len(face.tokenizer.encode(body.text)) + 1) + EXTRA_TOKENS)
 
 
 def compute_block(face: Face, body: InsideBody, limits: Limits) -> bytes:

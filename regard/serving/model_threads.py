@@ -31,13 +31,13 @@ class ServedModel:
 
     loading_lock = threading.Lock()  # models load one after the other, so that the first is ready soon
 
-    def __init__(self, name: str, folder: Path, *, device: str = "auto", places: int = 16) -> None:
+    def __init__(self, name: str, folder: Path, *, device: str = "auto", queue_size: int = 16) -> None:
         self.name, self.folder, self.device = name, folder, device
         self.kind = face_of(folder)
         self.state: State = "waiting"
         self.error: str | None = None
         self.about: dict[str, Any] | None = None
-        self._jobs: queue.Queue[Job] = queue.Queue(places)
+        self._jobs: queue.Queue[Job] = queue.Queue(queue_size)
         self._thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
 
     def open(self) -> None:

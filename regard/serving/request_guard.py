@@ -73,7 +73,7 @@ class Guard:
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if not started:
-                answer = refusal(500, "this is a bug of regard: the terminal of the server shows the traceback")
+                answer = refusal(500, "this is a bug in regard: see the traceback in the terminal of the server")
                 await answer(scope, receive, send_marked)
 
     def _refused(self, scope: Scope) -> Response | None:

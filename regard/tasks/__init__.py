@@ -1,8 +1,8 @@
-"""Tasks: what models are trained for. Each has one file here and one line in TASKS.
+"""Tasks: what models are trained for. Each has one file here and one line in TASKS; its models are in `MODELS`.
 
     task_for("transformer").objective(recipe.training)
 
-A task of your own joins by `register(MyTask())`; docs/extend.md shows a whole one.
+`register(MyTask())` adds a task of your own and its models; docs/extend.md shows a complete one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A line of the table. Its module is imported on first use, so that asking for names takes no time."""
+    """An entry of the table. Its module is imported on first use, so that listing names takes no time."""
 
-    module: str  # has the task as TASK; empty for a registered one
-    face: str  # what `regard.load` makes of a model
-    kinds: tuple[str, ...]  # of models that are trained for it
+    module: str  # defines TASK; empty for a registered task
+    face: str  # the kind of object that `regard.load` returns
+    kinds: tuple[str, ...]  # the kinds of model that are trained for it
 
 
-# In this order a recipe that names no kind of model looks for a task that learns from its data.
+# A recipe without a kind of model gets the first task in this order that can learn from its data.
 TASKS: dict[str, Entry] = {
     "translation": Entry("regard.tasks.translation", "translator", ("transformer", "rnn-attention", "rnn-seq2seq")),
     "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
@@ -39,14 +39,14 @@ def register(task: Task) -> None:
 
     for kind in task.models:
         if kind in MODELS and kind not in TASKS.get(task.name, Entry("", "", ())).kinds:
-            raise UsageError(f"task {task.name!r}: there is a kind of model {kind!r} already")
+            raise UsageError(f"task {task.name!r}: the kind of model {kind!r} already exists")
     MODELS.update(task.models)
     TASKS[task.name] = Entry("", task.face, tuple(task.models))
     _loaded[task.name] = task
 
 
 def unregister(name: str) -> None:
-    """Take a registered task and its kinds of model out again."""
+    """Remove a registered task and its kinds of model."""
     from regard.models.presets import MODELS
 
     for kind in TASKS.pop(name).kinds:
@@ -66,7 +66,7 @@ def task_for(kind: str) -> Task:
 
 
 def default_kind(form: str) -> str:
-    """Return the kind of model for data of that form ("pairs", "text", …) where a recipe names none."""
+    """Return the default kind of model for data of that form ("pairs", "text", …)."""
     for entry in TASKS.values():
         if form in task_for(entry.kinds[0]).forms:
             return entry.kinds[0]
@@ -74,7 +74,7 @@ def default_kind(form: str) -> str:
 
 
 def face_for(kind: str) -> str:
-    """Return what `regard.load` makes of a kind of model: "translator", "writer", "embedder"."""
+    """Return what `regard.load` returns for a kind of model: "translator", "writer" or "embedder"."""
     for entry in TASKS.values():
         if kind in entry.kinds:
             return entry.face

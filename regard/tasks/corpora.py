@@ -1,4 +1,4 @@
-"""Texts for training: files read or the demo corpus made, and a validation part held out."""
+"""Read the texts for training from files or the demo corpus, and hold out a validation part."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 from regard.text.tokenizers.subwords import train_subwords
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-VALIDATION_SHARE = 0.1  # of a language model's text, from its end, when the recipe does not say
-DEMO_VALIDATION = 1000  # pairs of the demo corpus, when the recipe does not say
-CANDIDATES = 64  # texts of most characters, among which the one with the most tokens is looked for
-STRETCH = 1.5  # times as many tokens, where subwords are sampled
+VALIDATION_SHARE = 0.1  # default: the last part of a language model's text
+DEMO_VALIDATION = 1000  # default number of pairs of the demo corpus
+LONGEST_TEXTS = 64  # texts with the most characters; the one with the most tokens is searched among them
+SAMPLING_FACTOR = 1.5  # sampled subwords make a text longer by up to this factor
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """The training and the validation part; gold alignments where the data has them."""
+    """The training part and the validation part, with gold alignments if the data has them."""
 
     train: Corpus
     validation: Corpus
@@ -85,11 +85,11 @@ def read_text_corpora(recipe: RecipeTables) -> Corpora:
 
 
 def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
-    """Hold `count` pairs out, chosen by the hash of their source, so that all copies of a sentence go together."""
+    """Hold out `count` pairs, chosen by the hash of their source, so that copies of a sentence stay together."""
     count = count or max(1, min(1000, len(corpus) // 20))
     if count >= len(corpus):
         raise DataError(
-            f"{count} of {len(corpus)} sentence pairs shall be held out for validation, which leaves none to train on: "
+            f"{count} of {len(corpus)} sentence pairs are held out for validation, which leaves none to train on: "
             f"lower data.validation or give validation files"
         )
 
@@ -106,15 +106,15 @@ def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
 
 
 def split_text(corpus: Corpus, count: int | None) -> Corpora:
-    """Hold the last `count` characters of a text out, a tenth when not given."""
+    """Hold out the last `count` characters of a text, by default a tenth."""
     total = sum(map(len, corpus.source))
     count = count or int(total * VALIDATION_SHARE)
     if not 0 < count < total:
         raise DataError(
-            f"{count} of {total} characters shall be held out for validation: "
+            f"{count} of {total} characters are held out for validation: "
             f"the text is too short, or data.validation too large"
         )
-    train, validation, left = {}, [], total - count  # the training part by rows of the corpus
+    train, validation, left = {}, [], total - count  # the training part, by row of the corpus
     for i, document in enumerate(corpus.source):
         if document[: max(left, 0)].strip():
             train[i] = document[:left]
@@ -137,18 +137,18 @@ def train_tokenizer(recipe: RecipeTables, texts: Sequence[str], *, lossless: boo
 
 
 def longest_pair(recipe: RecipeTables, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Return the tokens of the longest side of a pair, its end token included; looked for among the longest texts."""
+    """Return the number of tokens, with the end token, of the longest side of a pair; only long texts are searched."""
     limit = min(required(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
     longest = 1
     for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
-        candidates = heapq.nlargest(CANDIDATES, texts, key=len)
+        candidates = heapq.nlargest(LONGEST_TEXTS, texts, key=len)
         longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(candidates))])
-    return min(limit, int(longest * (STRETCH if recipe.tokenizer.sampling else 1)))
+    return min(limit, int(longest * (SAMPLING_FACTOR if recipe.tokenizer.sampling else 1)))
 
 
-def numbered_tokens(places: Tensor, vocabulary: int) -> Tensor:
-    """Return a tensor of token ids, different ones side by side, none of them special: to fill a batch with."""
-    return len(SPECIAL_TOKENS) + places % max(1, vocabulary - len(SPECIAL_TOKENS))
+def numbered_tokens(numbers: Tensor, vocabulary: int) -> Tensor:
+    """Return token ids for a batch without a text: adjacent ones differ, and none is a special token."""
+    return len(SPECIAL_TOKENS) + numbers % max(1, vocabulary - len(SPECIAL_TOKENS))
 
 
 def _demo_corpora(count: int, held_out: int, seed: int) -> Corpora:

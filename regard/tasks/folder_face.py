@@ -1,4 +1,4 @@
-"""What a model folder will be once it is loaded, told without importing PyTorch."""
+"""Find out what a model folder contains, without importing PyTorch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from regard.errors import ModelError
 from regard.tasks import face_for
 
-LARGEST_CONFIG = 4 * 2**20  # bytes
+MAX_CONFIG_BYTES = 4 * 2**20
 
 
 def face_of(folder: Path) -> str:
-    """Return what `regard.load` will make of a folder: "translator", "writer" or "embedder".
+    """Return what `regard.load` will return for a folder: "translator", "writer" or "embedder".
 
-    Only a glance: everything in the folder is checked when the model is loaded.
+    This reads only config.json; the folder is checked when the model is loaded.
     """
     path = folder / "config.json"
     try:
         with path.open("rb") as file:
-            content = json.loads(file.read(LARGEST_CONFIG))
+            content = json.loads(file.read(MAX_CONFIG_BYTES))
         return face_for(content["kind"])
     except OSError as error:
         raise ModelError(f"{folder} is not a model folder: {path.name}: {error.strerror or error}") from error
     except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise ModelError(f"{path} does not say which kind of model this is: the file is damaged") from error
+        raise ModelError(f"{path} has no valid kind of model: the file is damaged") from error

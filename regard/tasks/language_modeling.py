@@ -1,6 +1,6 @@
 """Language modeling: from plain text to a `Writer`.
 
-C2, E10. The text is cut into windows; validation judges a model by its likelihood.
+C2, E10. The text is divided into windows; the score of a validation is the likelihood.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-CHARACTER_TEXT = 5_000_000  # characters below which a language model learns better from characters
+MIN_SUBWORD_CHARACTERS = 5_000_000  # a language model of less text learns better from characters
 
 
 class LanguageModeling(Task):
-    """Text goes on: each next token is predicted from those before it."""
+    """Predict each token of a text from the tokens before it."""
 
     name = "language modeling"
     models: ClassVar = {kind: MODELS[kind] for kind in ("transformer-lm", "rnn-lm")}
@@ -67,7 +67,7 @@ class LanguageModeling(Task):
             batch_tokens=settings.batch_tokens,
             seed=settings.seed,
             shuffle=training,
-            shapes=training and settings.fixed_shapes,
+            bucketed=training and settings.fixed_shapes,
             cache=cache,
         )
 
@@ -75,8 +75,8 @@ class LanguageModeling(Task):
         return required(recipe.data.context)
 
     def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
-        places = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        tokens = numbered_tokens(places, config.vocabulary)
+        numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
+        tokens = numbered_tokens(numbers, config.vocabulary)
         return Batch(list(range(rows)), None, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
@@ -104,7 +104,7 @@ class LanguageModeling(Task):
             yield "training.temperature", "has no use for it"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
-        if facts.characters < CHARACTER_TEXT and tables["tokenizer"]["size"] is None:
+        if facts.characters < MIN_SUBWORD_CHARACTERS and tables["tokenizer"]["size"] is None:
             why = f"{facts.characters:,} characters are too few to learn words from"
             yield Choice("tokenizer.kind", "characters", why)
         else:
@@ -118,7 +118,7 @@ class LanguageModeling(Task):
             yield Choice("data.validation", max(1, facts.characters // 10), "the last tenth of the characters")
 
     def info(self, recipe: RecipeTables, train: Data, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Return the number of tokens that the model learnt to see at once."""
+        """Return the context that the model was trained with, in tokens."""
         return {"context": recipe.data.context}
 
     def wrap(

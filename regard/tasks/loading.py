@@ -30,9 +30,10 @@ def load(
 ) -> Translator | Writer | Embedder:
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
-    The result follows the model's kind: a Translator, a Writer (language models) or an Embedder (sentence encoders).
-    `device` "auto" is the first of CUDA, MPS and CPU that this machine has; `dtype` "auto" is float32, and "int8"
-    rounds the weights for a CPU, which reads them faster (decoding/cpu/quantize.py).
+    The kind of model determines the result: a Translator, a Writer (language models) or an Embedder (sentence
+    encoders).
+    `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
+    rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
     In float32 on a CPU the model decodes with a packed copy of its matrices (decoding/cpu/packed_copy.py), as the
     command line does. `.model` is the plain module.
@@ -45,7 +46,7 @@ def load(
     model, info = load_with_config(folder, device=find_device(device), dtype=number)
     model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
     try:
-        tokenizers = read_tokenizers(folder, most=max(config_of(model).vocabularies))
+        tokenizers = read_tokenizers(folder, max_tokens=max(config_of(model).vocabularies))
         return wrap_model(model, *tokenizers, info=info, pack=True)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
@@ -54,22 +55,22 @@ def load(
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
 ) -> Translator | Writer | Embedder:
-    """Return a model in memory with its tokenizers, as its task wraps it; `pack` as in those classes."""
+    """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
     config = config_of(model)
     if config.pad_id != PAD:
-        raise ModelError(f"the model takes token {config.pad_id} for padding, and the tokenizers pad with {PAD}")
+        raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
     return task_for(config.kind).wrap(model, source, target, info=info, pack=pack)
 
 
 def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tokenizer:
     """Return the tokenizer of a model with one vocabulary; ModelError if there are two."""
     if source is not target:
-        raise ModelError(f"two tokenizers, and a model of kind {config_of(model).kind!r} has one vocabulary")
+        raise ModelError(f"there are two tokenizers, but a model of kind {config_of(model).kind!r} has one vocabulary")
     return source
 
 
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """The number format of that name; what suits the device is left to the user, so "auto" is float32 everywhere."""
+    """Return the dtype of that name; "auto" is float32 on every device."""
     if isinstance(dtype, torch.dtype):
         if dtype not in DTYPES.values():
             raise UsageError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype}")

@@ -1,9 +1,9 @@
-"""Losses: what training minimises for a batch, with the true likelihood beside it.
+"""Losses: what training minimises for a batch, and the true likelihood.
 
 E7, C2. Label smoothing and R-Drop change what is trained on, so perplexity is always computed from `nll`, the negative
 log-likelihood without them. Everything is summed, not averaged: sums of micro-batches and of processes add up.
-A process whose share of a batch is empty sends one dummy row through the model: the others may wait for its part of
-the work, and not every kernel takes a batch without rows. Its loss and its gradients are 0.
+A process whose part of a batch is empty passes one dummy row through the model, because other processes may wait for
+it and not every kernel accepts an empty batch. Its loss and its gradients are 0.
 
     B batch   b rows of it that this process has   m target tokens   N tokens that are predicted
     p model width
@@ -61,19 +61,19 @@ def language_model_loss(
 
 
 def _passes(model: TokenPredictor, r_drop: float) -> int:
-    """Return the passes through the model: two for R-Drop, but only while dropout makes a difference."""
+    """Return the number of passes through the model: two for R-Drop, but only while dropout is active."""
     return 2 if r_drop and model.training else 1
 
 
 def _repeated(tokens: Any, dummy: int, passes: int = 1) -> Tensor:
-    """tokens (B, n) -> the same rows for each pass, (passes B, n); without rows, one of the token `dummy`."""
+    """Repeat the rows (B, n) for each pass, (passes B, n); an empty batch becomes one row with the token `dummy`."""
     return (tokens if len(tokens) else tokens.new_full((1, 1), dummy)).repeat(passes, 1)
 
 
 def _next_token_loss(
     model: TokenPredictor, hidden: Tensor, batch: Batch, smoothing: float, r_drop: float, kernels: bool
 ) -> Loss:
-    """hidden (passes B, m, p) -> the loss at the labels that are not padding; nothing else is projected to words.
+    """Return the loss of hidden states (passes B, m, p) at the labels that are not padding; only these are projected.
 
     A batch of fixed shape keeps its shape: everything is projected, and padding is masked out of the sums.
     """
@@ -81,7 +81,7 @@ def _next_token_loss(
     hidden, labels = hidden.flatten(0, 1), _repeated(batch.labels, PAD, passes).flatten()  # (B m, p), (B m,)
     keep = labels != PAD if batch.fixed else None
     if keep is None and passes * batch.tokens < len(labels):
-        # Sorted to the front in their order: the batch knows their number, so nobody waits for a GPU to count them.
+        # Sort them to the front. The batch knows their number, so there is no need to wait for a GPU to count them.
         rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
@@ -93,7 +93,7 @@ def _next_token_loss(
 
 
 def alone(rows: Tensor) -> tuple[Tensor, int]:
-    """Return the rows as they are: one process has all of them."""
+    """Return the rows unchanged: a single process has all of them."""
     return rows, 0
 
 
@@ -116,7 +116,7 @@ def contrastive_loss(
         directions = [a @ all_b.T / temperature, b @ all_a.T / temperature]  # (b, B)
         right = first + torch.arange(count, device=a.device)
         total = torch.stack([F.cross_entropy(scores, right, reduction="sum") for scores in directions]).mean()
-        # Of an empty tensor torch takes no maximum.
+        # PyTorch has no argmax of an empty tensor.
         chosen = [scores.argmax(1) if count else right for scores in directions]
         correct = torch.stack([(answers == right).sum() for answers in chosen]).to(wide).mean()
     return Loss(total, total.detach(), count, correct)

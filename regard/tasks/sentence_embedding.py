@@ -1,6 +1,6 @@
-"""Sentence embedding: from pairs of sentences that mean the same to an `Embedder`.
+"""Sentence embedding: from pairs of sentences with the same meaning to an `Embedder`.
 
-A3; Reimers & Gurevych 2019. A batch is its own exam: which of its targets belongs to which source?
+A3; Reimers & Gurevych 2019. The model learns which target of a batch belongs to which source.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 class SentenceEmbedding(Task):
-    """Sentences become vectors that can be compared."""
+    """Map sentences to vectors that can be compared."""
 
     name = "sentence embedding"
     models: ClassVar = {"encoder": MODELS["encoder"]}
@@ -38,7 +38,7 @@ class SentenceEmbedding(Task):
     needs = "pairs, or source and target"
     usage = "regard embed -m FOLDER sentences.txt"
     face = "embedder"
-    counts = "samples"
+    loss_unit = "samples"
     compares_rows = True
     predicts_tokens = False
 
@@ -59,8 +59,8 @@ class SentenceEmbedding(Task):
         return longest_pair(recipe, corpora, tokenizers)
 
     def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
-        places = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        tokens = numbered_tokens(places, config.vocabulary)
+        numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
+        tokens = numbered_tokens(numbers, config.vocabulary)
         return Batch(list(range(rows)), tokens, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
@@ -97,7 +97,7 @@ class SentenceEmbedding(Task):
 
 
 class RetrievalValidator(Validator):
-    """Judges by how often the right sentence of a batch is found."""
+    """A validator whose score is how often the right sentence of a batch is found."""
 
     def quality(self, loss: float, accuracy: float) -> dict[str, float]:
         return {"accuracy": accuracy}

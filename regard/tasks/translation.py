@@ -1,6 +1,6 @@
 """Translation: from sentence pairs to a `Translator`.
 
-D13 to D17, E3 to E8. Validation translates some sentences and judges a model by BLEU.
+D13 to D17, E3 to E8. Validation translates some sentences; its score is BLEU.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pa
 from regard.tasks.losses import Objective, Together, translation_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
 from regard.tasks.validation import Validator
-from regard.text.augment.proper_names import met_names
+from regard.text.augment.proper_names import frequent_names
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
-CHUNK = 256  # sentences that are translated before the next look at whether to stop
-ALIGNED = 64  # validation sentences that choose the alignment head
-ALIGNED_SAMPLE = 10  # sentences that stand for the ALIGNED ones in a rehearsal
+SENTENCES_PER_CALL = 256  # between two checks for a request to stop
+ALIGNED_SENTENCES = 64  # of the validation part, used to choose the alignment head
+ALIGNED_SAMPLE = 10  # sentences that represent them in a trial run
 FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
 
 
 class Translation(Task):
-    """Sentences of one language become sentences of another."""
+    """Translate sentences of one language into another."""
 
     name = "translation"
     models: ClassVar = {kind: MODELS[kind] for kind in ("transformer", "rnn-attention", "rnn-seq2seq")}
@@ -72,9 +72,9 @@ class Translation(Task):
         return longest_pair(recipe, corpora, tokenizers)
 
     def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
-        places = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        source = numbered_tokens(places, config.source_vocabulary)
-        target = numbered_tokens(places, config.target_vocabulary)
+        numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
+        source = numbered_tokens(numbers, config.source_vocabulary)
+        target = numbered_tokens(numbers, config.target_vocabulary)
         return Batch(list(range(rows)), source, target, target, target.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
@@ -104,10 +104,10 @@ class Translation(Task):
         if tables["model"].get("share_embeddings"):
             yield Choice("tokenizer.shared", True, "model.share_embeddings asks for it")
         else:
-            alike = facts.shared_letters >= 0.5
+            similar = facts.shared_letters >= 0.5
             share = f"{facts.shared_letters:.0%} of the source's letters are in the target"
-            why = f"{share}: names and numbers {'can be copied' if alike else 'differ'}"
-            yield Choice("tokenizer.shared", alike, why)
+            why = f"{share}: names and numbers {'can be copied' if similar else 'differ'}"
+            yield Choice("tokenizer.shared", similar, why)
 
     def model_defaults(self, tables: Mapping[str, Any]) -> Iterator[Choice]:
         names = {field.name for field in dataclasses.fields(MODELS[tables["model"]["kind"]][0])}
@@ -120,12 +120,12 @@ class Translation(Task):
         return pair_defaults(tables, facts)
 
     def info(self, recipe: RecipeTables, train: Data, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Return the pieces of the source's vocabulary that training never met, and the names that it did."""
+        """Return the source tokens that never occurred in training, and the names that did."""
         assert isinstance(train, PairData)
         met = np.unique(train.rows[0].flat).tolist()
         info: dict[str, Any] = {"unseen_pieces": unseen(tokenizers[0], [met])}
         if recipe.data.names is not None:
-            info["known_names"] = met_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
+            info["known_names"] = frequent_names(map(tokenizers[0].decode, train.rows[0]), recipe.data.names)
         return info
 
     def wrap(
@@ -135,7 +135,7 @@ class Translation(Task):
 
 
 class TranslationValidator(Validator):
-    """Judges by BLEU and chrF of some sentences, and draws where the model looked."""
+    """A validator that computes BLEU and chrF of some sentences and plots an alignment."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -159,17 +159,17 @@ class TranslationValidator(Validator):
         search = Greedy() if decoding.beam == 1 else Beam(decoding.beam, length_penalty=decoding.length_penalty)
         sources, references = self.corpus.source[: decoding.sentences], self.corpus.target[: decoding.sentences]
         outputs: list[str] = []
-        for start in range(0, len(sources), CHUNK):
+        for start in range(0, len(sources), SENTENCES_PER_CALL):
             self.stop.check()
-            chunk = sources[start : start + CHUNK]
+            chunk = sources[start : start + SENTENCES_PER_CALL]
             translations = self.translator.translate(chunk, search=search, max_tokens=decoding.max_tokens, guard=False)
             outputs += [translation.text for translation in translations]
         self.samples = list(zip(sources, references, outputs, strict=True))[: self.recipe.training.samples]
-        tokenize = "none" if self.recipe.tokenizer.tokenised else "13a"  # its words are what counts already
+        tokenize = "none" if self.recipe.tokenizer.tokenised else "13a"  # its words are already separated
         return corpus_bleu(outputs, references, tokenize=tokenize), corpus_chrf(outputs, references)
 
     def draw(self, step: int) -> None:
-        """Save a picture of where the model looked while it wrote the first sample."""
+        """Save a picture of the attention between the first sample and its source."""
         if not self.samples or not self.translator.model.config.cross_layers:
             return
         from regard.look.pictures import figures
@@ -178,7 +178,7 @@ class TranslationValidator(Validator):
         source, _, output = self.samples[0]
         try:
             alignment = self.translator.align(source, output)
-        except RegardError:  # an untrained model may write nothing at all
+        except RegardError:  # an untrained model may generate nothing
             return
         folder = self.folder / "alignments"
         folder.mkdir(exist_ok=True)
@@ -186,12 +186,14 @@ class TranslationValidator(Validator):
         figures.save(figure, folder / f"step-{step:08d}.png")
 
     def alignment_head(self) -> dict[str, Any] | None:
-        """Return the layer and head whose weights say most about the translation; no gold alignment is needed."""
+        """Return the layer and head whose weights predict the translation best; no gold alignment is needed."""
         if not self.translator.model.config.cross_layers:
             return None
         assert self.corpus.target is not None
         maps, sources, targets = [], [], []
-        for source, target in zip(self.corpus.source[:ALIGNED], self.corpus.target[:ALIGNED], strict=True):
+        for source, target in zip(
+            self.corpus.source[:ALIGNED_SENTENCES], self.corpus.target[:ALIGNED_SENTENCES], strict=True
+        ):
             source_ids = self.translator.read(source).ids
             target_ids = [*self.translator.target_tokenizer.encode(target), END]
             layers = self.translator.attention_of(source_ids, target_ids).layers
@@ -206,16 +208,16 @@ class TranslationValidator(Validator):
             judging = self.rehearse_translation(timed, seconds)
             self.draw(0)  # the first picture takes longer
             judging += timed(self.draw, 0)
-        aligned = min(ALIGNED, len(self.corpus))
+        aligned = min(ALIGNED_SENTENCES, len(self.corpus))
         tried = min(ALIGNED_SAMPLE, aligned)
         targets = self.corpus.target or []
         self.corpus = dataclasses.replace(self.corpus, source=self.corpus.source[:tried], target=targets[:tried])
         return judging, timed(self.alignment_head) * aligned / tried
 
     def rehearse_translation(self, timed: Callable[..., float], seconds: float) -> float:
-        """Return the seconds to translate the sentences of a validation: more and more are tried, the rest is scaled.
+        """Estimate the seconds to translate the sentences of a validation from growing samples of them.
 
-        An untrained model does not know where to end; it is stopped at the length of the longest reference.
+        An untrained model rarely predicts the end token, so it is stopped at the length of the longest reference.
         """
         recipe: Any = self.recipe
         count = min(recipe.decoding.sentences, len(self.corpus))
@@ -254,7 +256,7 @@ def make_pairs(
         max_length=recipe.data.max_length,
         sampling=recipe.tokenizer.sampling if training else 0.0,
         **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
-        shapes=training and settings.fixed_shapes and fixed_shapes,
+        bucketed=training and settings.fixed_shapes and fixed_shapes,
         cache=cache,
     )
 

@@ -1,4 +1,4 @@
-"""How good a model is while it trains: the loss on the validation part, and what a task measures beside it."""
+"""Validation during training: the loss on the validation part, and the scores of the task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from torch import nn
 from regard.recipes.tables import RecipeTables
 from regard.tasks.corpora import Corpora
 from regard.tasks.losses import Objective
+from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
 
 class Validation(NamedTuple):
-    """The outcome of a validation: `score` is the number that decides, higher is better."""
+    """The result of a validation. `score` selects the best model; higher is better."""
 
     score: float
     values: dict[str, Any]
@@ -28,7 +27,7 @@ class Validation(NamedTuple):
 
 
 class Stop(Protocol):
-    """A request to stop, as a signal makes it; `check` raises an exception once it came."""
+    """A request to stop, for example by a signal; `check` raises an exception once there is one."""
 
     signal: int | None
 
@@ -36,7 +35,7 @@ class Stop(Protocol):
 
 
 class NoStop:
-    """Nobody asks to stop."""
+    """A stop request that never comes."""
 
     signal: int | None = None
 
@@ -51,7 +50,7 @@ class ValidationData(Protocol):
 
 
 class Validator:
-    """Judges the model on the validation part. Perplexity is of the true likelihood, whatever the loss smooths.
+    """Evaluate the model on the validation part. Perplexity uses the true likelihood, without label smoothing.
 
     A task that measures more overrides `quality`, `summary` or `judge`.
     """
@@ -78,7 +77,7 @@ class Validator:
         self.samples: list[tuple[str, str, str]] = []  # source, reference and output
 
     def __call__(self, step: int) -> Validation:
-        """Compute all scores of the model as it is now; the random generators of training are left as they are."""
+        """Compute all scores of the current model, without using the random generators of training."""
         self.model.eval()
         with torch.inference_mode():
             self.scores = self.likelihood()
@@ -87,13 +86,12 @@ class Validator:
         return Validation(score, {**self.scores, "samples": self.samples}, line + more)
 
     def likelihood(self) -> dict[str, float]:
-        """Return the loss per token (or sample) in nats, and what follows from it."""
+        """Return the loss per token (or sample) in nats, and scores derived from it."""
         nll = correct = 0.0
         count = 0
-        dtype = PRECISIONS.get(self.recipe.training.precision or "fp32")
         for batch in self.data.batches(0):
             self.stop.check()
-            with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            with autocast(self.device, self.recipe.training.precision):
                 loss = self.objective(self.model, batch.to(self.device))
             nll, count = nll + float(loss.nll), count + loss.tokens
             correct += 0.0 if loss.correct is None else float(loss.correct)
@@ -101,24 +99,24 @@ class Validator:
         return {"loss": mean, **self.quality(mean, correct / max(count, 1))}
 
     def quality(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Return the scores beside the loss; `accuracy` is the share of right predictions, where they are counted."""
+        """Return the scores besides the loss; `accuracy` is the fraction of right predictions, if they are counted."""
         return {"perplexity": math.exp(min(loss, 700.0))}
 
     def summary(self) -> str:
-        """Return these scores in words."""
+        """Return these scores as text."""
         return f"perplexity {self.scores['perplexity']:.2f}"
 
     def judge(self, step: int) -> tuple[float, str]:
-        """Return the score that decides which model is the best, and what else there is to report."""
+        """Return the score that selects the best model, and text to add to the report."""
         return -self.scores["loss"], ""
 
     def alignment_head(self) -> dict[str, Any] | None:
-        """Return the attention head that shows best which words belong together, for config.json; None without one."""
+        """Return the attention head that aligns words best, for config.json; None without one."""
         return None
 
     def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
-        """Return the seconds that `judge` and `alignment_head` will take, from trying them on a few samples.
+        """Estimate the seconds that `judge` and `alignment_head` take, from trials with a few samples.
 
-        `timed` calls a function and returns its seconds; each trial lasts for about `seconds`.
+        `timed` calls a function and returns its seconds; each trial takes about `seconds`.
         """
         return 0.0, 0.0

@@ -62,8 +62,8 @@ def test_without_normalize_the_vectors_still_are_of_unit_length(embedder: Embedd
 def test_what_does_not_fit(embedder: Embedder) -> None:
     size = embedder.tokenizer.size
     config = EncoderConfig(layers=1, dim=8, heads=2, hidden=8, vocabulary=size, position="learned", max_length=6)
-    with pytest.raises(DataError, match="positions of this model end at 6: split it"):
+    with pytest.raises(DataError, match="this model has positions for 6 only: split the text"):
         Embedder(make_model(config), embedder.tokenizer).embed(["le chat " * 9])
     config = EncoderConfig(layers=1, dim=8, heads=2, hidden=8, vocabulary=size - 1)
-    with pytest.raises(ModelError, match=f"has {size} tokens, the model only {size - 1}"):
+    with pytest.raises(ModelError, match=f"has {size} tokens, but the model only {size - 1}"):
         Embedder(make_model(config), embedder.tokenizer)

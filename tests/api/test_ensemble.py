@@ -43,5 +43,5 @@ def test_one_alone_stays_what_it_is(translator_of: Make) -> None:
 def test_mistakes_are_named(translator_of: Make, letters: Any) -> None:
     with pytest.raises(UsageError, match="an ensemble needs at least one translator"):
         join_translators([])
-    with pytest.raises(UsageError, match="the source tokenizer of number 2 is another than that of the first"):
+    with pytest.raises(UsageError, match="the source tokenizer of number 2 differs from that of the first"):
         join_translators([translator_of(), translator_of(tokenizer=letters)])

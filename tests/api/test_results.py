@@ -133,9 +133,9 @@ def test_models_without_attention_and_wrong_heads(translator_of: Make) -> None:
     with pytest.raises(UsageError, match="level must be 'word' or 'piece', got 'letter'"):
         found.alignment("letter")
     for chosen, message in (
-        ({"layer": "decoder.7.cross", "head": 0}, "no head 0 of layer 'decoder.7.cross'"),
-        ({"layer": "decoder.0.cross", "head": 2}, "no head 2 of layer"),
-        ({"layer": "decoder.0.cross", "head": "x"}, "no head 'x' of layer"),
+        ({"layer": "decoder.7.cross", "head": 0}, "does not exist: head 0 of layer 'decoder.7.cross'"),
+        ({"layer": "decoder.0.cross", "head": 2}, "does not exist: head 2 of layer"),
+        ({"layer": "decoder.0.cross", "head": "x"}, "does not exist: head 'x' of layer"),
         ("best", "alignment must name a layer and a head, got 'best'"),
     ):
         with pytest.raises(ModelError, match=message):

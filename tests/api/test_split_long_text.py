@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.api.split_long_text import Part, split_text
+from regard.api.split_long_text import TextPart, split_text
 from regard.api.translator import Translator
 
 Make = Callable[..., Translator]
@@ -23,17 +23,17 @@ def texts(text: str, limit: int) -> list[str]:
 
 
 def test_what_fits_stays_whole() -> None:
-    assert split_text("Un. Deux ! Trois ?", within(5)) == [Part("Un. Deux ! Trois ?", "")]
-    assert split_text("", within(5)) == [Part("", "")]
+    assert split_text("Un. Deux ! Trois ?", within(5)) == [TextPart("Un. Deux ! Trois ?", "")]
+    assert split_text("", within(5)) == [TextPart("", "")]
 
 
 def test_sentences_are_parted_where_the_whole_does_not_fit() -> None:
     assert split_text("Il dort. Tu viens ?  Non… « Oui. » Bon", within(3)) == [
-        Part("Il dort.", " "),
-        Part("Tu viens ?", "  "),
-        Part("Non…", " "),
-        Part("« Oui. »", " "),
-        Part("Bon", ""),
+        TextPart("Il dort.", " "),
+        TextPart("Tu viens ?", "  "),
+        TextPart("Non…", " "),
+        TextPart("« Oui. »", " "),
+        TextPart("Bon", ""),
     ]
     assert texts("Oui. Non. Il dort bien.", 4) == ["Oui.", "Non.", "Il dort bien."]  # also where two would fit
     for whole in ("M. Dupont dort bien.", "J. K. Rowling écrit.", "Le Dr. Petit dort.", "Voir art. 5 ici."):
@@ -51,7 +51,7 @@ def test_clauses_and_words_stay_together_as_many_as_fit() -> None:
 
 def test_a_word_is_parted_where_it_does_not_fit_alone() -> None:
     parts = split_text("ab abcdefghijkl mn", lambda text: len(text) <= 7)
-    assert parts == [Part("ab", " "), Part("abcdefg", ""), Part("hijkl", " "), Part("mn", "")]
+    assert parts == [TextPart("ab", " "), TextPart("abcdefg", ""), TextPart("hijkl", " "), TextPart("mn", "")]
     assert texts("aaa b", 0) == ["a", "a", "a", "b"]  # nothing fits, so all is as short as can be
 
 
@@ -89,16 +89,16 @@ def test_the_work_grows_with_the_text_and_no_faster(text: str) -> None:
 
 def test_lines_are_parted_always() -> None:
     assert split_text("Bonjour.\n\n Au revoir.\n", within(99)) == [
-        Part("Bonjour.", "\n\n "),
-        Part("Au revoir.", "\n"),
-        Part("", ""),
+        TextPart("Bonjour.", "\n\n "),
+        TextPart("Au revoir.", "\n"),
+        TextPart("", ""),
     ]
 
 
 def test_many_blanks_take_no_longer_than_other_characters() -> None:
     """A regular expression that tries to begin at each of them would take minutes."""
     blanks = " " * 300_000
-    assert split_text(f"a{blanks}b\n c", within(3)) == [Part(f"a{blanks}b", "\n "), Part("c", "")]
+    assert split_text(f"a{blanks}b\n c", within(3)) == [TextPart(f"a{blanks}b", "\n "), TextPart("c", "")]
 
 
 @given(st.text(st.sampled_from('ab.!?…,;"»)M \n\u00a0。'), max_size=60), st.integers(0, 6))
@@ -165,5 +165,5 @@ def test_learned_positions_are_a_limit_too(translator_of: Make) -> None:
 
 
 def test_without_the_guard_texts_stay_whole(short: Translator) -> None:
-    with pytest.warns(UserWarning, match="trained on 12 at most"):
+    with pytest.warns(UserWarning, match="trained on at most 12"):
         assert not short.translate(LONG.replace("\n", " "), max_tokens=3, guard=False).parts

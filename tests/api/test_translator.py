@@ -206,19 +206,19 @@ def test_learned_positions_end(translator_of: Make) -> None:
     found = translator.translate(FRENCH[1], beam=1)
     assert len(found.ids) == 24  # of 2 n + 20
     assert len(translator.translate(FRENCH[1], prefix="the black cat", beam=1).ids) == 24
-    with pytest.raises(DataError, match=r"positions of this model end at 24: split it \('le chat le chat"):
+    with pytest.raises(DataError, match=r"this model has positions for 24 only: split the sentence \('le chat le chat"):
         translator.translate("le chat " * 20, guard=False)
     length, full = len(translator.source_tokenizer.encode("le " * 23)), translator.read("le " * 23)
     assert length == 23 and len(full.ids) == 24  # with the end token the places are taken
     translator.translate("le " * 23, beam=1)
-    with pytest.raises(DataError, match="a sentence of 24 tokens"):
+    with pytest.raises(DataError, match="a sentence has 24 tokens"):
         translator.read("le " * 24)
 
 
 def test_long_sentences_are_warned_of(translator_of: Make) -> None:
     translator = translator_of(recipe={"data": {"max_length": 12}})
     length = len(translator.source_tokenizer.encode("le chat " * 8))
-    with pytest.warns(UserWarning, match=f"a sentence of {length} tokens, and the model was trained on 12 at most"):
+    with pytest.warns(UserWarning, match=f"a sentence has {length} tokens, but the model was trained on at most 12"):
         translator.translate("le chat " * 8, beam=1, max_tokens=3, guard=False)
     translator.translate("le chat", beam=1, max_tokens=3)  # warnings of ours are errors in the tests
 
@@ -308,7 +308,7 @@ def test_what_has_no_letters_stays(translator: Translator, text: str) -> None:
 
 def test_tokenizers_that_do_not_fit(translator_of: Make, lossless: Any) -> None:
     model = translator_of().model
-    with pytest.raises(ModelError, match=f"the source tokenizer has {lossless.size} tokens, the model only"):
+    with pytest.raises(ModelError, match=f"the source tokenizer has {lossless.size} tokens, but the model only"):
         Translator(model, lossless, lossless)
 
 
@@ -459,7 +459,7 @@ def test_words_that_must_come(translator: Translator) -> None:
         assert all(word in found.text for word in words)
         for phrase in phrases:
             assert any(found.ids[i : i + len(phrase)] == phrase for i in range(len(found.ids)))
-    with pytest.raises(UsageError, match="include is for one sentence, and a text has several parts"):
+    with pytest.raises(UsageError, match="include works for one sentence, but a text has several parts"):
         translator.translate(f"{texts[0]}\n{texts[1]}", include=words)
     with pytest.raises(UsageError, match="only a beam keeps constraints"):
         translator.translate(texts, beam=1, include=words)

@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
-from regard.attention.mask_rules import Mask, Place, as_mask, causal_matrix, split_causal
+from regard.attention.mask_algebra import Mask, Pair, as_mask
+from regard.attention.mask_rules import causal_matrix, split_causal
 
 
 class Case(NamedTuple):
@@ -97,7 +98,7 @@ def test_rule_for_one_pair_is_the_matrix(data: st.DataObject, s: Sizes) -> None:
     """FlexAttention asks the rule pair by pair, with numbers for batch and head where the mask has none."""
     case = data.draw(cases(s))
     grid = torch.meshgrid(*(torch.arange(size) for size in s), indexing="ij")
-    at = Place(batch=grid[0], head=grid[1], row=grid[2], i=grid[2] + s.n - s.m, j=grid[3])
+    at = Pair(batch=grid[0], head=grid[1], row=grid[2], i=grid[2] + s.n - s.m, j=grid[3])
     assert torch.equal(case.mask.rule(at), by_hand(case, s))
 
 
@@ -105,7 +106,7 @@ def test_a_tensor_has_a_row_for_each_query_wherever_it_stands() -> None:
     tensor = torch.tensor([[True, False, False, True], [False, True, False, True]])
     row, j = torch.arange(2)[:, None], torch.arange(4)
     none = torch.zeros(1, dtype=torch.long)
-    assert torch.equal(as_mask(tensor).rule(Place(batch=none, head=none, row=row, i=row + 2, j=j)), tensor)
+    assert torch.equal(as_mask(tensor).rule(Pair(batch=none, head=none, row=row, i=row + 2, j=j)), tensor)
 
 
 @given(data=st.data(), s=sizes)
@@ -141,7 +142,7 @@ def test_a_mask_moves_to_a_device_as_a_whole(data: st.DataObject, s: Sizes) -> N
     """The rule itself moves nothing: inside of a kernel that would be impossible."""
     mask = data.draw(cases(s)).mask
     grid = torch.meshgrid(*(torch.arange(size, device="meta") for size in s), indexing="ij")
-    at = Place(batch=grid[0], head=grid[1], row=grid[2], i=grid[2] + s.n - s.m, j=grid[3])
+    at = Pair(batch=grid[0], head=grid[1], row=grid[2], i=grid[2] + s.n - s.m, j=grid[3])
     assert mask.to("meta").rule(at).is_meta
     assert mask.matrix(s.m, s.n, device="meta").is_meta
 

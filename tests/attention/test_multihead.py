@@ -10,9 +10,9 @@ import math
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard import MultiHeadAttention, masks
+from regard import MixedAttention, MultiHeadAttention, RandomFeatureAttention, masks
 
 
 def head_by_head(layer: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, may: Tensor) -> Tensor:
@@ -197,3 +197,23 @@ def test_a_sentence_without_keys_gives_the_bias_of_the_output() -> None:
     assert all(p.grad.isfinite().all() for p in layer.parameters())
     assert layer(torch.randn(0, 5, 8)).shape == (0, 5, 8)
     assert layer(torch.randn(2, 0, 8)).shape == (2, 0, 8)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        MultiHeadAttention(dim=8, heads=2),
+        RandomFeatureAttention(dim=8, heads=2, features=4),
+        MixedAttention(
+            exact=MultiHeadAttention(dim=8, heads=1, d_k=4, d_v=4, output=False),
+            random=RandomFeatureAttention(dim=8, heads=1, d_k=4, d_v=4, features=4, output=False),
+            exact_heads=(0,),
+        ),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_remember_is_a_deprecated_name_of_project_source(layer: nn.Module) -> None:
+    x, source = torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    with pytest.warns(DeprecationWarning, match="project_source"):
+        projected = layer.remember(source)
+    assert torch.equal(layer(x, cache=projected), layer(x, cache=layer.project_source(source)))

@@ -15,7 +15,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from regard.look import Trace, merge_words
-from regard.look.trace.trace import Axis, Map, Model, Token
+from regard.look.trace.attention_map import Map
+from regard.look.trace.trace import Axis, Model, Token
 
 JANE = "Jane visite l'Afrique en septembre"
 WATCHDOG = 10_000  # milliseconds: five times what a new sentence may take

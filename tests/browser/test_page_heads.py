@@ -15,7 +15,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from regard.look import Trace, head_statistics, rollout
-from regard.look.trace.trace import Axis, Map, Model, Token
+from regard.look.trace.attention_map import Map
+from regard.look.trace.trace import Axis, Model, Token
 
 JANE = "Jane visite l'Afrique en septembre"
 SENTENCE = "Le petit chat noir dort dans le jardin."

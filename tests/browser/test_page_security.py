@@ -18,8 +18,9 @@ from conftest import Watched, open_watched
 from page import Explorer, start_explorer, stop_explorer
 from playwright.sync_api import Browser, expect
 
+from regard.look.trace.attention_map import Map
 from regard.look.trace.search_steps import Candidate, Step
-from regard.look.trace.trace import Axis, Map, Model, Token, Trace
+from regard.look.trace.trace import Axis, Model, Token, Trace
 
 MARKUP = ('"><img src=x onerror="document.title=\'caught\'">', "<script>document.title='caught'</script>", "</script>")
 TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features", "lecture")

@@ -41,7 +41,7 @@ def test_a_table_for_people(command: Run, models: dict[str, str]) -> None:
     assert result.exit_code == 0, result.stderr
     names = [line.split()[0] for line in result.stdout.splitlines()]
     assert names == ["model", "machine", "work", "speed", "latency", "memory", "floor", "share"]
-    assert "batch 2, beam 1, 4 tokens read and 5 written for a text, 3 runs" in result.stdout
+    assert "batch 2, beam 1, 4 source tokens and 5 generated tokens per text, 3 runs" in result.stdout
 
 
 def test_the_numbers_of_the_table() -> None:
@@ -66,8 +66,8 @@ def test_the_numbers_of_the_table() -> None:
         "20 tokens/s, 2 texts/s",
         "p50 500 ms, p90 500 ms, p99 500 ms",
         "123.0 MB resident, 45.0 MB on the GPU at the peak",
-        "500 µs a step: 1.0 MB of weights at 2.0 GB/s",
-        "2.0% of the floor: a step for a text alone takes 25 ms",
+        "500 µs per step: 1.0 MB of weights at 2.0 GB/s",
+        "2.0% of the floor: a step for a single text takes 25 ms",
     ):
         assert part in text
     assert [time_text(seconds) for seconds in (2.5, 0.0125, 3e-6)] == ["2.5 s", "12.5 ms", "3 µs"]
@@ -125,9 +125,9 @@ def test_weights_are_laid_out_as_for_other_commands(
 @pytest.mark.parametrize(
     ("name", "options", "code", "message"),
     [
-        ("encoder", [], 2, "'encoder', which writes no text"),
+        ("encoder", [], 2, "'encoder', which generates no text"),
         ("short", ["--tokens", "40"], 2, "learned 24 positions"),
-        ("translator", ["--file", "lines.txt", "--source-tokens", "3"], 2, "give it or --file, not both"),
+        ("translator", ["--file", "lines.txt", "--source-tokens", "3"], 2, "pass it or --file, not both"),
         ("translator", ["--file", "nothing.txt"], 3, "nothing.txt: no such file"),
         ("translator", ["--device", "tpu"], 2, "unknown device 'tpu'"),
         ("translator", ["--batch", "0"], 2, "--batch"),

@@ -33,8 +33,8 @@ def test_clean_files_take_one_line(command: Run, files: tuple[Path, Path]) -> No
     result = command("check", *files)
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = result.stdout.splitlines()
-    assert line.startswith("train.fr, train.en: 60 pairs, no faults found; words a line")
-    assert "tokens a word" in line and "subwords of a sample" in line
+    assert line.startswith("train.fr, train.en: 60 pairs, no problems found; words per line")
+    assert "tokens per word" in line and "subwords of a sample" in line
 
 
 def test_remarks_end_with_0_and_what_stops_with_3(command: Run, files: tuple[Path, Path]) -> None:
@@ -43,7 +43,10 @@ def test_remarks_end_with_0_and_what_stops_with_3(command: Run, files: tuple[Pat
     files[0].write_bytes(b"".join(lines))
     result = command("check", *files)
     assert result.exit_code == 0 and result.stdout.splitlines()[-1] == "Training would run."
-    assert "HTML left over: 1\n  training keeps it, and learns to write it\n  train.fr:17  &quot;" in result.stdout
+    assert (
+        "leftover HTML: 1\n  training keeps it, and the model learns to write it\n  train.fr:17  &quot;"
+        in result.stdout
+    )
     lines[40] = b"caf\xe9\n"
     files[0].write_bytes(b"".join(lines))
     result = command("check", *files)
@@ -53,7 +56,7 @@ def test_remarks_end_with_0_and_what_stops_with_3(command: Run, files: tuple[Pat
     result = command("check", *files, "--set", "data.faults=skip")
     assert (
         result.exit_code == 0
-        and 'training leaves them out, with the other side (data.faults = "skip")' in result.stdout
+        and 'training skips them, together with the other side (data.faults = "skip")' in result.stdout
     )
 
 
@@ -63,18 +66,18 @@ def test_json(command: Run, files: tuple[Path, Path]) -> None:
     report = json.loads(result.stdout)
     assert result.exit_code == 0 and report["files"] == ["train.fr", "train.en"] and report["stops"] is False
     (kind,) = report["kinds"]
-    assert (kind["name"], kind["count"]) == ("CRLF line ends", 1) and kind["training"].startswith("mends")
+    assert (kind["name"], kind["count"]) == ("CRLF line ends", 1) and kind["training"].startswith("fixes")
     assert [example["place"] for example in kind["examples"]] == ["train.en:1"]
 
 
 def test_other_files(command: Run, files: tuple[Path, Path]) -> None:
     rows = [f"{pair.source}\t{pair.target}" for pair in PAIRS]
-    assert "60 pairs, no faults" in command("check", written(Path("pairs.tsv"), rows)).stdout
+    assert "60 pairs, no problems" in command("check", written(Path("pairs.tsv"), rows)).stdout
     assert command("check", written(Path("bad.tsv"), [*rows, "no tab"])).exit_code == 3
     lines = [json.dumps({"source": pair.source, "target": pair.target}) for pair in PAIRS]
-    assert "60 pairs, no faults" in command("check", written(Path("pairs.jsonl"), lines)).stdout
+    assert "60 pairs, no problems" in command("check", written(Path("pairs.jsonl"), lines)).stdout
     text = written(Path("text.txt"), demo_text(2000).split("\n"))
-    assert "lines, no faults" in command("check", text).stdout
+    assert "lines, no problems" in command("check", text).stdout
     result = command("check", "train.rf", "train.en")
     assert result.exit_code == 3 and "did you mean" in result.stderr
 
@@ -87,7 +90,7 @@ def test_validation_and_test_files(command: Run, files: tuple[Path, Path]) -> No
     leak = "training sentences in the validation or test data: 1"
     for option in ("--validation", "--test"):
         result = command("check", *files, option, *held)
-        assert result.exit_code == 0 and leak in result.stdout and "(as held.fr:1)" in result.stdout
+        assert result.exit_code == 0 and leak in result.stdout and "(same as held.fr:1)" in result.stdout
     held[0].write_bytes(b"\xff\nb\n")
     assert command("check", *files, "--validation", *held).exit_code == 3
     result = command("check", *files, "--test", *held)
@@ -112,7 +115,7 @@ def test_a_recipe_with_all_its_files(command: Run, files: tuple[Path, Path], tmp
     result = command("check", "recipe.toml")
     assert result.exit_code == 0, result.stderr
     assert "empty: 1" in result.stdout and "v.fr:2" in result.stdout
-    assert "more than 12 tokens on a side (data.max_length)" in result.stdout
+    assert "more than 12 tokens on one side (data.max_length)" in result.stdout
     larger = command("check", "recipe.toml", "--set", "data.max_length=200", "--set", "training.batch_tokens=500")
     assert "too long" not in larger.stdout
     smaller = command("check", "recipe.toml", "--set", "training.batch_tokens=11")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
-from regard.cli.compare import asked_recipe
+from regard.cli.compare import recipe_to_compare
 from regard.compare import comparison as compare
 from regard.compare.claims import SystemResult
 from regard.compare.report import Outcome
@@ -114,17 +114,17 @@ def test_files_and_a_test_part(calls: list[dict[str, Any]], tmp_path: Path) -> N
 def test_a_recipe(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("[data]\ndemo = 50\n[training]\nsteps = 5\nlr = 0.01\n", encoding="utf-8")
-    recipe = asked_recipe([str(file)], {**NOTHING, "steps": 9})
+    recipe = recipe_to_compare([str(file)], {**NOTHING, "steps": 9})
     assert (recipe.name, recipe.data.demo, recipe.training.steps, recipe.training.lr) == ("mine", 50, 9, 0.01)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such recipe file"):
-        asked_recipe(["nothing"], NOTHING)
+        recipe_to_compare(["nothing"], NOTHING)
     with pytest.raises(DataError, match=r"no\.fr: no such file"):
-        asked_recipe(["no.fr", "no.en"], NOTHING)
+        recipe_to_compare(["no.fr", "no.en"], NOTHING)
     with pytest.raises(UsageError, match="steps"):
-        asked_recipe([], {**NOTHING, "steps": 0})
+        recipe_to_compare([], {**NOTHING, "steps": 0})
     for arguments in (["--test-source", "x"], ["--test-source", "x", "--test-target", "y"]):
         result = run(*arguments)
         assert result.exit_code == 2 and "--test-source and --test-target go" in result.stderr

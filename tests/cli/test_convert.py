@@ -53,13 +53,13 @@ def test_what_it_refuses(command: Run, models: dict[str, str], text: Path, tmp_p
     model, out = models["translator"], tmp_path / "out"
     for wrong, code, message in (
         ((models["other"],), 2, "a model of kind 'rnn-attention' has no heads"),
-        ((model, text), 2, "is there already"),
+        ((model, text), 2, "already exists"),
         ((model, out, "--heads", "decoder.9"), 2, "heads: 'decoder.9' names no layer"),
         ((model, out, "--features", "7"), 2, "features must be even"),
         ((model, out, "--map", "sines"), 2, "unknown feature map 'sines'"),
         ((model, out, "--target-error", "0"), 2, "must be greater than 0"),
         ((model, out, "--target-error", "0.000001"), 2, "no head was swapped"),
-        ((model, "--fine-tune", "3"), 2, "say where that goes"),
+        ((model, "--fine-tune", "3"), 2, "--fine-tune needs a folder"),
         ((model, out, "--fine-tune", "3"), 2, "is not the folder of a training"),
         ((tmp_path / "none", out), 4, "no model"),
     ):
@@ -84,7 +84,7 @@ def test_from_which_length_it_pays(
     assert "No length is known" in command(*look).stdout
     result = command("bench", "--attention", "--device", "cpu")
     assert result.exit_code == 0, result.stderr
-    assert "heads of width 8" in result.stdout and f"kept in {crossover.own_table()}" in result.stderr
+    assert "heads of width 8" in result.stdout and f"saved to {crossover.own_table()}" in result.stderr
     (found,) = crossover.read_tables(crossover.own_table())
     assert found.lengths == [8, 16] and [(row.width, row.features) for row in found.rows] == [(8, 16)]
     row = crossover.Row(8, 16, exact=[1.0, 4.0], random=[2.0, 2.0])
@@ -106,4 +106,4 @@ def test_where_the_table_goes(
         damaged.exit_code == 3 and "is not a table of" in damaged.stderr and "chat" in text.read_text(encoding="utf-8")
     )
     there = command(*measure, text / "below.json")
-    assert there.exit_code == 2 and "--table names another file" in there.stderr
+    assert there.exit_code == 2 and "choose another file with --table" in there.stderr

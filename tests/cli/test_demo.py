@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from regard.api.translator import Translator
 from regard.cli import app, demo
-from regard.cli.demo import JANE, SENTENCES
+from regard.cli.demo import JANE, TEST_SENTENCES
 from regard.demo.corpus import demo_pairs
 from regard.evaluation.bleu import corpus_bleu
 from regard.training.run import training_run as training
@@ -20,7 +20,7 @@ from regard.training.run.training_run import train
 def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With three steps on few sentences the translations are nonsense, but every part is there."""
     few = {"data.demo": 1000, "data.validation": 20}
-    monkeypatch.setattr(demo, "SENTENCES", 40)
+    monkeypatch.setattr(demo, "TEST_SENTENCES", 40)
     monkeypatch.setattr(
         training, "train", lambda recipe, *, overrides, **rest: train(recipe, overrides=overrides | few, **rest)
     )
@@ -28,7 +28,7 @@ def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.Monke
     result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3"], env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.stderr
     shown = " ".join(result.stdout.split())
-    assert re.search(r"\b40 sentences that it has never seen: BLEU \d+\.\d \(nrefs:1", shown)
+    assert re.search(r"\b40 test sentences that are not in the training data: BLEU \d+\.\d \(nrefs:1", shown)
     assert JANE in shown
     assert "septembre </s>" in shown  # the head of the alignment matrix
     assert shown.count("regard translate -m") == shown.count("regard train ") == shown.count("regard compare") == 1
@@ -61,7 +61,7 @@ def test_every_seed_learns_the_demo(seed: int, tmp_path: Path) -> None:
     run = train("demo", out=tmp_path / "run", overrides={"training.seed": seed, "training.device": "cpu"}, quiet=True)
     translator = run.load(device="cpu")
     assert isinstance(translator, Translator)
-    pairs = demo_pairs("test", SENTENCES)
+    pairs = demo_pairs("test", TEST_SENTENCES)
     ours = [found.text for found in translator.translate([pair.source for pair in pairs], beam=1)]
     score = corpus_bleu(ours, [pair.target for pair in pairs])
     print(f"seed {seed}: {score}")

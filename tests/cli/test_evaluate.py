@@ -87,7 +87,7 @@ def test_several_models_as_one(
     ours = [one.text.replace("\n", " ") for one in joined.translate(FRENCH, beam=1)]
     assert out.read_text(encoding="utf-8").split("\n") == [*ours, ""]
     result = command("evaluate", *both, test_set[0])
-    assert result.exit_code == 2 and "several models translate as one: give the references" in result.stderr
+    assert result.exit_code == 2 and "an ensemble translates: pass the references" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_lengths(command: Run, test_set: tuple[Path, Path], tmp_path: Path) -> N
     short = [text for text, source in zip(CLOSE, FRENCH, strict=True) if len(source.split()) <= 2]
     wanted = sacrebleu.corpus_bleu(short, [["the house"] * 3]).score
     assert found[0]["bleu"]["value"] == pytest.approx(wanted)
-    for lengths, message in (("4,2", "lengths that grow"), ("4;2", "whole numbers with commas")):
+    for lengths, message in (("4,2", "increasing lengths"), ("4;2", "comma-separated whole numbers")):
         result = command("evaluate", *test_set, *options, "--lengths", lengths)
         assert result.exit_code == 2 and message in result.stderr
 
@@ -203,12 +203,12 @@ def test_wrong_use(command: Run, models: dict[str, str], test_set: tuple[Path, P
     gold = lines(tmp_path / "gold", ["0-0"] * 12)
     model = ("-m", models["translator"])
     cases = [
-        ([*model, source], 2, "is no language model: give the references"),
-        ([*model, source, target, "--stride", "4"], 2, "--stride is for the text of a language model"),
+        ([*model, source], 2, "is not a language model: pass the references"),
+        ([*model, source, target, "--stride", "4"], 2, "--stride is for language models"),
         (["-m", models["writer"], source, "--stride", "0"], 2, "stride must be between 1 and"),
-        ([*model, source, "--against", short], 2, "--against compares translations"),
-        ([*model, source, "--length-penalty", "2"], 2, "--length-penalty compares translations"),
-        ([*model, source, "--lengths", "2"], 2, "--lengths compares translations"),
+        ([*model, source, "--against", short], 2, "--against is for translations"),
+        ([*model, source, "--length-penalty", "2"], 2, "--length-penalty is for translations"),
+        ([*model, source, "--lengths", "2"], 2, "--lengths is for translations"),
         ([*model, source, target, "--hypotheses", short], 2, "a model or --hypotheses, not both"),
         ([source, target, "--hypotheses", short, "--alignment", short], 2, "--alignment needs a model"),
         ([source, target, "--hypotheses", short], 3, f"{short} has 3 lines for 12 sentences"),

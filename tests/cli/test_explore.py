@@ -64,7 +64,8 @@ def running(*arguments: str | Path, **environment: str) -> Iterator[Running]:
 def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import numpy as np
 
-    from regard.look.trace.trace import Axis, Map, Model, Token, Trace
+    from regard.look.trace.attention_map import Map
+    from regard.look.trace.trace import Axis, Model, Token, Trace
 
     axes = {"source": Axis((Token("a"), Token("b")))}
     maps = {"enc_self": Map("source", "source", np.eye(2)[None, None])}
@@ -151,7 +152,7 @@ def test_a_port_in_use_gives_the_next_one(no_torch: dict[str, str]) -> None:
             got = int(one.address.rstrip("/").rpartition(":")[2])
             assert port < got < port + 20
             assert one.ask("health")["status"] == "ok"
-            assert f"port {port} is in use, so it is {got}" in one.end()[1]
+            assert f"port {port} is in use; using port {got}" in one.end()[1]
 
 
 def test_the_browser_is_opened(no_torch: dict[str, str], tmp_path: Path) -> None:

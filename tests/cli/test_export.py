@@ -67,7 +67,7 @@ def test_the_same_translations(command: Run, models: dict[str, str], tmp_path: P
 
 def test_wrong_use(command: Run, models: dict[str, str], tmp_path: Path) -> None:
     for arguments, code, message in (
-        ((models["translator"], tmp_path), 2, "is there already: choose another name"),
+        ((models["translator"], tmp_path), 2, "already exists: choose another name"),
         ((models["translator"], tmp_path / "new", "--storage", "int4"), 2, "unknown storage 'int4'"),
         ((tmp_path / "nothing", tmp_path / "new"), 4, "there is no folder"),
     ):

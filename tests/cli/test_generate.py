@@ -79,9 +79,9 @@ def test_stop(command: Run, models: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--greedy", "--seed", "1"], "--seed is an option of sampling, and --greedy does not draw"),
+        (["--greedy", "--seed", "1"], "--seed is an option of sampling, and --greedy does not sample"),
         (["--greedy", "--top-k", "1"], "--top-k is an option of sampling"),
-        (["--greedy", "-n", "2"], "--greedy has one text"),
+        (["--greedy", "-n", "2"], "--greedy always gives the same text"),
         (["--draft", "fr-en"], "use `regard translate -m fr-en`"),
         (["--temperature", "0"], "temperature must be a number above 0"),
         (["--stop", ""], "stop must not be an empty text"),

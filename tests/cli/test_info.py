@@ -28,7 +28,7 @@ def test_scores_of_the_test_part_say_so(command: Run) -> None:
     """A shipped model has scores of both parts, and they differ."""
     scores = described(command("info", "fr-en").stdout)["scores"]
     assert sum(line.startswith("BLEU ") for line in scores) == 2
-    assert [line for line in scores if "on the test part" in line] == scores[-2:]
+    assert [line for line in scores if "on the test set" in line] == scores[-2:]
 
 
 def test_a_translator(command: Run, models: dict[str, str]) -> None:

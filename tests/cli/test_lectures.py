@@ -88,7 +88,7 @@ def test_the_lectures_formula_keeps_an_error_and_the_corrected_one_does_not(show
     lines = shown[0].stdout.split("F3")[1].splitlines()
     plain, trig = (
         [float(number) for line in lines if start in line for number in re.findall(r"\d\.\d{3}", line)]
-        for start in ("as the lecture", "with exp")
+        for start in ("as printed in the lecture", "with exp")
     )
     assert len(plain) == len(trig) == 5
     assert plain[-2] == pytest.approx(plain[-1], rel=0.1) and plain[-1] > 0.2
@@ -133,4 +133,4 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["lectures", "--out", str(tmp_path / "file" / "pictures")])
     assert result.exit_code == 2
-    assert "regard: cannot make the folder" in result.stderr
+    assert "regard: cannot create the folder" in result.stderr

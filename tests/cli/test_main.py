@@ -80,7 +80,7 @@ def replace_demo(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (
             RuntimeError("oh"),
             1,
-            "regard: RuntimeError: oh\nThis is a bug of regard; `regard --debug …` shows where it happened.\n",
+            "regard: RuntimeError: oh\nThis is a bug in regard. Run `regard --debug …` to see the traceback.\n",
         ),
     ],
 )
@@ -98,6 +98,21 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, error: Excep
     result = CliRunner().invoke(app, ["--debug", "demo"])
     assert result.exit_code == code
     assert "Traceback (most recent call last)" in result.stderr and "in broken" in result.stderr
+
+
+def test_an_unknown_environment_variable_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt REGARD_… would have no effect, so it is refused with the nearest name; help still works."""
+    monkeypatch.setenv("REGARD_NATIV", "0")
+    result = CliRunner().invoke(app, ["info", "fr-en"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "unknown environment variable 'REGARD_NATIV'; did you mean 'REGARD_NATIVE'?" in result.stderr
+    assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+
+
+def test_a_wrong_value_of_an_environment_variable_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_NATIVE", "off")
+    result = CliRunner().invoke(app, ["info", "fr-en"])
+    assert result.exit_code == 2 and "REGARD_NATIVE" in result.stderr and "known: 0, 1" in result.stderr
 
 
 def test_a_usage_error_goes_to_stderr_of_the_process() -> None:

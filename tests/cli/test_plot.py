@@ -134,8 +134,8 @@ def test_an_alignment_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     ("data", "message"),
     [
         ("{not json", "a.json is not JSON: .*line 1 column 2"),
-        ("[1, 2]", "a.json must hold an object with source, target and weights, but is no object"),
-        ({"source": ["a"]}, "must hold an object with source, target and weights, but has source"),
+        ("[1, 2]", "a.json must contain an object with source, target and weights, but is not an object"),
+        ({"source": ["a"]}, "must contain an object with source, target and weights, but has source"),
         ({**GOOD, "extra": 1}, "but has source, target, weights, extra"),
         ({**GOOD, "source": "le chat"}, "a.json: source must be a list of at least one word"),
         ({**GOOD, "target": []}, "a.json: target must be a list of at least one word"),
@@ -172,14 +172,14 @@ def test_files_that_cannot_be_read() -> None:
         (["mask", "--kind", "causl"], "'causl' is not one of"),
         (["mask", "--size", "0"], "Invalid value for '--size'"),
         (["nothing"], "No such command 'nothing'"),
-        (["mask", "-o", "a.gif"], "a.gif has the suffix '.gif'; a picture is written as .png, .svg, .pdf"),
+        (["mask", "-o", "a.gif"], "a.gif has the suffix '.gif'; use one of .png, .svg, .pdf"),
         (["mask", "-o", "nowhere/a.png"], "cannot write nowhere/a.png: No such file or directory"),
         (["one-hot", "--word", "été"], "word must be made of the letters A to Z, not 'été'"),
         (["variance", "--dim", "7"], "dim must be even, not 7"),
         (["multi-head", "--heads", "7"], "dim must be a multiple of heads, but 512 is not one of 7"),
         (["qkv-flow", "--word", "6"], "Invalid value for '--word'"),
         (["random-features", "--features", "17"], "features must be even"),
-        (["random-features", "--head", "1"], "are about a text or a trace file: name one"),
+        (["random-features", "--head", "1"], "need a text or a trace file: pass one"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str) -> None:

@@ -68,13 +68,13 @@ def test_wrong_use(command: Run, models: dict[str, str], files: tuple[Path, Path
     empty.write_text("")
     cases = [
         (["translator", source, short], 3, f"{source} has 3 lines and {short} has 1"),
-        (["translator", source], 2, "give the translations as a second file"),
+        (["translator", source], 2, "pass the translations as a second file"),
         (["translator", source, source], 2, "the same file"),
-        (["writer", source, target], 2, "is a language model: give one text"),
+        (["writer", source, target], 2, "is a language model: pass one text"),
         (["encoder", source, target], 2, "use `regard embed"),
         (["translator", source, tmp_path / "test.em"], 3, "did you mean"),
         (["translator", empty, empty.with_name("empty")], 2, "the same file"),
-        (["writer", empty], 3, "no text in it"),
+        (["writer", empty], 3, "no usable text"),
     ]
     for (model, *paths), code, message in cases:
         result = command("score", "-m", models[str(model)], *paths)

@@ -200,5 +200,5 @@ def test_wrong_input(case: str, files: tuple[Path, Path], tmp_path: Path) -> Non
     assert result.exit_code == code, result.stderr
     assert re.search(words, result.stderr), result.stderr
     assert "Traceback" not in result.stderr
-    assert "bug of regard" not in result.stderr
+    assert "bug in regard" not in result.stderr
     assert not (tmp_path / "run").exists()

@@ -22,8 +22,8 @@ from regard.api.ensemble import join_translators
 from regard.api.translator import Translator
 from regard.cli.shared import input_lines
 from regard.cli.shared.input_lines import line_windows, progress
-from regard.cli.shared.model_options import make_rules
-from regard.cli.translate import Settings, make_drawn, make_search, translate_lines, translate_together, written
+from regard.cli.shared.search_options import make_random_search, make_rules, make_search
+from regard.cli.translate import Settings, output_line, translate_batch, translate_lines
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.searches.beam import Beam
@@ -131,7 +131,7 @@ def test_draws_depend_on_the_line_and_not_on_the_batch(command: Run, models: dic
 def test_rules_reach_every_search() -> None:
     rules = make_rules(1.5, 2, 3, 9)
     assert rules == (RepetitionPenalty(1.5), NoRepeat(2), MinTokens(3)) and make_rules(None, None, None, None) == ()
-    drawn = make_drawn(True, None, None, None, None, None, None, rules)
+    drawn = make_random_search(True, None, None, None, None, None, None, rules)
     assert drawn == Sample(rules=rules) and make_search(None, None, drawn, 1, rules) is drawn
     assert make_search(1, None, None, 1, rules) == Greedy(rules=rules)
     assert make_search(4, 0.5, None, 1, rules) == Beam(4, length_penalty=0.5, rules=rules)
@@ -229,7 +229,7 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
     found: Any = SimpleNamespace(text="a\nb\rc", score=0.0)
     found.alternatives = [found, found]
     for n, wanted in ((1, "a b c"), (2, "5\t0.0000\ta b c\n5\t0.0000\ta b c")):
-        assert written(5, found, Settings(Greedy(), n, None, attention=False, as_json=False)) == wanted
+        assert output_line(5, found, Settings(Greedy(), n, None, attention=False, as_json=False)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
     [
         (["--temperature", "0.5"], "--temperature is an option of sampling: add --sample"),
         (["--seed", "0"], "--seed is an option of sampling"),
-        (["--sample", "--beam", "2"], "do not go with them"),
-        (["--sample", "--length-penalty", "1"], "do not go with them"),
-        (["--beam", "1", "--length-penalty", "1"], "--beam 1 has one"),
-        (["--minimum-risk", "4", "--sample"], "give one of them"),
-        (["--minimum-risk", "4", "--beam", "2"], "do not go with them"),
-        (["--minimum-risk", "4", "--include", "cat"], "--include needs a beam"),
+        (["--sample", "--beam", "2"], "have no effect on samples"),
+        (["--sample", "--length-penalty", "1"], "have no effect on samples"),
+        (["--beam", "1", "--length-penalty", "1"], "--beam 1 has only one"),
+        (["--minimum-risk", "4", "--sample"], "pass one of them"),
+        (["--minimum-risk", "4", "--beam", "2"], "have no effect on samples"),
+        (["--minimum-risk", "4", "--include", "cat"], "--include needs beam search"),
         (["--minimum-risk", "2", "-n", "3"], "alternatives=3 is more than candidates=2"),
         (["--draft", "fr-en"], "add --beam 1 or --sample"),
         (["--draft", "fr-en", "--beam", "1"], "model and draft must have the same tokenizers"),
@@ -258,10 +258,10 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
         (["--min-tokens", "7", "--max-tokens", "6"], "--min-tokens 7 is more than --max-tokens 6"),
         (["--repetition-penalty", "0.9"], "a repetition penalty must be a number from 1, got 0.9"),
         (["--repetition-penalty", "nan"], "a repetition penalty must be a number from 1"),
-        (["--sample", "--include", "cat"], "--include needs a beam"),
-        (["--beam", "1", "--include", "cat"], "--include needs a beam"),
-        (["--include", " "], "--include ' ': give a phrase that the model can write"),
-        (["--include", "the black cat sleeps", "--max-tokens", "2"], "tokens, and a translation may have 2"),
+        (["--sample", "--include", "cat"], "--include needs beam search"),
+        (["--beam", "1", "--include", "cat"], "--include needs beam search"),
+        (["--include", " "], "--include ' ': the phrase is empty"),
+        (["--include", "the black cat sleeps", "--max-tokens", "2"], "tokens, but a translation may have at most 2"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--dtype", "int4"], "unknown dtype 'int4'"),
     ],
@@ -367,7 +367,7 @@ def test_lines_do_not_depend_on_how_they_arrive(content: bytes, sizes: list[int]
 
 
 def test_windows_grow_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_lines, "WINDOW", 6)
+    monkeypatch.setattr(input_lines, "WINDOW_LINES", 6)
     windows = line_windows(Trickle([b"a\n" * 20, b"a\n", b"a\n" * 7]), 2)  # type: ignore[arg-type]
     assert [len(lines) for lines in windows] == [2, 4, 6, 6, 2, 1, 6, 1]
     windows = line_windows(Trickle([b"a\n" * 20]), 9)  # type: ignore[arg-type]  # who asks for more gets it
@@ -375,7 +375,7 @@ def test_windows_grow_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_lines, "LONGEST", 8)
+    monkeypatch.setattr(input_lines, "MAX_LINE_BYTES", 8)
     parts = [b"123456789", *[b"0" * 5] * 9, b"\n12345678\n"]
     ((long, short),) = line_windows(Trickle(parts), 2)  # type: ignore[arg-type]
     assert 8 < len(long) <= 14 and short == b"12345678"  # cut off, and still too long
@@ -412,13 +412,13 @@ def test_similar_lengths_go_together_and_each_finds_its_place(texts: list[str], 
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(DataError("too odd"), "too odd"), (RuntimeError("can't allocate memory: 1 TB"), "too long for the memory")],
+    [(DataError("too odd"), "too odd"), (RuntimeError("can't allocate memory: 1 TB"), "out of memory")],
 )
 @given(st.integers(1, 40), st.data())
 def test_one_bad_line_is_found_among_many_in_few_calls(error: Exception, message: str, n: int, data: Any) -> None:
     bad = data.draw(st.integers(0, n - 1))
     translator: Any = Lengths(str(bad), error)
-    found = translate_together(translator, [(i, str(i)) for i in range(n)], PLAIN)
+    found = translate_batch(translator, [(i, str(i)) for i in range(n)], PLAIN)
     assert [i for i, one in enumerate(found) if isinstance(one, str)] == [bad]
     assert message in str(found[bad]) and len(translator.calls) <= 2 * n.bit_length() + 1
 
@@ -426,13 +426,13 @@ def test_one_bad_line_is_found_among_many_in_few_calls(error: Exception, message
 def test_a_bug_is_not_hidden_as_a_bad_line() -> None:
     translator: Any = Lengths("a", RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        translate_together(translator, [(0, "a"), (1, "b")], PLAIN)
+        translate_batch(translator, [(0, "a"), (1, "b")], PLAIN)
 
 
 def test_nul_is_no_text(command: Run, models: dict[str, str]) -> None:
     result = command("translate", "-m", models["translator"], *SHORT, stdin=b"le chat\nl\0e\0")
     assert result.exit_code == 3 and result.stdout.count("\n") == 2 and result.stdout.endswith("\n\n")
-    assert "line 2: a NUL at byte 2, as UTF-16 has them" in result.stderr
+    assert "line 2: NUL at byte 2: if the file is UTF-16" in result.stderr
 
 
 def test_the_order_of_the_input_is_kept_over_windows_and_batches(
@@ -441,7 +441,7 @@ def test_the_order_of_the_input_is_kept_over_windows_and_batches(
     words = ["le", "chat", "noir", "dort", "dans", "la", "maison"]
     lines = [" ".join(words[: 1 + i * 5 % 7]) for i in range(30)]
     texts = [one.text for one in load(models["translator"]).translate(lines, beam=1, max_tokens=6)]
-    monkeypatch.setattr(input_lines, "WINDOW", 8)
+    monkeypatch.setattr(input_lines, "WINDOW_LINES", 8)
     options = ("--beam", "1", "--batch", "3")
     result = command("translate", "-m", models["translator"], *SHORT, *options, stdin="\n".join(lines))
     assert result.stdout == "".join(text.replace("\n", " ") + "\n" for text in texts)

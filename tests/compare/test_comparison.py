@@ -24,10 +24,10 @@ from regard.errors import RegardError, StoppedError, UsageError
 from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.text.files.corpus import read_pairs
-from regard.training.budget import child_process as measured
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe
+from regard.training.run import child_process as measured
 
 SYSTEMS_TRIED = ("rnn", "luong-dot")
 
@@ -88,7 +88,7 @@ def test_systems_are_named_and_ordered() -> None:
 
 
 def test_the_demo_corpus_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare_data, "TEST", 450)
+    monkeypatch.setattr(compare_data, "TEST_SENTENCES", 450)
     asked = Recipe(name="x", data=DataRecipe(demo=30, validation=10), training=TrainingRecipe(seed=4))
     data = place_data(asked, tmp_path, None).data
     train = read_pairs([Path(name) for name in data.pairs])

@@ -277,8 +277,8 @@ def test_what_is_measured_is_not_learnt() -> None:
     ("kind", "settings", "options", "message"),
     [
         ("rnn-lm", {}, {}, "kind 'rnn-lm' has no heads: transformer, transformer-lm and encoder have"),
-        ("transformer-lm", {"position": "alibi"}, {}, "position 'alibi' tells keys apart by where they stand"),
-        ("encoder", {"window": 4}, {}, "a window tells keys apart"),
+        ("transformer-lm", {"position": "alibi"}, {}, "position 'alibi' depends on the distance between key and query"),
+        ("encoder", {"window": 4}, {}, "a window depends on the distance"),
         ("transformer", {"position": "relative"}, {"heads": ["encoder"]}, "'encoder' names no layer"),
         ("encoder", {"qk_norm": True}, {}, "qk_norm is for exact attention"),
         ("encoder", {}, {"features": 7}, "features must be even.* got 7"),
@@ -304,7 +304,7 @@ def test_more_that_cannot_be(make: Make, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no head was swapped: with 128 features none is within 0\.0001"):
         nothing.save(tmp_path / "none")
     converted = convert_model(folder, LINES, heads=["all"], steps=0, device="cpu").save(tmp_path / "converted")
-    with pytest.raises(UsageError, match="has random features already"):
+    with pytest.raises(UsageError, match="already has random features"):
         convert_model(converted, LINES, device="cpu")
 
 

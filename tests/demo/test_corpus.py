@@ -180,9 +180,9 @@ def test_seeds_and_prefixes() -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(UsageError, match="unknown part of the demo corpus 'tset'; did you mean 'test'"):
         demo_pairs("tset", 3)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="cannot be negative, but -1 was given"):
+    with pytest.raises(UsageError, match="number of demo pairs, must be at least 0, got -1"):
         demo_pairs("train", -1)
-    with pytest.raises(UsageError, match="number of characters cannot be negative"):
+    with pytest.raises(UsageError, match="characters must be at least 0"):
         demo_text(-1)
 
 

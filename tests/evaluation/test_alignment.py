@@ -96,9 +96,9 @@ def test_word_weights_still_sum_to_one(seed: int, source: list[int], m: int) -> 
 def test_word_weights_leave_out_what_is_no_word() -> None:
     weights = torch.tensor([[0.5, 0.5], [0.1, 0.9]])
     torch.testing.assert_close(word_weights(weights, [Word("a", 0, 1)], [Word("x", 0, 1)]), torch.tensor([[0.5]]))
-    with pytest.raises(ValueError, match="source word 0 spans pieces 1:3, but there are 2"):
+    with pytest.raises(ValueError, match="source word 0 spans tokens 1:3, but there are 2"):
         word_weights(weights, [Word("a", 1, 3)], [])
-    with pytest.raises(ValueError, match="target word 1 spans pieces 1:1"):
+    with pytest.raises(ValueError, match="target word 1 spans tokens 1:1"):
         word_weights(weights, [], [Word("a", 0, 1), Word("b", 1, 1)])
 
 
@@ -225,11 +225,11 @@ def test_possible_links_count() -> None:
 
 def test_choose_errors() -> None:
     maps, sources, targets, gold = synthetic(2)
-    with pytest.raises(ValueError, match="same sentences, at least one; got 0, 0 and 0"):
+    with pytest.raises(ValueError, match="same length, at least 1; got 0, 0 and 0"):
         choose_alignment_head([], [], [])
     with pytest.raises(ValueError, match="got 2, 1 and 2"):
         choose_alignment_head(maps, sources[:1], targets)
-    with pytest.raises(ValueError, match=r"sentence 1 has the layers \['a'\], the first one \['a', 'b', 'c'\]"):
+    with pytest.raises(ValueError, match=r"sentence 1 has the layers \['a'\], but the first one \['a', 'b', 'c'\]"):
         choose_alignment_head([maps[0], only(maps, "a")[1]], sources, targets)
     with pytest.raises(ValueError, match=r"a of sentence 0 must be \(heads, "):
         choose_alignment_head(maps, [[*sources[0], "more"], sources[1]], targets)

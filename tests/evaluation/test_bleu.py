@@ -101,7 +101,7 @@ def test_to_dict_is_plain() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match="2 hypotheses and 3 references do not pair up"):
+    with pytest.raises(DataError, match="there are 2 hypotheses but 3 references"):
         corpus_bleu(["a", "b"], ["a", "b", "c"])
     with pytest.raises(DataError, match="there are no sentences to score"):
         corpus_chrf([], [])

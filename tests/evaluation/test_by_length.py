@@ -96,12 +96,12 @@ def test_to_dict() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match="1 hypotheses and 2 sources do not pair up"):
+    with pytest.raises(DataError, match="there are 1 hypotheses but 2 sources"):
         scores_by_length(["a"], ["a"], ["a", "b"])
-    with pytest.raises(DataError, match="2 hypotheses and 1 references"):
+    with pytest.raises(DataError, match="2 hypotheses but 1 references"):
         scores_by_length(["a", "b"], ["a"], ["a", "b"])
     with pytest.raises(DataError, match="no sentences"):
         scores_by_length([], [], [])
     for edges in ((), (10, 10), (20, 10)):
-        with pytest.raises(UsageError, match=r"edges must be lengths that grow"):
+        with pytest.raises(UsageError, match=r"edges must be increasing lengths"):
             by_lengths([1, 2], edges=edges)

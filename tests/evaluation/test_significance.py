@@ -68,5 +68,5 @@ def test_to_dict_and_errors(references) -> None:
     comparison = paired_bootstrap(references, references, references, samples=40)
     assert comparison.to_dict()["a"]["name"] == "BLEU"
     assert comparison.to_dict()["p_value"] == 1
-    with pytest.raises(DataError, match="1 hypotheses and 2 references"):
+    with pytest.raises(DataError, match="1 hypotheses but 2 references"):
         paired_bootstrap(["a", "b"], ["a"], ["a", "b"])

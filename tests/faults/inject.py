@@ -106,7 +106,7 @@ class Armed:
 
     def __init__(self, events: Events) -> None:
         from regard.training.loop.loop import Loop
-        from regard.training.loop.signals import StopFlag
+        from regard.training.signals import StopFlag
 
         self.events, self.loop, self.stop = events, None, None
         self.before_loss: list[Callable[[int, Any], None]] = []

@@ -144,5 +144,5 @@ def test_a_truncated_gz(nursery: Nursery, tmp_path: Path) -> None:
         recipe.with_name(f"{name}.gz").write_bytes(packed if name == "a.en" else packed[: len(packed) // 2])
         path.unlink()
     told = code(nursery.train(recipe, tmp_path / "run"), 3)
-    assert "a.fr.gz: damaged or cut off after line" in told
+    assert "a.fr.gz: damaged or truncated after line" in told
     assert "step " not in told

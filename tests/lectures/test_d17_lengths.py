@@ -16,12 +16,12 @@ import torch
 from regard import RecurrentTranslator, RecurrentTranslatorConfig
 from regard.decoding.engine import generate_tokens
 from regard.evaluation.by_length import Bucket, scores_by_length
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, START
-from regard.training.loop.losses import objective
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 450
 SOURCE = [f"mot{i}" for i in range(WORDS)]

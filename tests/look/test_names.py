@@ -32,7 +32,8 @@ def test_unknown_name() -> None:
 
 
 def test_a_trace_is_read_without_torch(tmp_path: Path) -> None:
-    from regard.look.trace.trace import Axis, Map, Model, Token, Trace
+    from regard.look.trace.attention_map import Map
+    from regard.look.trace.trace import Axis, Model, Token, Trace
 
     axes = {"source": Axis((Token("a"), Token("b")))}
     model = Model("tiny", "encoder", {"encoder": 1}, 1, {})

@@ -220,7 +220,7 @@ def test_other_folders_are_left_alone(tmp_path: Path, model: Any) -> None:
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
     (tmp_path / "file").write_text("text")
     for name in ("thesis", "file"):
-        with pytest.raises(UsageError, match=f"{name} exists and is not a model folder: it is left alone"):
+        with pytest.raises(UsageError, match=f"{name} exists and is not a model folder: choose another name"):
             save_model(model, tmp_path / name)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
@@ -257,7 +257,7 @@ def test_released_folders_give_their_recorded_outputs(path: Path) -> None:
 
 def test_info_keeps_off_the_names_of_the_format(tmp_path: Path) -> None:
     model = make_model(TransformerConfig(source_vocabulary=5, target_vocabulary=5, layers=1, dim=4, heads=1, hidden=4))
-    with pytest.raises(UsageError, match="info may not hold 'kind'"):
+    with pytest.raises(UsageError, match="info may not contain 'kind'"):
         save_model(model, tmp_path / "m", info={"kind": "mine"})
     assert read_config(save_model(model, tmp_path / "m", info={"scores": {"bleu": 1}}))["scores"] == {"bleu": 1}
 

@@ -18,7 +18,7 @@ from torch import nn
 from regard import RecurrentTranslatorConfig, TransformerConfig, load_model, make_model, save_model
 from regard.errors import ModelError, UsageError
 from regard.models.folder import verify_folder
-from regard.models.folder_config import LARGEST_JSON
+from regard.models.folder_config import MAX_JSON_BYTES
 
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}
@@ -168,41 +168,47 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "bit of the weights": (flip("model.safetensors", -5), r"model\.safetensors: its sha256 differs"),
     "bit of the tokenizer": (flip("tokenizer.model", 0), r"tokenizer\.model: its sha256 differs"),
     "bit of the card": (flip("README.md", 3), r"README\.md: its sha256 differs"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors: listed .* but not there"),
-    "no tokenizer": (lambda f: (f / "tokenizer.model").unlink(), r"tokenizer\.model: listed .* but not there"),
-    "no manifest": (lambda f: (f / "manifest.json").unlink(), r"no manifest\.json, so this is not a model folder"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors: listed .* but missing"),
+    "no tokenizer": (lambda f: (f / "tokenizer.model").unlink(), r"tokenizer\.model: listed .* but missing"),
+    "no manifest": (
+        lambda f: (f / "manifest.json").unlink(),
+        r"no manifest\.json, so this is not a model folder",
+    ),
     "a folder for a file": (
         lambda f: ((f / "tokenizer.model").unlink(), (f / "tokenizer.model").mkdir()),
-        r"tokenizer\.model: listed .* but not there as a file",
+        r"tokenizer\.model: listed .* but missing or not a regular file",
     ),
-    "symlink": (to_symlink("config.json"), r"config\.json: listed in the manifest, but not there as a file"),
-    "symlink to a manifest": (to_symlink("manifest.json"), r"manifest\.json: not a plain file"),
+    "symlink": (to_symlink("config.json"), r"config\.json: listed in the manifest, but missing or not a regular file"),
+    "symlink to a manifest": (to_symlink("manifest.json"), r"manifest\.json: not a regular file"),
     "not listed": (
         lambda f: (f / "target.characters.json").write_text("{}"),
         r"target\.characters\.json: not listed in the manifest",
     ),
     "name twice in the manifest": (
         with_text("manifest.json", b'"format": 1', b'"format": 1, "format": 1'),
-        r"manifest\.json: not valid JSON: a name stands twice",
+        r"manifest\.json: not valid JSON: a name occurs twice",
     ),
     "huge manifest": (
-        lambda f: (f / "manifest.json").write_bytes(b" " * LARGEST_JSON + b"{}"),
-        rf"manifest\.json: larger than {LARGEST_JSON} bytes",
+        lambda f: (f / "manifest.json").write_bytes(b" " * MAX_JSON_BYTES + b"{}"),
+        rf"manifest\.json: larger than {MAX_JSON_BYTES} bytes",
     ),
-    "way out": (with_listed("../../etc/passwd"), r"manifest\.json: '\.\./\.\./etc/passwd' is no file"),
-    "absolute name": (with_listed("/etc/passwd"), r"manifest\.json: '/etc/passwd' is no file"),
-    "name with a newline": (with_listed("config.json\n"), r"'config\.json\\n' is no file"),
-    "program": (with_listed("setup.py"), r"manifest\.json: 'setup\.py' is no file"),
+    "way out": (with_listed("../../etc/passwd"), r"manifest\.json: '\.\./\.\./etc/passwd' is not a file"),
+    "absolute name": (with_listed("/etc/passwd"), r"manifest\.json: '/etc/passwd' is not a file"),
+    "name with a newline": (with_listed("config.json\n"), r"'config\.json\\n' is not a file"),
+    "program": (with_listed("setup.py"), r"manifest\.json: 'setup\.py' is not a file"),
     "missing extra": (with_listed("target.tokenizer.model"), r"target\.tokenizer\.model: listed"),
     "entry is no object": (with_listed("tokenizer.model", "abc"), r"tokenizer\.model: its size differs"),
-    "newer format": (with_manifest(format=2), r"written in format 2; this regard, .*, reads up to 1: update regard"),
+    "newer format": (
+        with_manifest(format=2),
+        r"written in format 2, but .* reads formats up to 1: update regard",
+    ),
     "format zero": (with_manifest(format=0), r"manifest\.json: format or files is missing or damaged"),
     "format true": (with_manifest(format=True), r"manifest\.json: format or files is missing or damaged"),
-    "format of many digits": (with_manifest(format=10**1000), r"written in format 1000+…; this regard"),
+    "format of many digits": (with_manifest(format=10**1000), r"written in format 1000+…, but regard"),
     "format text": (with_manifest(format="1"), r"manifest\.json: format or files is missing or damaged"),
     "files a list": (with_manifest(files=["config.json"]), r"manifest\.json: format or files is missing"),
     "nothing listed": (with_manifest(files={}), r"manifest\.json: config\.json is not listed"),
-    "manifest a list": (lambda f: (f / "manifest.json").write_text("[1]"), r"manifest\.json: holds no JSON object"),
+    "manifest a list": (lambda f: (f / "manifest.json").write_text("[1]"), r"manifest\.json: not a JSON object"),
     "config no json": (with_config(b"{'kind': 1}"), r"config\.json: not valid JSON"),
     "config no text": (with_config(b"\xff\xfe\x00"), r"config\.json: not valid JSON"),
     "config in another encoding": (
@@ -212,13 +218,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config with half a character": (with_info(note="\ud800"), r"config\.json: not valid JSON: .*surrogates"),
     "name twice in config": (
         with_text("config.json", b'"layers": 1', b'"layers": 1, "layers": 1'),
-        r"config\.json: not valid JSON: a name stands twice",
+        r"config\.json: not valid JSON: a name occurs twice",
     ),
-    "huge config": (with_info(note=["x"] * LARGEST_JSON), rf"config\.json: larger than {LARGEST_JSON} bytes"),
+    "huge config": (with_info(note=["x"] * MAX_JSON_BYTES), rf"config\.json: larger than {MAX_JSON_BYTES} bytes"),
     "config too deep": (with_config(b"[" * 200_000), r"config\.json: not valid JSON"),
     "config deep object": (with_config(b'{"a":' * 200_000), r"config\.json: not valid JSON"),
     "config long number": (with_config(b'{"a": ' + b"9" * 10_000 + b"}"), r"config\.json: not valid JSON"),
-    "config a list": (with_config([]), r"config\.json: holds no JSON object"),
+    "config a list": (with_config([]), r"config\.json: not a JSON object"),
     "config empty": (with_config({}), r"config\.json: unknown kind of model None"),
     "kind unknown": (with_config({"kind": "transformr"}), r"config\.json: unknown .* did you mean 'transformer'"),
     "kind a list": (with_config({"kind": ["transformer"]}), r"config\.json: unknown kind of model"),
@@ -226,7 +232,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no settings": (with_config({"kind": "transformer"}), r"config\.json: the settings of the model are missing"),
     "settings a list": (with_config({"kind": "transformer", "model": []}), r"settings of the model are missing"),
     "unknown setting": (with_settings(layer=3), r"config\.json: unknown setting .* did you mean 'layers'"),
-    "wrong setting": (with_settings(dropout="no"), r"config\.json: dropout must be a share"),
+    "wrong setting": (with_settings(dropout="no"), r"config\.json: dropout must be a number"),
     "settings that do not fit": (with_settings(kv_heads=3), r"config\.json: heads=2 is not a multiple of kv_heads=3"),
     "odd rotation": (with_settings(position="rotary", heads=8), r"config\.json: head_dim .* must be even"),
     "huge width": (with_settings(dim=2**24), rf"model\.safetensors: the weight '{FIRST}' has shape \(13, 8\)"),
@@ -237,9 +243,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "many layers": (with_settings(layers=10**9), r"config\.json: layers must be a whole number from 1 to 1024"),
     "most layers": (
         with_settings(layers=1024),
-        r"config\.json: 1024 layers, and .* does not hold the weights of so many",
+        r"config\.json: there are 1024 layers, but model.safetensors is too short",
     ),
-    "most layers of the decoder": (with_settings(decoder_layers=1024), r"config\.json: 1025 layers, and"),
+    "most layers of the decoder": (with_settings(decoder_layers=1024), r"config\.json: there are 1025 layers"),
     "long setting": (with_settings(order="x" * 5000), r"config\.json: unknown order 'x{100,300}…$"),
     "colourful setting": (with_settings(**{"\x1b[31m": 1}), r"config\.json: unknown setting .* '\\x1b\[31m'"),
     "one layer more": (with_settings(layers=2), r"the weight '\w+\.blocks\.1\..*' is missing"),
@@ -264,13 +270,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "int8 with a scale of 0": (
         with_weights(lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.arange(13.0)})),
-        rf"a scale of the weight '{FIRST}' is no positive number",
+        rf"a scale of the weight '{FIRST}' is not a positive number",
     ),
     "int8 with a scale that is no number": (
         with_weights(
             lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.full((13,), torch.nan)})
         ),
-        rf"a scale of the weight '{FIRST}' is no positive number",
+        rf"a scale of the weight '{FIRST}' is not a positive number",
     ),
     "int8 with an int8 scale": (
         with_weights(
@@ -292,7 +298,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "header beyond the file": (with_raw_weights(struct.pack("<Q", 2**62) + b"{}"), r"cannot be read as safetensors"),
     "long header": (
         with_header(lambda h: h + b" " * 10**6),
-        r"its header of \d+ bytes is longer than that of any such",
+        r"its header of \d+ bytes is too long for this model",
     ),
     "colourful type": (
         with_header(lambda h: h.replace(b'"F32"', b'"\\u001b[31m"', 1)),
@@ -349,10 +355,10 @@ def test_damage(name: str, folder: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nowhere: there is no such folder"):
+    with pytest.raises(ModelError, match="nowhere: no such folder"):
         load_model(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelError, match="file: there is no such folder"):
+    with pytest.raises(ModelError, match="file: no such folder"):
         verify_folder(tmp_path / "file")
 
 
@@ -373,13 +379,13 @@ def test_a_kind_that_is_not_of_these_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "value"), [(name, values[-1]) for name, values in INFOS.items()])
 def test_what_could_not_be_read_is_not_written(name: str, value: Any, tmp_path: Path) -> None:
     if name in ("storage", "special_tokens", "versions"):
-        message = f"info may not hold '{name}'"
+        message = f"info may not contain '{name}'"
     else:
         message = f"could not be read again: {name} must be"
     with pytest.raises(UsageError, match=message):
         save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", info={name: value})
     with pytest.raises(UsageError, match="could not be read again: more than"):
-        save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", info={"note": "x" * LARGEST_JSON})
+        save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", info={"note": "x" * MAX_JSON_BYTES})
     assert not list(tmp_path.iterdir())
 
 

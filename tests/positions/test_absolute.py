@@ -142,7 +142,7 @@ def test_learned_past_its_length_says_length_limit_and_cure() -> None:
     ("arguments", "message"),
     [
         ({"mode": "multiply"}, "unknown mode 'multiply' \\(known: add, concat\\)"),
-        ({"width": 3}, "width is the number of columns that mode='concat' puts on; got mode='add', width=3"),
+        ({"width": 3}, "width is the number of columns that mode='concat' appends; got mode='add', width=3"),
         ({"mode": "concat"}, "got mode='concat', width=None"),
         ({"mode": "concat", "width": 0}, "width must be at least 1, not 0"),
         ({"max_length": 0}, "max_length must be at least 1, not 0"),
@@ -172,7 +172,7 @@ def test_fraction_ends_at_each_rows_own_last_word() -> None:
 def test_fraction_refuses_what_is_not_a_whole_sentence() -> None:
     module, x = Fraction(dim=2), torch.zeros(1, 1, 2)
     assert torch.equal(module.embed(x, torch.tensor([0])), x)
-    with pytest.raises(ValueError, match="nobody knows its length while it is being generated, which is why"):
+    with pytest.raises(ValueError, match="its length is unknown while it is being generated, which is why"):
         module.embed(x, torch.tensor([1]))
     # Compiled code does not look at values; there the answer cannot be mistaken for one.
     assert torch.compile(module.embed, backend="eager", fullgraph=True)(x, torch.tensor([1])).isnan().all()

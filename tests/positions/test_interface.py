@@ -199,9 +199,9 @@ def calls(name: str, positions: Tensor) -> Callable[[], object]:
 @pytest.mark.parametrize("name", [name for name in POSITIONS if name != "none"])
 def test_wrong_positions_are_named(name: str) -> None:
     argument = "i" if ACTS_AT[name] & {"bias"} else "positions"
-    with pytest.raises(ValueError, match=rf"{argument} has shape \(4,\), but only \(3,\) or \(2, 3\) fits"):
+    with pytest.raises(ValueError, match=rf"{argument} must have shape \(3,\) or \(2, 3\), not \(4,\)"):
         calls(name, torch.arange(4))()
-    with pytest.raises(ValueError, match=rf"{argument} has shape \(5, 3\), but only"):
+    with pytest.raises(ValueError, match=rf"{argument} must have shape .*, not \(5, 3\)"):
         calls(name, torch.zeros(5, 3, dtype=torch.long))()
     with pytest.raises(TypeError, match=rf"{argument} must be whole numbers such as torch.long, not torch.float32"):
         calls(name, torch.arange(3.0))()
@@ -210,7 +210,7 @@ def test_wrong_positions_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", ["relative", "t5", "alibi"])
 def test_wrong_key_positions_are_named(name: str) -> None:
     q, i = torch.randn(B, H, 3, D), torch.arange(3)
-    with pytest.raises(ValueError, match=r"j has shape \(7, 3\), but only \(3,\) or \(2, 3\) fits"):
+    with pytest.raises(ValueError, match=r"j must have shape \(3,\) or \(2, 3\), not \(7, 3\)"):
         SCHEMES[name].bias(q, i, torch.zeros(7, 3, dtype=torch.long))
     with pytest.raises(TypeError, match=r"j must be whole numbers such as torch\.long, not torch\.bool"):
         SCHEMES[name].bias(q, i, torch.ones(3, dtype=torch.bool))

@@ -89,7 +89,7 @@ def test_t5_bias_picks_by_bucket_and_head(batched: bool) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"buckets": 31}, "buckets must be even, a half for each direction, not 31"),
+        ({"buckets": 31}, "buckets must be even, half of them for each direction, not 31"),
         ({"buckets": 2}, "buckets must be at least 4, not 2"),
         ({"buckets": 1, "bidirectional": False}, "buckets must be at least 2, not 1"),
         ({"max_distance": 8}, "max_distance must be at least 9, not 8"),

@@ -81,8 +81,8 @@ def test_scalings() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"head_dim": 7}, r"head_dim \* fraction must be even, for numbers turn in pairs; 7 \* 1.0 makes 7"),
-        ({"head_dim": 8, "fraction": 0.1}, r"8 \* 0.1 makes 0"),
+        ({"head_dim": 7}, r"head_dim \* fraction must be even, because pairs are rotated, not 7 \* 1.0 = 7"),
+        ({"head_dim": 8, "fraction": 0.1}, r"8 \* 0.1 = 0"),
         ({"head_dim": 8, "fraction": 1.5}, "fraction must be above 0 and at most 1, not 1.5"),
         ({"head_dim": 8, "layout": "pairs"}, "unknown layout 'pairs' \\(known: halves, interleaved\\)"),
         ({"head_dim": 8, "base": -1.0}, "base must be positive, not -1.0"),

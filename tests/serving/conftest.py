@@ -103,5 +103,5 @@ def serve(page: Path) -> Iterator[Callable[..., Client]]:
 def client(serve: Callable[..., Client]) -> Client:
     """A server with the shipped models, none of which is loaded before it is asked."""
     names = ("fr-en", "shakespeare")
-    shelf = ModelShelf([ServedModel(name, SHIPPED / name, places=LIMITS.queue) for name in names], default="fr-en")
+    shelf = ModelShelf([ServedModel(name, SHIPPED / name, queue_size=LIMITS.queue) for name in names], default="fr-en")
     return serve(shelf)

@@ -191,7 +191,7 @@ def test_an_unknown_model_gets_the_nearest_name(client: Any) -> None:
         ({"search": {"name": "sample", "temperature": 0}}, "search.sample.temperature: "),
         ({"search": {"name": "sample", "temperature": float("nan")}}, "search.sample.temperature: "),
         ({"search": GREEDY, "target": "Jane"}, "leave out search"),
-        ({"prefix": [10**6]}, "the prefix holds the token 1000000"),
+        ({"prefix": [10**6]}, "the prefix contains token 1000000"),
         ({"prefix": [5] * 513}, "prefix and max_tokens may have at most 512 tokens"),
         ({"max_tokens": 513}, "prefix and max_tokens may have at most 512 tokens"),
         ({"max_tokens": 0}, "max_tokens: "),

@@ -64,7 +64,7 @@ def test_one_thing_at_a_time_in_the_order_of_asking() -> None:
 
         return run
 
-    model = Fake("fake", lambda: "face", places=20)
+    model = Fake("fake", lambda: "face", queue_size=20)
     for done in [model.submit(work(i)) for i in range(20)]:
         done.result(WATCHDOG)
     assert most == 1
@@ -73,7 +73,7 @@ def test_one_thing_at_a_time_in_the_order_of_asking() -> None:
 
 def test_the_queue_is_bounded_and_the_cancelled_are_passed_over() -> None:
     go, ran = threading.Event(), []
-    model = Fake("fake", lambda: "face", places=2)
+    model = Fake("fake", lambda: "face", queue_size=2)
     first = model.submit(lambda face: go.wait(WATCHDOG))
     wait_until(first.running)
     second, third = model.submit(lambda face: ran.append(2)), model.submit(lambda face: ran.append(3))
@@ -105,11 +105,11 @@ def test_a_damaged_model_fails_and_says_why(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "is not a model folder: config.json: No such file"),
-        ("{", "does not say which kind of model"),
-        ("[" * 100_000, "does not say which kind of model"),
-        ('{"kind": "horse"}', "does not say which kind of model"),
-        ('{"kind": []}', "does not say which kind of model"),
-        ("7", "does not say which kind of model"),
+        ("{", "has no valid kind of model"),
+        ("[" * 100_000, "has no valid kind of model"),
+        ('{"kind": "horse"}', "has no valid kind of model"),
+        ('{"kind": []}', "has no valid kind of model"),
+        ("7", "has no valid kind of model"),
     ],
 )
 def test_a_folder_that_is_no_model_is_refused_at_once(tmp_path: Path, content: str | None, message: str) -> None:
@@ -121,7 +121,7 @@ def test_a_folder_that_is_no_model_is_refused_at_once(tmp_path: Path, content: s
 
 def test_the_server_answers_while_a_model_works_and_while_one_loads(serve: Callable[..., Any]) -> None:
     go = threading.Event()
-    slow = Fake("slow", lambda: go.wait(WATCHDOG), places=1)
+    slow = Fake("slow", lambda: go.wait(WATCHDOG), queue_size=1)
     client = serve(ModelShelf([slow]))
     with ThreadPoolExecutor() as pool:
         try:
@@ -142,7 +142,7 @@ def test_a_client_that_goes_away_leaves_the_queue(serve: Callable[..., Any]) -> 
     from http.client import HTTPConnection
 
     go = threading.Event()
-    slow = Fake("slow", lambda: go.wait(WATCHDOG), places=1)
+    slow = Fake("slow", lambda: go.wait(WATCHDOG), queue_size=1)
     client = serve(ModelShelf([slow]))
     line = HTTPConnection("127.0.0.1", client.port, timeout=WATCHDOG)
     line.request("GET", "/api/parameters?model=slow&name=x")

@@ -176,7 +176,7 @@ def test_a_bug_of_ours_is_told_and_kept_from_the_client(serve: Callable[..., Any
     there = serve(Broken([]))
     answer = there.get("/api/models")
     assert answer.status == 500
-    assert "bug of regard" in answer.error and "private" not in answer.error
+    assert "bug in regard" in answer.error and "private" not in answer.error
     assert answer.headers["x-request-id"]
     assert "something private" in capfd.readouterr().err
     assert there.get("/health").status == 200

@@ -32,10 +32,9 @@ from regard.models.presets import MODELS, make_model
 from regard.recipes.tables import TrainingRecipe
 from regard.tasks import losses
 from regard.tasks.losses import Loss, contrastive_loss, language_model_loss, translation_loss
+from regard.tasks.objective import objective, recipe_objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START
-from regard.training.budget.memory import recipe_loss
-from regard.training.loop.losses import objective
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
@@ -196,7 +195,7 @@ def test_parts_change_nothing(scores: int, r_drop: float, masked: bool, monkeypa
     )
     labels = torch.randint(7, (13,), generator=generator).repeat(2)
     keep = (torch.arange(13) % 3 > 0).repeat(2) if masked else None
-    monkeypatch.setattr(cross_entropy, "ON_CPU", scores)
+    monkeypatch.setattr(cross_entropy, "MAX_CPU_SCORES", scores)
     found = cross_entropy.token_loss(hidden, labels, weight=weight, bias=bias, smoothing=0.1, r_drop=r_drop, keep=keep)
     logits = F.linear(hidden, weight, bias)
     counts = torch.ones(26, dtype=torch.bool) if keep is None else keep
@@ -221,11 +220,11 @@ def test_parts_change_nothing(scores: int, r_drop: float, masked: bool, monkeypa
 )
 def test_parts_are_all_rows_and_alike(rows: int, room: int, vocabulary: int, passes: int) -> None:
     """None has more scores than may be; all but the last are of one size, of whole tiles where one fits."""
-    before, cross_entropy.ON_CPU = cross_entropy.ON_CPU, room * vocabulary * passes
+    before, cross_entropy.MAX_CPU_SCORES = cross_entropy.MAX_CPU_SCORES, room * vocabulary * passes
     try:
         parts = [*cross_entropy._parts(torch.zeros(rows * passes, 1), vocabulary, passes=passes)]
     finally:
-        cross_entropy.ON_CPU = before
+        cross_entropy.MAX_CPU_SCORES = before
     sizes = [part.last - part.first for part in parts]
     assert [part.first for part in parts] == [sum(sizes[:i]) for i in range(len(parts))] and sum(sizes) == rows
     assert len(parts) == 1 or (sizes[0] == max(sizes) and len({*sizes[:-1]}) == 1)
@@ -301,7 +300,7 @@ def test_a_recipe_can_switch_the_kernel_off(kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(cross_entropy, "fused_fits", lambda scores: True)
     model, batch = model_of(kind), batch_of(*RAGGED, translates=kind in TRANSLATORS)
     for kernels in ("off", "auto"):
-        recipe_loss(model, TrainingRecipe(kernels=kernels))(model, batch)
+        recipe_objective(model, TrainingRecipe(kernels=kernels))(model, batch)
         assert kernel.called is (kernels == "auto")
     weight = torch.zeros(8, 4, dtype=torch.bfloat16)
     fused, plain = (

@@ -75,7 +75,7 @@ def test_a_kind_belongs_to_one_task(toy_task: ClassifyLines) -> None:
     class Other(ClassifyLines):
         name = "other"
 
-    with pytest.raises(UsageError, match="there is a kind of model 'line-classifier' already"):
+    with pytest.raises(UsageError, match="the kind of model 'line-classifier' already exists"):
         register(Other())
     assert "other" not in TASKS and task_for("line-classifier") is toy_task
 

@@ -1,6 +1,6 @@
 """A task of its own, as a user would write one: which class does a line of text belong to?
 
-docs/extend.md shows this file.
+docs/extend.md shows a shorter form of it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ClassifyLines(Translation):
     models: ClassVar = {"line-classifier": (LineClassifierConfig, LineClassifier)}
     usage = "python classify.py FOLDER"
     face = "classifier"
-    counts = "samples"
+    loss_unit = "samples"
     predicts_tokens = False
     label_smoothing = (0.0, "few classes")
 

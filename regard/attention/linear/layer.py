@@ -7,6 +7,7 @@ Peng et al. 2021, section 3; Vaswani et al. 2017, section 3.2.2; F3.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from regard.attention.linear.layer_checks import check_sizes, check_width, rotat
 from regard.attention.linear.mask_support import drop_keys
 from regard.attention.linear.state import FeatureState, check_draw
 from regard.attention.linear.step import take_step
-from regard.attention.mask_rules import Mask
+from regard.attention.mask_algebra import Mask
 from regard.attention.projections import HeadSizes, SeparateProjection, StackedProjection
 from regard.positions import Position
 
@@ -197,6 +198,13 @@ class RandomFeatureAttention(nn.Module):
             return WholeText(key)
         k, v = self.input.project_source(key, value)
         return sum_keys(k, v, features=self.features, mask=mask)
+
+    def remember(
+        self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
+    ) -> FeatureState | WholeText:
+        """Deprecated name of `project_source`."""
+        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
+        return self.project_source(key, value, mask=mask)
 
     def query_source(self, query: Tensor, state: FeatureState) -> Tensor:
         """Attend to a text that was summed up, (B, m, dim) -> (B, m, dim).

@@ -8,6 +8,7 @@ Exact heads with a window attend to the last tokens only, so the cache of the la
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.linear.cache import WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.mask_rules import Mask
+from regard.attention.mask_algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 
 
@@ -129,6 +130,11 @@ class MixedAttention(nn.Module):
         recorded = self._forward_pre_hooks and value is None
         random = WholeText(key) if recorded else self.random.project_source(key, value, mask=mask)
         return MixedCache(self.exact.project_source(key, value), random)
+
+    def remember(self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> MixedCache:
+        """Deprecated name of `project_source`."""
+        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
+        return self.project_source(key, value, mask=mask)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> MixedCache:
         """Return an empty cache, with one for each part."""

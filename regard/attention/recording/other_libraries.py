@@ -1,7 +1,7 @@
-"""Attention layers that are not ours, made to tell their weights: torch's own, and those of `transformers` models.
+"""Record the attention weights of other libraries: PyTorch's own layers, and those of `transformers` models.
 
-H4. torch's `MultiheadAttention` is asked for the weights of each head, and its caller gets what it wanted. An eager
-attention of `transformers` gives its weights away in any case; its fast ones have none.
+H4. A hook requests the weights of each head from PyTorch's `MultiheadAttention` and returns to the caller what it asked
+for. The eager attention of `transformers` always returns its weights; its other implementations have none.
 
     B batch   H heads   m queries   n keys
 """
@@ -19,27 +19,27 @@ from torch.utils.hooks import RemovableHandle
 from regard.errors import UsageError
 
 Store = Callable[[Tensor], None]  # takes weights (B, H, m, n)
-# What the arguments of torch's MultiheadAttention.forward are called, in their order.
+# The arguments of PyTorch's MultiheadAttention.forward, in order.
 ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask", "average_attn_weights")
 CROSS = ("multihead_attn", "encoder_attn", "cross_attn", "cross_attention", "crossattention", "EncDecAttention")
 
 
 def foreign_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The attention layers that are torch's or of `transformers`, by names like ours: encoder.0.self, decoder.1.cross.
+    """Return the attention layers of PyTorch and `transformers` by names like ours: encoder.0.self, decoder.1.cross.
 
-    One that is not numbered, or whose name is taken, is called by its path.
+    A layer without a number, or whose name is already in use, is named by its path.
     """
     modules = dict(model.named_modules())
-    found: dict[str, nn.Module] = {}
+    layers: dict[str, nn.Module] = {}
     for path, module in modules.items():
         if isinstance(module, nn.MultiheadAttention) or _is_transformers(module):
             name = foreign_name(path, module, modules[path.rpartition(".")[0]])
-            found[path if name in found else name] = module
-    return found
+            layers[path if name in layers else name] = module
+    return layers
 
 
 def foreign_name(path: str, module: nn.Module, parent: nn.Module) -> str:
-    """What a layer at this path, inside this parent, is called."""
+    """Return the name of a layer at this path, inside this parent."""
     parts = path.split(".")
     numbers = [part for part in parts if part.isdigit()]
     if not numbers:
@@ -50,12 +50,12 @@ def foreign_name(path: str, module: nn.Module, parent: nn.Module) -> str:
     return f"{'decoder' if decodes else 'encoder'}.{numbers[0]}.{'cross' if cross else 'self'}"
 
 
-def watch_layer(module: nn.Module, store: Store) -> list[RemovableHandle]:
-    """Hooks that store the weights of a foreign layer each time it runs."""
+def record_layer(module: nn.Module, store: Store) -> list[RemovableHandle]:
+    """Add hooks that store the weights of a foreign layer each time it runs."""
     if not isinstance(module, nn.MultiheadAttention):
-        return [module.register_forward_hook(_take_given(store))]
-    wishes: list[tuple[bool, bool]] = []
-    ask, take = _ask_torch(wishes), _take_torch(wishes, store)
+        return [module.register_forward_hook(_store_returned(store))]
+    requests: list[tuple[bool, bool]] = []
+    ask, take = _request_weights(requests), _store_requested(requests, store)
     return [
         module.register_forward_pre_hook(ask, with_kwargs=True),
         module.register_forward_hook(take, prepend=True),
@@ -64,7 +64,7 @@ def watch_layer(module: nn.Module, store: Store) -> list[RemovableHandle]:
 
 @contextmanager
 def plain_torch_layers() -> Iterator[None]:
-    """torch's encoder layers do without their fused path inside the block: it runs no hooks."""
+    """Turn off the fused path of PyTorch's encoder layers inside the block, because it runs no hooks."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -74,40 +74,41 @@ def plain_torch_layers() -> Iterator[None]:
 
 
 def _is_transformers(module: nn.Module) -> bool:
-    """Whether it is the innermost attention of a `transformers` model, which must be an eager one."""
+    """Whether this is the innermost attention module of a `transformers` model; UsageError unless it is eager."""
 
-    def is_attention(one: nn.Module) -> bool:
-        return type(one).__module__.startswith("transformers.") and type(one).__name__.endswith("Attention")
+    def is_attention(candidate: nn.Module) -> bool:
+        kind = type(candidate)
+        return kind.__module__.startswith("transformers.") and kind.__name__.endswith("Attention")
 
-    if not is_attention(module) or any(is_attention(one) for one in module.modules() if one is not module):
+    if not is_attention(module) or any(is_attention(child) for child in module.modules() if child is not module):
         return False
-    way = getattr(getattr(module, "config", None), "_attn_implementation", "eager")
-    if way != "eager":
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", "eager")
+    if implementation != "eager":
         raise UsageError(
-            f"this model computes its attention by {way!r}, which has no weights to give: load it with "
+            f"this model computes attention with {implementation!r}, which returns no weights: load it with "
             'attn_implementation="eager"'
         )
     return True
 
 
-def _ask_torch(wishes: list[tuple[bool, bool]]) -> Callable:
-    """A hook that asks for the weights of each head, and notes what the caller wanted."""
+def _request_weights(requests: list[tuple[bool, bool]]) -> Callable:
+    """Return a hook that requests the weights of each head and stores what the caller requested."""
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        given = {**dict(zip((*ARGUMENTS, "is_causal"), args, strict=False)), **kwargs}
-        wishes.append((given.get("need_weights", True), given.get("average_attn_weights", True)))
-        return (), {**given, "need_weights": True, "average_attn_weights": False}
+        arguments = {**dict(zip((*ARGUMENTS, "is_causal"), args, strict=False)), **kwargs}
+        requests.append((arguments.get("need_weights", True), arguments.get("average_attn_weights", True)))
+        return (), {**arguments, "need_weights": True, "average_attn_weights": False}
 
     return ask
 
 
-def _take_torch(wishes: list[tuple[bool, bool]], store: Store) -> Callable:
-    """A hook that stores the weights and gives the caller what it wanted."""
+def _store_requested(requests: list[tuple[bool, bool]], store: Store) -> Callable:
+    """Return a hook that stores the weights and returns what the caller requested."""
 
     def take(module: nn.Module, args: tuple, result: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
         output, weights = result  # weights (B, H, m, n), or (H, m, n) without a batch
         store((weights if weights.dim() == 4 else weights[None]).detach())
-        wanted, averaged = wishes.pop()
+        wanted, averaged = requests.pop()
         if not wanted:
             return output, None
         return output, weights.mean(-3) if averaged else weights
@@ -115,13 +116,14 @@ def _take_torch(wishes: list[tuple[bool, bool]], store: Store) -> Callable:
     return take
 
 
-def _take_given(store: Store) -> Callable:
-    """A hook that stores what an eager attention gives beside its output: the last of its tensors (B, H, m, n)."""
+def _store_returned(store: Store) -> Callable:
+    """Return a hook that stores what eager attention returns beside its output: its last tensor (B, H, m, n)."""
 
     def take(module: nn.Module, args: tuple, result: Any) -> None:
-        found = [one for one in result if isinstance(one, Tensor) and one.dim() == 4] if type(result) is tuple else []
-        if not found:
-            raise UsageError(f"{type(module).__name__} gave no attention weights beside its output")
-        store(found[-1].detach())
+        items = result if type(result) is tuple else ()
+        weights = [item for item in items if isinstance(item, Tensor) and item.dim() == 4]
+        if not weights:
+            raise UsageError(f"{type(module).__name__} returned no attention weights beside its output")
+        store(weights[-1].detach())
 
     return take

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.recording.other_libraries import foreign_layers, plain_torch_layers, watch_layer
+from regard.attention.recording.other_libraries import foreign_layers, plain_torch_layers, record_layer
 
 
 class Recording(Mapping[str, Tensor]):
@@ -84,7 +84,7 @@ def record(model: nn.Module) -> Iterator[Recording]:
             handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
             handles.append(module.register_forward_hook(take, prepend=True))
         for name, module in others.items():
-            handles += watch_layer(module, recording.steps(name).append)
+            handles += record_layer(module, recording.steps(name).append)
         with running_eagerly(), plain_torch_layers() if others else nullcontext():
             yield recording
     finally:

@@ -1,6 +1,6 @@
-"""`regard plot NAME`: the pictures of the lectures as PNG, SVG or PDF. The path that was written goes to stdout.
+"""`regard plot NAME`: draw the pictures of the lectures as PNG, SVG or PDF, and print the path of the file.
 
-`regard plot TRACE.json` and `regard plot --model MODEL TEXT` draw what a model did; they are short for `plot trace`.
+`regard plot TRACE.json` and `regard plot --model MODEL TEXT` are short for `regard plot trace …`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.plot.drawing import Output, read_or_make, write
+from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
 from regard.errors import DataError, UsageError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Pictures(TyperGroup):
-    """The pictures by name; a trace file or a model in place of a name means the picture of a trace."""
+    """The group of all pictures; a trace file or an option instead of a name selects the picture of a trace."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else ""
@@ -38,7 +38,7 @@ class Pictures(TyperGroup):
 plots = typer.Typer(
     cls=Pictures,
     no_args_is_help=True,
-    help="Draw a picture of the lectures, or of what a model did with a text, as PNG, SVG or PDF.",
+    help="Draw a picture of the lectures, or of a model's attention on a text, as PNG, SVG or PDF.",
 )
 
 
@@ -63,40 +63,47 @@ class Level(StrEnum):
 
 @plots.command()
 def trace(
-    what: Annotated[
-        str, typer.Argument(help="A trace file (.json, .json.gz), or with --model a text.", metavar="WHAT")
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model that reads the text: folder or name.")
+    what: Annotated[str, typer.Argument(help="Trace file (.json, .json.gz), or with --model a text.", metavar="WHAT")],
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Model for the text: folder or name.")] = None,
+    kind: Annotated[Kind, typer.Option(help="Picture to draw.")] = Kind.alignment,
+    which: Annotated[str | None, typer.Option("--map", help="Attention: enc_self, dec_self, cross or rnn.")] = None,
+    layer: Annotated[int | None, typer.Option(show_default="the best", help="Layer of the alignment, from 0.")] = None,
+    head: Annotated[
+        int | None, typer.Option(show_default="the best, or all", help="Head of the alignment, from 0.")
     ] = None,
-    kind: Annotated[Kind, typer.Option(help="Which picture.")] = Kind.alignment,
-    which: Annotated[str | None, typer.Option("--map", help="enc_self, dec_self, cross or rnn.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer of an alignment, from 0.  [default: the best one]")] = None,
-    head: Annotated[int | None, typer.Option(help="Head of an alignment, from 0.  [default: the best, or all]")] = None,
-    level: Annotated[Level, typer.Option(help="Words or pieces on the axes.")] = Level.word,
-    target: Annotated[str | None, typer.Option(help="Lead the model along this text.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Width of the beam search.")] = None,
+    level: Annotated[Level, typer.Option(help="Units on the axes: words or subwords (piece).")] = Level.word,
+    target: Annotated[str | None, typer.Option(help="Force the model to write this text.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam width.")] = None,
     output: Output = None,
 ) -> None:
-    """What a model did with a text: alignment, all heads, steps, or the tree of a beam search (D16, E8)."""
+    """Draw what a model did with a text: alignment, all heads, search steps, or the tree of a beam search (D16, E8).
+
+    The short forms `regard plot TRACE.json` and `regard plot --model MODEL TEXT` do the same.
+
+    Examples:
+      regard plot trace jane.json --kind heads -o heads.svg
+      regard plot trace --model fr-en "Le chat dort." --kind tree --beam 4
+    """
     from regard.look.pictures.traces import plot_trace
 
-    found = read_or_make(what, model, target, beam)
+    shown = load_or_trace(what, model, target, beam)
     options: dict[str, Any] = {"which": which, "layer": layer, "head": head, "level": level.value}
-    write(lambda: plot_trace(found, kind.value, **options), output, kind.value)
+    write(lambda: plot_trace(shown, kind.value, **options), output, kind.value)
 
 
 @plots.command()
 def alignment(
     file: Annotated[
         Path | None,
-        typer.Argument(help='JSON: {"source": [words], "target": [words], "weights": [[…], …]}, a row a target word.'),
+        typer.Argument(
+            help=r'JSON: {"source": \[words], "target": \[words], "weights": \[\[…], …]}, one row per target word.'
+        ),
     ] = None,
-    title: Annotated[str, typer.Option(help="Written above the matrix.")] = "",
+    title: Annotated[str, typer.Option(help="Title above the matrix.")] = "",
     values: Annotated[bool, typer.Option(help="Write the weights into the cells.")] = True,
     output: Output = None,
 ) -> None:
-    """The alignment matrix of a file, or of the sentence about the marine environment (D16)."""
+    """Draw the alignment matrix of a file, or of the sentence about the marine environment (D16)."""
     from regard.look.lecture_examples import marine_alignment
     from regard.look.pictures.matrices import alignment_plot
 
@@ -113,7 +120,7 @@ def alignment(
 
 
 def read_alignment(path: Path) -> Alignment:
-    """The words and weights of a JSON file, checked."""
+    """Read the words and weights of a JSON file; DataError if they do not fit the format."""
     from regard.look.lecture_examples import Alignment
 
     try:
@@ -126,8 +133,8 @@ def read_alignment(path: Path) -> Alignment:
         raise DataError(f"{path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from error
     keys = ("source", "target", "weights")
     if not isinstance(data, dict) or sorted(data) != sorted(keys):
-        found = f"has {', '.join(map(str, data)) or 'nothing'}" if isinstance(data, dict) else "is no object"
-        raise DataError(f"{path} must hold an object with source, target and weights, but {found}")
+        actual = f"has {', '.join(map(str, data)) or 'nothing'}" if isinstance(data, dict) else "is not an object"
+        raise DataError(f"{path} must contain an object with source, target and weights, but {actual}")
     for side in ("source", "target"):
         words = data[side]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
@@ -137,14 +144,14 @@ def read_alignment(path: Path) -> Alignment:
 
 @plots.command()
 def positions(
-    length: Annotated[int, typer.Option(min=1, help="Words in the sentence.")] = 100,
-    dim: Annotated[int, typer.Option(min=1, help="Width of the encoding.")] = 500,
+    length: Annotated[int, typer.Option(min=1, help="Number of positions.")] = 100,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the encoding.")] = 500,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model with learned positions: draw its own.")
+        str | None, typer.Option("--model", "-m", help="Draw the learned positions of this model.")
     ] = None,
     output: Output = None,
 ) -> None:
-    """The heat map of sinusoidal positions (B4), or of those that a model has learned (B6)."""
+    """Draw a heat map of the sinusoidal positions (B4), or of the learned positions of a model (B6)."""
     from regard.look.pictures.matrices import positions_plot
     from regard.positions.absolute import sinusoidal
 
@@ -156,23 +163,23 @@ def positions(
 
 
 def learned_table(model: str) -> Tensor:
-    """The position vectors of a model that has learned them."""
+    """Return the learned position vectors of a model; UsageError if it has none."""
     from regard.positions.absolute import Learned
     from regard.tasks.loading import load
 
     for module in load(model).model.modules():
         if isinstance(module, Learned):
             return module.table.detach()
-    raise UsageError(f"{model} has no learned positions; without --model the sinusoidal ones are drawn")
+    raise UsageError(f"{model} has no learned positions; leave out --model to draw the sinusoidal ones")
 
 
 @plots.command()
 def variance(
-    dim: Annotated[int, typer.Option(min=2, help="Width of the encoding, even.")] = 128,
-    distances: Annotated[int, typer.Option(min=2, help="How many distances, from 0.")] = 50,
+    dim: Annotated[int, typer.Option(min=2, help="Dimension of the encoding, even.")] = 128,
+    distances: Annotated[int, typer.Option(min=2, help="Number of distances, from 0.")] = 50,
     output: Output = None,
 ) -> None:
-    """Which dimensions of a sinusoidal position tell distances apart (B4)."""
+    """Draw which dimensions of the sinusoidal positions distinguish distances (B4)."""
     from regard.look.pictures.position_curves import position_variance_plot
 
     write(lambda: position_variance_plot(dim, distances), output, "variance")
@@ -180,11 +187,11 @@ def variance(
 
 @plots.command()
 def products(
-    dim: Annotated[int, typer.Option(min=2, help="Width of the encoding.")] = 128,
-    distances: Annotated[int, typer.Option(min=2, help="How many distances, from 0.")] = 100,
+    dim: Annotated[int, typer.Option(min=2, help="Dimension of the encoding.")] = 128,
+    distances: Annotated[int, typer.Option(min=2, help="Number of distances, from 0.")] = 100,
     output: Output = None,
 ) -> None:
-    """The inner product of two sinusoidal positions against their distance (B3)."""
+    """Draw the inner product of two sinusoidal positions against their distance (B3)."""
     from regard.look.pictures.position_curves import position_products_plot
 
     write(lambda: position_products_plot(dim, distances), output, "products")
@@ -192,11 +199,11 @@ def products(
 
 @plots.command()
 def mask(
-    kind: Annotated[MaskKind, typer.Option(help="Which mask.")] = MaskKind.causal,
+    kind: Annotated[MaskKind, typer.Option(help="Mask to draw.")] = MaskKind.causal,
     size: Annotated[int, typer.Option(min=1, max=256, help="Number of queries and keys.")] = 12,
     output: Output = None,
 ) -> None:
-    """Who may attend to whom (D10)."""
+    """Draw a mask: which keys each query may attend to (D10)."""
     from regard.look.lecture_examples import example_mask
     from regard.look.pictures.matrices import mask_plot
 
@@ -206,10 +213,10 @@ def mask(
 
 @plots.command("one-hot")
 def one_hot(
-    word: Annotated[str, typer.Option(help="A word of the letters A to Z.")] = "SUNNY",
+    word: Annotated[str, typer.Option(help="Word of the letters A to Z.")] = "SUNNY",
     output: Output = None,
 ) -> None:
-    """One-hot rows, and the dense rows that they pick from a table (A1)."""
+    """Draw one-hot rows and the dense rows that they select from a table (A1)."""
     from regard.look.pictures.matrices import one_hot_plot
 
     write(lambda: one_hot_plot(word), output, "one-hot")
@@ -217,11 +224,11 @@ def one_hot(
 
 @plots.command()
 def gradients(
-    length: Annotated[int, typer.Option(min=2, help="Steps of the sequence.")] = 80,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks to draw at random.")] = 8,
+    length: Annotated[int, typer.Option(min=2, help="Length of the sequence.")] = 80,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random networks.")] = 8,
     output: Output = None,
 ) -> None:
-    """How far back a gradient reaches in RNN, LSTM and attention (C3)."""
+    """Draw how far back gradients reach in an RNN, an LSTM and attention (C3)."""
     from regard.look.pictures.gradients import gradient_plot
 
     write(lambda: gradient_plot(length=length, seeds=seeds), output, "gradients")
@@ -229,12 +236,12 @@ def gradients(
 
 @plots.command()
 def architecture(
-    layers: Annotated[int, typer.Option(min=1, help="Blocks a side.")] = 6,
-    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 512,
-    heads: Annotated[int, typer.Option(min=1, help="Heads of each attention.")] = 8,
+    layers: Annotated[int, typer.Option(min=1, help="Number of encoder and of decoder blocks.")] = 6,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the model.")] = 512,
+    heads: Annotated[int, typer.Option(min=1, help="Heads per attention.")] = 8,
     output: Output = None,
 ) -> None:
-    """The whole encoder-decoder Transformer (E11)."""
+    """Draw the encoder-decoder Transformer (E11)."""
     from regard.look.pictures.architecture import architecture_diagram
 
     write(lambda: architecture_diagram(layers=layers, dim=dim, heads=heads), output, "architecture")
@@ -242,7 +249,7 @@ def architecture(
 
 @plots.command("scaled-dot-product")
 def scaled_dot_product(output: Output = None) -> None:
-    """Scaled dot-product attention, step by step (E11)."""
+    """Draw scaled dot-product attention, step by step (E11)."""
     from regard.look.pictures.architecture import scaled_dot_product_diagram
 
     write(scaled_dot_product_diagram, output, "scaled-dot-product")
@@ -250,11 +257,11 @@ def scaled_dot_product(output: Output = None) -> None:
 
 @plots.command("multi-head")
 def multi_head(
-    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 512,
+    dim: Annotated[int, typer.Option(min=1, help="Dimension of the model.")] = 512,
     heads: Annotated[int, typer.Option(min=1, help="Number of heads.")] = 8,
     output: Output = None,
 ) -> None:
-    """Multi-head attention (E11)."""
+    """Draw multi-head attention (E11)."""
     from regard.look.pictures.architecture import multi_head_diagram
 
     write(lambda: multi_head_diagram(dim=dim, heads=heads), output, "multi-head")
@@ -262,10 +269,10 @@ def multi_head(
 
 @plots.command("qkv-flow")
 def qkv_flow(
-    word: Annotated[int, typer.Option(min=1, max=5, help="Which word of the sentence, from 1.")] = 3,
+    word: Annotated[int, typer.Option(min=1, max=5, help="Word of the sentence, from 1.")] = 3,
     output: Output = None,
 ) -> None:
-    """How q, k and v make the new vector of one word (E9, E11)."""
+    """Draw how q, k and v produce the new vector of a word (E9, E11)."""
     from regard.look.pictures.attention_flow import qkv_flow_diagram
 
     write(lambda: qkv_flow_diagram(word=word - 1), output, "qkv-flow")

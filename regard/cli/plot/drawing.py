@@ -1,4 +1,4 @@
-"""What the commands of `regard plot` share: the file to write, and the trace that is drawn."""
+"""What the commands of `regard plot` share: the output file, and the trace to draw."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="File to write: .png, .svg or .pdf  [default: the picture's name, .png]"),
+    typer.Option("--output", "-o", show_default="NAME.png", help="File to write: .png, .svg or .pdf."),
 ]
 
 
 def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
-    """Draw, save and print the path; a value that the picture refuses is the user's mistake."""
+    """Draw and save the picture and print its path; a ValueError of the picture becomes a UsageError."""
     from regard.look.pictures.figures import save
 
     try:
@@ -34,13 +34,15 @@ def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
     typer.echo(save(figure, output or Path(f"{name}.png")))
 
 
-def read_or_make(what: str, model: str | None, target: str | None, beam: int | None, *, vectors: bool = False) -> Trace:
-    """The trace of a file, or of a model that reads a text, with queries and keys if wanted."""
+def load_or_trace(
+    what: str, model: str | None, target: str | None, beam: int | None, *, vectors: bool = False
+) -> Trace:
+    """Load the trace of a file, or trace a model on a text, with queries and keys if `vectors` is true."""
     from regard.look.trace.trace import Trace
 
     if model is None:
         if target is not None or beam is not None:
-            raise UsageError("a trace file holds what was done: --target and --beam need --model")
+            raise UsageError("--target and --beam need --model: a trace file already contains the output")
         return Trace.load(what)
     from regard.decoding.searches.beam import Beam
     from regard.look.trace.tracing import trace_text

@@ -1,4 +1,4 @@
-"""`regard plot random-features`: exact attention, the lecture's formula and a corrected one on a head of a model."""
+"""`regard plot random-features`: exact attention, the formula of the lecture and a corrected one for one head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.plot.drawing import Output, read_or_make, write
+from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.errors import UsageError
 
 
@@ -27,31 +27,31 @@ class Rows(StrEnum):
 def random_features(
     what: Annotated[
         str | None,
-        typer.Argument(help="With --model a text, else a trace file with vectors; without one the sentence of E9."),
+        typer.Argument(help="Text (with --model), or trace file with vectors; default: the sentence of E9."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Model that reads the text: folder or name.")
-    ] = None,
-    which: Annotated[str | None, typer.Option("--map", help="enc_self, dec_self, cross or rnn.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer, from 0.  [default: the best one, or 0]")] = None,
-    head: Annotated[int | None, typer.Option(help="Head, from 0.  [default: the best one, or 0]")] = None,
-    phi: Annotated[Phi, typer.Option(help="Feature map beside the lecture's.")] = Phi.trig,
-    features: Annotated[int, typer.Option(min=2, help="How many features.")] = 128,
-    normalize: Annotated[bool, typer.Option(help="Bring queries and keys to length 1 first.")] = False,
-    draw: Annotated[Rows, typer.Option(help="Kind of the random rows.")] = Rows.orthogonal,
-    seed: Annotated[int, typer.Option(help="Seed of the random rows.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Draws that the error is taken over.")] = 16,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Model for the text: folder or name.")] = None,
+    which: Annotated[str | None, typer.Option("--map", help="Attention: enc_self, dec_self, cross or rnn.")] = None,
+    layer: Annotated[int | None, typer.Option(show_default="the best, or 0", help="Layer, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(show_default="the best, or 0", help="Head, from 0.")] = None,
+    phi: Annotated[Phi, typer.Option(help="Feature map to compare with that of the lecture.")] = Phi.trig,
+    features: Annotated[int, typer.Option(min=2, help="Number of random features.")] = 128,
+    normalize: Annotated[bool, typer.Option(help="Normalize queries and keys to length 1 first.")] = False,
+    draw: Annotated[
+        Rows, typer.Option(help="How the projection matrix is drawn: rows orthogonal or independent.")
+    ] = Rows.orthogonal,
+    seed: Annotated[int, typer.Option(help="Seed of the projection matrix.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of projection matrices for the error curve.")] = 16,
     output: Output = None,
 ) -> None:
-    """Random features beside exact attention; their error by features, their cost by length (F2, F3)."""
+    """Draw random features beside exact attention, their error by features and cost by length (F2, F3)."""
     from regard.look.inside.random_features import jane_head, read_head
     from regard.look.pictures.random_features import random_features_plot
 
     if what is None:
         if any(option is not None for option in (model, which, layer, head)):
-            raise UsageError("--model, --map, --layer and --head are about a text or a trace file: name one")
-        shown = jane_head()
+            raise UsageError("--model, --map, --layer and --head need a text or a trace file: pass one")
+        attention_head = jane_head()
     else:
-        shown = read_head(read_or_make(what, model, None, None, vectors=True), which, layer=layer, head=head)
+        attention_head = read_head(load_or_trace(what, model, None, None, vectors=True), which, layer=layer, head=head)
     options = {"map": phi.value, "features": features, "normalize": normalize, "seed": seed, "seeds": seeds}
-    write(lambda: random_features_plot(shown, draw=draw.value, **options), output, "random-features")  # type: ignore[arg-type]
+    write(lambda: random_features_plot(attention_head, draw=draw.value, **options), output, "random-features")  # type: ignore[arg-type]

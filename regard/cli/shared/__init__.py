@@ -1,1 +1,1 @@
-"""What several commands share: model options and reading input lines."""
+"""What several commands share: options for models and searches, reading input lines, help texts."""

@@ -141,7 +141,7 @@ class CDecoder:
             pre=first.order == "pre",
             crosses=first.cross_attention is not None,
             activation=ACTIVATIONS.index(first.feed_forward.activation),
-            rotated=0 if self.rotary is None else self.rotary.turning,
+            rotated=0 if self.rotary is None else self.rotary.rotated_dim,
             interleaved=self.rotary is not None and self.rotary.layout == "interleaved",
             final_norm=NormStruct() if model.decoder.norm is None else self._norm(model.decoder.norm),
             output=self._matrix(table, None),

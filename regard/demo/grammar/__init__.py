@@ -1,5 +1,6 @@
-"""The grammar of the demo corpus: French and English written side by side, word linked to word.
+"""The grammar of the demo corpus: it generates French and English together, with links between their words.
 
-From the bottom up: surface (letters), french_verbs and english_verbs (conjugation), nouns, adjectives, verbs, settings
-(the tables), draft (the dice), noun_phrases, verb_groups, deeds, states, clauses, sentences, stories.
+From the bottom up: surface (spelling), words/ (the lexicon and conjugation), draft (random choices), noun_phrases,
+time_and_place, verb_groups, objects, actions, states, clauses, subordinate_clauses, simple_sentences, sentences,
+stories.
 """

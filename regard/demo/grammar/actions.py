@@ -24,7 +24,7 @@ from regard.demo.grammar.words.verbs import ABOUT, ACTIVITIES, ADDRESSING, GIVIN
 
 
 class Scene(NamedTuple):
-    """What a predicate is built for: who, when, and whether it will be negated."""
+    """The context of a predicate: its subject, its time, and whether it is negated."""
 
     subject: Nominal
     time: Time
@@ -36,13 +36,13 @@ Builder = Callable[[Draft, Scene], Predicate]
 
 
 def pick_verb(d: Draft, verbs: tuple[Verb, ...], scene: Scene) -> Verb:
-    """A verb that goes with the tense, the negation or the intention."""
+    """Pick a verb that fits the tense, the negation or the intention."""
     tense = scene.time.tense
     while True:
         verb = d.pick_new(verbs)
         if tense == IMPERFECT:
             missing = verb.event
-        else:  # knowing, living somewhere and hoping are not told of the future
+        else:  # no future for knowing, living somewhere and hoping
             lasting = verb.kinds != () or verb.positive
             missing = not verb.perfect and (tense == PERFECT or (tense == FUTURE and lasting))
         unwanted = scene.wanted and (verb.event or not verb.perfect)
@@ -51,7 +51,7 @@ def pick_verb(d: Draft, verbs: tuple[Verb, ...], scene: Scene) -> Verb:
 
 
 def transitive(d: Draft, scene: Scene) -> Predicate:
-    """Verb and direct object; now and then the object is a pronoun."""
+    """Verb and direct object; sometimes the object is a pronoun."""
     return act_on(d, scene, pick_verb(d, TRANSITIVE, scene))
 
 

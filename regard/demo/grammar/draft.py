@@ -1,4 +1,4 @@
-"""The dice of one sentence: random choices, fresh links, and the phenomena met on the way."""
+"""The state of one sentence while it is generated: random choices, new links, and the phenomena it contains."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Draft:
-    """A sentence in the making. `richness` is how readily nouns get adjectives, owners and relative clauses."""
+    """A sentence in the making. `richness` is how often nouns get adjectives, owners and relative clauses."""
 
     def __init__(self, random: Random, richness: float = 0.3) -> None:
-        self._random = random.random  # the one method whose numbers Python promises not to change
+        self._random = random.random  # the only method whose numbers Python guarantees not to change
         self.richness = richness
         self.phenomena: set[str] = set()
-        self.mood_told = False  # one is enough: sad, but happy
+        self.has_mood = False  # one is enough: not "sad, but happy"
         self._link = 0
         self.used: set[object] = set()  # by pick_new
 
@@ -26,7 +26,7 @@ class Draft:
         return choices[int(self._random() * len(choices))]
 
     def pick_new(self, choices: Sequence[T]) -> T:
-        """A choice that the sentence has not had yet, as far as three tries find one: no girl waits for the girl."""
+        """Pick a choice that is new in this sentence, in up to three tries: no girl waits for the girl."""
         for _ in range(3):
             chosen = self.pick(choices)
             if chosen not in self.used:
@@ -45,10 +45,10 @@ class Draft:
         self.phenomena.add(phenomenon)
 
     def pair(self, french: str, english: str) -> Phrase:
-        """Words that translate each other one by one, or all by all if their numbers differ."""
-        ours, theirs = french.split(), english.split()
-        if len(ours) == len(theirs):
-            links = [self.link() for _ in ours]
-            return Phrase(list(zip(ours, links, strict=True)), list(zip(theirs, links, strict=True)))
+        """Link words that translate each other one by one, or all to all if their numbers differ."""
+        french_words, english_words = french.split(), english.split()
+        if len(french_words) == len(english_words):
+            links = [self.link() for _ in french_words]
+            return Phrase(list(zip(french_words, links, strict=True)), list(zip(english_words, links, strict=True)))
         link = self.link()
-        return Phrase([(word, link) for word in ours], [(word, link) for word in theirs])
+        return Phrase([(word, link) for word in french_words], [(word, link) for word in english_words])

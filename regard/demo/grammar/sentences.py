@@ -1,4 +1,4 @@
-"""Sentences: clauses joined until the sentence is as long as it shall be, then written out."""
+"""Sentences: clauses are joined until the sentence has its length, and then written out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from regard.demo.grammar.surface import Phrase, align, choose_articles, elide, j
 from regard.demo.grammar.time_and_place import Time
 from regard.demo.grammar.words.french_verbs import FUTURE, IMPERFECT, PERFECT, PRESENT
 
-SHORTEST, LONGEST = 3, 30  # in words between spaces, on both sides
+MIN_WORDS, MAX_WORDS = 3, 30  # separated by spaces, on both sides
 TENSES = (PRESENT,) * 8 + (PERFECT,) * 6 + (FUTURE,) * 4 + (IMPERFECT,) * 3
-# How many words a sentence shall have at least; it ends with the clause that brings it there.
+# The minimum number of words of a sentence; it ends with the clause that reaches this number.
 GOALS = (0,) * 43 + (8,) * 21 + (12,) * 12 + (16,) * 6 + (20,) * 4 + (27,) * 16
 
 
 class Sentence(NamedTuple):
-    """A sentence in both languages. `phenomena`: what of the grammar occurs in it."""
+    """A sentence in both languages. `phenomena` are the grammatical phenomena that occur in it."""
 
     french: str
     english: str
@@ -38,7 +38,7 @@ class Sentence(NamedTuple):
 
 
 def statement(d: Draft, goal: int) -> Phrase:
-    """A main clause, perhaps with one before it, and as many after it as the goal asks for."""
+    """Generate a main clause, perhaps with a clause before it, and as many after it as the goal requires."""
     tense = d.pick(TENSES)
     opening: Phrase | None = None
     known: Nominal | None = None
@@ -49,14 +49,14 @@ def statement(d: Draft, goal: int) -> Phrase:
     for extension in d.pick(ORDERS if opening is None or known else NO_SERIES):
         if len(words.french) >= goal or main.time.aspect == "now":
             break
-        more = extension(d, main)
-        if more is not None:
-            words = concat(words, more)
+        addition = extension(d, main)
+        if addition is not None:
+            words = concat(words, addition)
     return words
 
 
 def main_clause(d: Draft, time: Time, known: Nominal | None, *, deeds: bool, timed: float) -> Clause:
-    """The main clause; `known` is somebody named before it, whom lui may take up."""
+    """Generate the main clause; `known` is somebody named before it, to whom the pronoun lui may refer."""
     if known is not None and known.person == 2 and d.chance(0.35):
         who = subject(d, pronouns=False)
         return tell(d, who, handing(d, Scene(who, time), known), time, timed=0.0, negation="", adverbs=False)
@@ -66,17 +66,17 @@ def main_clause(d: Draft, time: Time, known: Nominal | None, *, deeds: bool, tim
 
 
 class Sketch(NamedTuple):
-    """A drawn sentence whose English is written out; that is enough to know its part of the corpus."""
+    """A generated sentence of which only the English is written out, which determines its part of the corpus."""
 
     draft: Draft
     phrase: Phrase
     english: str
 
     def finish(self) -> Sentence | None:
-        """The French and the alignment; None if the sentence is too long or too short."""
+        """Write out the French and the alignment; return None if the sentence is too long or too short."""
         french, english = elide(self.phrase.french), self.phrase.english
         text = join(french)
-        if text.count(" ") + 1 < SHORTEST or max(text.count(" "), self.english.count(" ")) >= LONGEST:
+        if text.count(" ") + 1 < MIN_WORDS or max(text.count(" "), self.english.count(" ")) >= MAX_WORDS:
             return None
         if "'" in text:
             self.draft.tag("elision")
@@ -84,7 +84,7 @@ class Sketch(NamedTuple):
 
 
 def draw_sketch(random: Random) -> Sketch:
-    """A random sentence."""
+    """Generate a random sentence."""
     goal = GOALS[int(random.random() * len(GOALS))]
     d = Draft(random, 0.25 + goal / 80)
     mark = "."

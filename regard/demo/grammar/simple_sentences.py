@@ -129,7 +129,7 @@ ASKED = (PRESENT, PRESENT, PERFECT, FUTURE)
 
 
 def ask(d: Draft, lead: Phrase, who: Nominal, predicate: Predicate, time: Time, negation: str = "") -> Small:
-    """The lead (où), est-ce que, and the clause; English turns round."""
+    """The lead (où), est-ce que, and the clause; English inverts the order."""
     d.tag("question")
     link = d.link()
     words = finite(d, who, predicate, time, negation=negation, question=link)

@@ -40,7 +40,7 @@ def being(d: Draft, scene: Scene) -> Predicate:
 
 def mood(d: Draft, scene: Scene) -> Predicate:
     """est fatiguée, is tired."""
-    d.mood_told = True
+    d.has_mood = True
     return quality(d, scene.subject, d.pick(PASSING[scene.subject.kind]), BE)
 
 

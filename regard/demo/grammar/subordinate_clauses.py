@@ -192,9 +192,9 @@ def because(d: Draft, main: Clause) -> Phrase | None:
     if predicate is None:
         if who.human and d.chance(0.3):
             scene = Scene(subject(d, pronouns=False), time)
-        if d.mood_told and not who.human:
+        if d.has_mood and not who.human:
             return None
-        predicate = (wishing if d.mood_told or (who.human and d.chance(0.5)) else mood)(d, scene)
+        predicate = (wishing if d.has_mood or (who.human and d.chance(0.5)) else mood)(d, scene)
     return concat(lead, finite(d, scene.subject, predicate, time))
 
 
@@ -234,7 +234,7 @@ def contrast(d: Draft, main: Clause) -> Phrase | None:
     d.tag("coordination")
     who = pronoun(d, main.subject.person, main.subject.gender)
     time = Time(REASON_TENSES[main.time.tense])
-    builders = CONTRASTS[: 2 if d.mood_told else 3]
+    builders = CONTRASTS[: 2 if d.has_mood else 3]
     words = clause(d, who, time, builders=builders, negation=d.pick(("", "pas")), adverbs=False).words
     return concat(comma(d), d.pair("mais", "but"), words)
 

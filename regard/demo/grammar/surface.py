@@ -1,6 +1,6 @@
-"""From words with links to text: elision, contraction, a or an, spaces and the alignment.
+"""Convert words with links to text: elision, contraction, a or an, spaces, and the alignment.
 
-A word carries its links, small numbers; a French and an English word are aligned if they share one.
+A word has links, small numbers; a French and an English word are aligned if they share a link.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Word = tuple[str, tuple[int, ...]]
 
 
 class Phrase(NamedTuple):
-    """The same thing in both languages; words in the order of each."""
+    """The same phrase in both languages, each in its word order."""
 
     french: list[Word]
     english: list[Word]
@@ -21,7 +21,7 @@ class Phrase(NamedTuple):
 NOTHING = Phrase([], [])
 
 VOWELS = frozenset("aeiouhâàéèêëîïôöœAEIOUHÂÀÉÈÊÎÔŒ")
-# An h that is heard, and other words that begin with a vowel only in writing: le hibou, le huit, le onze.
+# Words with an aspirated h, and others before which le is not elided: le hibou, le huit, le onze.
 NO_ELISION = frozenset({"hibou", "hiboux", "homard", "homards", "haricots", "huit", "onze"})
 ELIDED = {w: w[:-1] + "'" for w in ("le", "la", "je", "me", "te", "se", "ne", "de", "que", "ce")}
 CONTRACTIONS = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
@@ -37,7 +37,7 @@ def starts_with_vowel(word: str) -> bool:
 
 
 def elide(words: list[Word]) -> list[Word]:
-    """le arbre -> l'arbre, que il -> qu'il, si il -> s'il; the words stay two."""
+    """Elide: le arbre -> l'arbre, que il -> qu'il, si il -> s'il; they stay two words."""
     result = list(words)
     for i in range(len(words) - 1):
         text, links = words[i]
@@ -49,7 +49,7 @@ def elide(words: list[Word]) -> list[Word]:
 
 
 def prepose(preposition: Word, words: list[Word]) -> list[Word]:
-    """The preposition before a noun phrase: de + le jardin -> du jardin, one word with the links of both.
+    """Put a preposition before a noun phrase: de + le jardin -> du jardin, one word with the links of both.
 
     Elision comes first: de + le arbre stays de l'arbre.
     """
@@ -61,7 +61,7 @@ def prepose(preposition: Word, words: list[Word]) -> list[Word]:
 
 
 def choose_articles(words: list[Word]) -> list[Word]:
-    """a apple -> an apple."""
+    """Choose between a and an: a apple -> an apple."""
     result = list(words)
     for i in range(len(words) - 1):
         if words[i][0] == "a":
@@ -72,23 +72,30 @@ def choose_articles(words: list[Word]) -> list[Word]:
 
 
 def join(words: list[Word]) -> str:
-    """One string, first letter large: no space after an apostrophe or before punctuation."""
+    """Join words to a capitalized string, without spaces after apostrophes and before punctuation."""
     text = " ".join([word for word, _ in words])
     text = text.replace("' ", "'").replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
     return text[0].upper() + text[1:]
 
 
 def align(phrase: Phrase) -> tuple[tuple[int, int], ...]:
-    """The pairs (French word, English word) that share a link."""
-    where: dict[int, list[int]] = {}
+    """Return the pairs (French word, English word) that share a link."""
+    english_words: dict[int, list[int]] = {}  # by link
     for j, (_, links) in enumerate(phrase.english):
         for link in links:
-            where.setdefault(link, []).append(j)
+            english_words.setdefault(link, []).append(j)
     return tuple(
-        sorted({(i, j) for i, (_, links) in enumerate(phrase.french) for link in links for j in where.get(link, ())})
+        sorted(
+            {
+                (i, j)
+                for i, (_, links) in enumerate(phrase.french)
+                for link in links
+                for j in english_words.get(link, ())
+            }
+        )
     )
 
 
 def split_words(text: str) -> list[str]:
-    """The words of the alignments: split at spaces, after apostrophes and around punctuation."""
+    """Split a text into the words of the alignments: at spaces, after apostrophes and around punctuation."""
     return re.findall(r"[^\s'’.,;:?!\"]+['’]?|\S", text)

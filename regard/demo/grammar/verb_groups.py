@@ -1,4 +1,4 @@
-"""The verb of a clause with its satellites: negation, clitics, adverb, auxiliary; in both languages."""
+"""The verb group of a clause: negation, clitics, adverb, auxiliary; in both languages."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ static void weighted_sum(const float *weights, Cache s, int text, long head, int
   }
 }
 
-/* softmax(q k / sqrt(d)) v for each row and head. `sharing` consecutive rows self_attention to one text of n tokens. With
+/* softmax(q k / sqrt(d)) v for each row and head. `sharing` consecutive rows attend to one text of n tokens. With
    `positions`, each row attends to its own tokens up to its position. */
 static void dot_attention(const float *q, long q_row, Cache s, const uint8_t *keep, float *y, int rows, int sharing, int heads,
                  int kv_heads, int d, int n, const int64_t *positions, Thread thread) {

@@ -110,7 +110,7 @@ def step_in_c(
         byref(sums(cache)),
         byref(New(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(0), k.stride(0), v.stride(0))),
         pointer(gate),
-        None if turns is None else frequencies(turns.turning, turns.base, turns.scaling),
+        None if turns is None else frequencies(turns.rotated_dim, turns.base, turns.scaling),
         *map(pointer, (cache.lengths, y)),
         B,
         min(torch.get_num_threads(), B * k.shape[1], 1 + cache.state.S.numel() // A_THREAD),
@@ -157,7 +157,7 @@ def describe(features: RandomFeatures, turns: Rotary | None, heads: int, e: int)
         None if features.sigma is None else features.sigma.data_ptr(),
         *(KINDS.index(type(kind)), heads, features.heads, d, e, M, F, features.normalize),
         *(features.scale**0.5, A, factor, kind.floor),
-        *((0, 0) if turns is None else (turns.turning, turns.layout == "interleaved")),
+        *((0, 0) if turns is None else (turns.rotated_dim, turns.layout == "interleaved")),
     )
 
 

@@ -1,8 +1,8 @@
-"""Output layer and cross-entropy as one function that never holds all scores over the vocabulary.
+"""Output layer and cross-entropy in one function that never stores all scores over the vocabulary.
 
-E6, E7. The scores (N, V) are a step's largest tensor by far. So they are made for some rows at a time, and while they
-are there everything is done with them: the loss, its gradient in closed form (softmax minus target), and with that the
-gradients of the features and of the table. Nothing of their size waits for the backward pass.
+E6, E7. The scores (N, V) are by far the largest tensor of a training step. They are computed for some rows at a time
+and used at once for the loss, its gradient in closed form (softmax minus target), and the gradients of the features and
+of the table. No tensor of their size is kept for the backward pass.
 
     N tokens that are predicted   p width of the features   V vocabulary
 """
@@ -21,10 +21,10 @@ from torch.nn import functional as F
 from regard.kernels.devices import runs_triton
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
-PART = 64  # of a GPU's memory is for scores in bf16: for each lot of them the table's gradient is read and written
-SCORES = 2**29  # at a time on other devices
-TILE = 128  # rows of a matrix product that a GPU takes together
-ON_CPU = 2**22  # at a time: 16 MB in float32, about what its caches hold, and so faster than all at once
+GPU_MEMORY_DIVISOR = 64  # 1/64 of a GPU's memory is for scores; each chunk reads and writes the table's gradient
+MAX_SCORES = 2**29  # at a time on other devices
+TILE_ROWS = 128  # of a matrix product that a GPU processes together
+MAX_CPU_SCORES = 2**22  # at a time: 16 MB in float32, about the size of the caches, and faster than all at once
 
 
 def token_loss(
@@ -38,17 +38,17 @@ def token_loss(
     keep: Tensor | None = None,
     kernels: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """hidden (N, p), labels (N,), weight (V, p) -> cross-entropy with label smoothing, and without it; both summed.
+    """Return the summed cross-entropy of hidden (N, p), labels (N,), weight (V, p), with label smoothing and without.
 
-    Szegedy et al. 2016, section 7: the true token keeps 1 - smoothing, all V tokens share the rest. Rows where `keep`
+    Szegedy et al. 2016, section 7: the true token gets 1 - smoothing, all V tokens share the rest. Rows where `keep`
     (N,) is False do not count.
 
     With `r_drop`, alpha of Liang et al. 2021, the first half of the rows is one pass and the second half the same
-    tokens in another pass, with other units dropped. Their predictions shall agree: the loss is half of eq. 4,
+    tokens in another pass, with other units dropped. The loss penalises their disagreement; it is half of eq. 4,
 
         1/2 (L(P) + L(Q)) + alpha/4 (KL(P || Q) + KL(Q || P)),    L the cross-entropy, P and Q the passes,
 
-    half, so that it is the plain loss where the passes agree, and the learning rate keeps its meaning.
+    so that it equals the plain loss if the passes agree, and the learning rate keeps its meaning.
 
     `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run.
     """
@@ -59,23 +59,23 @@ def token_loss(
     kind, dtype = hidden.device.type, weight.dtype
     if torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
-    with torch.autocast(kind, enabled=False):  # a sum of thousands of terms wants float32
+    with torch.autocast(kind, enabled=False):  # a sum of thousands of terms needs float32
         total, nll = _TokenLoss.apply(hidden, weight, bias, labels, keep, smoothing, r_drop / 2, dtype, kernels)
     return (total / 2, nll / 2) if r_drop else (total, nll)
 
 
 def scores_memory(count: int, weight: Tensor, dtype: torch.dtype, *, r_drop: float, kernels: bool = True) -> int:
-    """Bytes that so many scores take with all that is made of them: as many as there are at a time, at most."""
+    """Return the bytes of that many scores and everything computed from them; only one chunk exists at a time."""
     if kernels and fused_fits(weight[:1].to(dtype)):
         each = dtype.itemsize
-    else:  # scores, log-probabilities and gradient; in half precision the gradient once more
+    else:  # scores, log-probabilities and gradient; in half precision a second copy of the gradient
         wide = at_least_float32(dtype).itemsize
         each = dtype.itemsize + 2 * wide + (dtype.itemsize if dtype.itemsize < wide else wide // 2 * (r_drop > 0))
-    return min(count, _most(weight)) * each
+    return min(count, _max_scores(weight)) * each
 
 
 class _TokenLoss(torch.autograd.Function):
-    """The loss with its gradients, which are ready when the loss is; `pull` is the weight of the two passes' KL."""
+    """The loss, whose gradients are computed with it; `pull` is the weight of the divergence between two passes."""
 
     @staticmethod
     def forward(
@@ -120,12 +120,13 @@ class _TokenLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        ready = (None if one is None else one * upstream.to(one.dtype) for one in ctx.saved_tensors)
-        return *ready, None, None, None, None, None, None
+        saved = ctx.saved_tensors
+        gradients = (None if g is None else g * upstream.to(g.dtype) for g in saved)
+        return *gradients, None, None, None, None, None, None
 
 
 class _Rows:
-    """Some rows of each pass."""
+    """A range of rows, the same in each pass."""
 
     def __init__(self, passes: int, first: int, last: int) -> None:
         self.passes, self.first, self.last = passes, first, last
@@ -138,26 +139,28 @@ class _Rows:
 
 
 def _parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[_Rows]:
-    """Cut N rows, the same of each pass, so that a part has only so many scores."""
-    each, scores = len(hidden) // passes, _most(hidden)
+    """Divide N rows, the same in each pass, so that no part has too many scores."""
+    each, scores = len(hidden) // passes, _max_scores(hidden)
     if len(hidden) == 0:
         return
-    if len(hidden) * vocabulary <= scores:  # one part, also where N is a symbol of compiled code
+    if len(hidden) * vocabulary <= scores:  # one part, also if N is a symbol in compiled code
         yield _Rows(passes, 0, each)
         return
     most = max(1, scores // (vocabulary * passes))
-    most = most // TILE * TILE or most
-    even = math.ceil(each / math.ceil(each / most))  # parts of one size
-    most = min(most, math.ceil(even / TILE) * TILE)
+    most = most // TILE_ROWS * TILE_ROWS or most
+    even = math.ceil(each / math.ceil(each / most))  # parts of equal size
+    most = min(most, math.ceil(even / TILE_ROWS) * TILE_ROWS)
     for first in range(0, each, most):
         yield _Rows(passes, first, min(first + most, each))
 
 
-def _most(like: Tensor) -> int:
-    """Scores at a time."""
+def _max_scores(like: Tensor) -> int:
+    """Return the largest number of scores at a time."""
     if like.is_cuda:
-        return torch.cuda.get_device_properties(like.device).total_memory // PART // torch.bfloat16.itemsize
-    return ON_CPU if like.device.type == "cpu" else SCORES
+        return (
+            torch.cuda.get_device_properties(like.device).total_memory // GPU_MEMORY_DIVISOR // torch.bfloat16.itemsize
+        )
+    return MAX_CPU_SCORES if like.device.type == "cpu" else MAX_SCORES
 
 
 def loss_and_gradient(
@@ -170,9 +173,9 @@ def loss_and_gradient(
     wanted: bool,
     kernels: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """scores (n, V), labels (n,) -> the sums of loss and plain cross-entropy, and d loss / d scores if wanted.
+    """Return the sums of loss and plain cross-entropy of scores (n, V), labels (n,), and d loss / d scores if wanted.
 
-    The gradient has the dtype of the scores and may stand in their place. With a weight `pull`, the rows are two
+    The gradient has the dtype of the scores and may overwrite them. With a weight `pull`, the rows are two
     passes, and pull (KL(P || Q) + KL(Q || P)) is part of the loss.
     """
     if kernels and fused_fits(scores):
@@ -181,19 +184,19 @@ def loss_and_gradient(
         return fused_loss_and_gradient(scores, labels, keep, smoothing, pull, wanted=wanted)
     log_p = F.log_softmax(scores.to(at_least_float32(scores.dtype)), dim=-1)  # (n, V)
     nll = -log_p.gather(-1, labels[:, None])  # (n, 1)
-    loss, apart = nll, None
+    loss, divergence = nll, None
     if smoothing:
         loss = (1 - smoothing) * nll - smoothing * log_p.mean(-1, keepdim=True)
     if pull:
-        apart = _divergences(log_p)  # (n, 1)
-        loss = loss + pull * apart
+        divergence = _divergences(log_p)  # (n, 1)
+        loss = loss + pull * divergence
     if keep is not None:
         loss, nll = (rows.masked_fill(~keep[:, None], 0.0) for rows in (loss, nll))
     if not wanted:
         return loss.sum(), nll.sum(), None
     gradient = log_p.exp()
-    if apart is not None:
-        _add_pull(gradient, log_p, apart, pull)
+    if divergence is not None:
+        _add_pull(gradient, log_p, divergence, pull)
     if smoothing:
         gradient -= smoothing / log_p.shape[-1]
     gradient.scatter_add_(-1, labels[:, None], gradient.new_full((len(labels), 1), smoothing - 1))
@@ -208,21 +211,21 @@ def fused_fits(scores: Tensor) -> bool:
 
 
 def _divergences(log_p: Tensor) -> Tensor:
-    """log_p (n, V), two passes P and Q of n/2 tokens -> (n, 1): KL(P || Q) of each token, then KL(Q || P)."""
+    """Return KL(P || Q) of each token, then KL(Q || P), (n, 1), for log_p (n, V) of two passes with n/2 tokens."""
     p, q = log_p.chunk(2)
     gap = p - q  # (n/2, V)
     return torch.cat([p.exp().mul_(gap).sum(-1, keepdim=True), -q.exp().mul_(gap).sum(-1, keepdim=True)])
 
 
-def _add_pull(gradient: Tensor, log_p: Tensor, apart: Tensor, pull: float) -> None:
-    """Add the gradient of pull (KL(P || Q) + KL(Q || P)) to `gradient` (n, V), which holds softmax(scores).
+def _add_pull(gradient: Tensor, log_p: Tensor, divergence: Tensor, pull: float) -> None:
+    """Add the gradient of pull (KL(P || Q) + KL(Q || P)) to `gradient` (n, V), which contains softmax(scores).
 
     For P's scores it is pull (P (log P - log Q - KL(P || Q)) + P - Q), and for Q's the same with the names changed.
-    Half by half and in place, to hold no more of these tensors at a time than must be.
+    The halves are computed one after the other and in place, to save memory.
     """
     halves = log_p.chunk(2)
-    for mine, other, kl, half in zip(halves, halves[::-1], apart.chunk(2), gradient.chunk(2), strict=True):
-        half.mul_((mine - other).mul_(pull).add_(1 + pull - pull * kl))
+    for log_probs, other, kl, half in zip(halves, halves[::-1], divergence.chunk(2), gradient.chunk(2), strict=True):
+        half.mul_((log_probs - other).mul_(pull).add_(1 + pull - pull * kl))
         half.sub_(other.exp(), alpha=pull)
 
 

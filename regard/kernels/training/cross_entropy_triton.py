@@ -1,8 +1,8 @@
-"""The scores over the vocabulary to loss and gradient in one Triton kernel, for NVIDIA GPUs.
+"""Loss and gradient from the scores over the vocabulary in one Triton kernel, for NVIDIA GPUs.
 
-The plain way in cross_entropy.py reads and writes the scores in float32 again and again; here a program goes over a row
-twice, three times with R-Drop, and writes the gradient over it. The last time it goes backwards, for what was read last
-is still in the GPU's cache. It is the same formula; tests hold the two against each other with Triton's interpreter.
+The plain version in cross_entropy.py reads and writes the scores in float32 many times. Here a program reads a row
+twice, three times with R-Drop, and overwrites it with the gradient. The last pass runs backwards, because the numbers
+that were read last are still in the GPU's cache. The formula is the same; tests compare both in Triton's interpreter.
 
     n rows   V vocabulary   P, Q the two passes of R-Drop
 """
@@ -15,13 +15,13 @@ from torch import Tensor
 from triton import language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-EACH = 256  # scores that a warp looks at together
+SCORES_PER_WARP = 256  # processed together
 
 
 def fused_loss_and_gradient(
     scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, pull: float, *, wanted: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """As cross_entropy.loss_and_gradient; the gradient takes the place of the scores."""
+    """Compute the same as cross_entropy.loss_and_gradient; the gradient overwrites the scores."""
     n, vocabulary = scores.shape
     loss, nll = (torch.empty(n, dtype=torch.float32, device=scores.device) for _ in range(2))
     warps = 8 if pull else _warps(scores)
@@ -39,7 +39,7 @@ def fused_loss_and_gradient(
         SMOOTH=smoothing > 0,
         TWO=pull > 0,
         GRADIENT=wanted,
-        BLOCK=min(EACH * warps, triton.next_power_of_2(vocabulary)),
+        BLOCK=min(SCORES_PER_WARP * warps, triton.next_power_of_2(vocabulary)),
         num_warps=warps,
     )
     return loss.sum(), nll.sum(), scores if wanted else None
@@ -68,7 +68,7 @@ def _row_sums(row, vocabulary, BLOCK: tl.constexpr, SMOOTH: tl.constexpr):
     """
     TOGETHER: tl.constexpr = min(8, BLOCK)
     lane = tl.arange(0, BLOCK // TOGETHER)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]
-    top = tl.full((BLOCK // TOGETHER,), -1e30, tl.float32)  # below every score, and finite: -inf - -inf is no number
+    top = tl.full((BLOCK // TOGETHER,), -1e30, tl.float32)  # below every score, and finite, because -inf - -inf is NaN
     mass = tl.zeros((BLOCK // TOGETHER,), tl.float32)
     plain = tl.zeros((BLOCK // TOGETHER,), tl.float32)
     for start in range(0, vocabulary, BLOCK):
@@ -114,7 +114,7 @@ def _loss(
     GRADIENT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row, or a row of P with its row of Q."""
+    """Process one row, or a row of P with its row of Q."""
     i = tl.program_id(0).to(tl.int64)  # scores may be more than 2^31
     label = tl.load(labels + i)
     weight = 1.0
@@ -150,7 +150,7 @@ def _loss(
             else:
                 p = tl.exp2(p * LOG2_E - p_mass * LOG2_E)
                 tl.store(p_row + at, weight * (p - share) if SMOOTH or MASKED else p, mask=inside)
-        # The true token's gradient is another one; here, so that not every token is asked whether it is the true one.
+        # The gradient of the true token is corrected here, so that not every token is compared with the label.
         tl.debug_barrier()
         true = 1 - smoothing + share
         if TWO:

@@ -1,9 +1,9 @@
-"""What a model's first block sees, from tokens in one Triton kernel, for NVIDIA GPUs.
+"""The input of the first block from tokens, in one Triton kernel, for NVIDIA GPUs.
 
-Vaswani et al. 2017, sections 3.4, 3.5 and 5.4; A1, B2. A token's row of the table, times a factor, plus the vector of
-its place, with dropout: each of these alone would write and read all of it, in float32. Backward, one kernel lays the
-mask on once more, and torch sums up the rows of each token. Tests hold it against the modules with Triton's
-interpreter.
+Vaswani et al. 2017, sections 3.4, 3.5 and 5.4; A1, B2. The kernel computes a token's row of the table, times a factor,
+plus the vector of its position, with dropout; as separate operations, each would read and write everything in float32.
+In the backward pass one kernel applies the mask again, and PyTorch sums the rows of each token. Tests compare the
+kernels with the modules in Triton's interpreter.
 
     R rows: all tokens   T length of a text   V vocabulary   p width
 """
@@ -20,7 +20,7 @@ from triton import language as tl
 
 from regard.kernels.training.dropout_triton import kept, share
 
-NUMBERS = 512  # that a warp holds: 16 a thread
+NUMBERS_PER_WARP = 512  # 16 per thread
 
 
 @triton.jit
@@ -41,13 +41,13 @@ def _embed(
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """Some rows of dropout(factor table[tokens] + places)."""
+    """Compute some rows of dropout(factor table[tokens] + places)."""
     r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     token = tl.load(tokens + r, mask=r < rows, other=0).to(tl.int64)
     known = ((token >= 0) & (token < vocabulary))[:, None]
     x = tl.load(table + token[:, None] * width + at[None, :], mask=inside & known, other=0.0).to(tl.float32) * factor
-    x = tl.where(known, x, float("nan"))  # a token without a row must not pass unseen
+    x = tl.where(known, x, float("nan"))  # make a token without a row visible
     if PLACES:
         x += tl.load(places + (r % length)[:, None] * width + at[None, :], mask=inside, other=0.0).to(tl.float32)
     x = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), x * grown, 0.0)
@@ -56,7 +56,7 @@ def _embed(
 
 @triton.jit
 def _embed_back(given, seed, out, rows, width, dropped, grown, ROWS: tl.constexpr, P: tl.constexpr):
-    """Some rows of the gradient, with the same mask; `grown` has the factor in it."""
+    """Compute some rows of the gradient, with the same mask; `grown` includes the factor."""
     r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
@@ -76,9 +76,10 @@ def embed_dropped(
     pad_id: int,
     dtype: torch.dtype,
 ) -> Tensor:
-    """tokens (B, T), table (V, p), places (T, p) -> dropout(factor table[tokens] + places), (B, T, p) in `dtype`.
+    """Return dropout(factor table[tokens] + places), (B, T, p) in `dtype`.
 
-    The row of `pad_id` gets no gradient, -1: there is none; nor do the places, which are constants.
+    tokens (B, T), table (V, p), places (T, p) the vectors of the positions, which are constants and get no gradient.
+    Nor does the row of `pad_id`; -1 means that there is none.
     """
     tokens, table = tokens.contiguous(), table.contiguous()
     out, (grid, options) = _empty(tokens, table, dtype), _tiling(tokens, table.shape[1])
@@ -110,7 +111,7 @@ def embed_dropped_back(
     dropout: float,
     pad_id: int,
 ) -> Tensor:
-    """The gradient of the table, (V, p) in its dtype, which the steps have too: a token's may be thousands to sum."""
+    """Return the gradient of the table, (V, p). All sums are in its dtype, because there may be thousands of terms."""
     given = given.contiguous()
     steps, (grid, options) = torch.empty_like(given, dtype=dtype), _tiling(tokens, given.shape[-1])
     dropped, grown = share(dropout)
@@ -119,10 +120,14 @@ def embed_dropped_back(
 
 
 def _tiling(tokens: Tensor, width: int) -> tuple[tuple[int], dict[str, int]]:
-    """How many programs there are, and how the rows are cut."""
+    """Return the number of programs and the tile sizes."""
     P = max(16, triton.next_power_of_2(width))
-    rows = max(1, NUMBERS // P)
-    return (triton.cdiv(tokens.numel(), rows),), {"ROWS": rows, "P": P, "num_warps": min(32, max(1, P // NUMBERS))}
+    rows = max(1, NUMBERS_PER_WARP // P)
+    return (triton.cdiv(tokens.numel(), rows),), {
+        "ROWS": rows,
+        "P": P,
+        "num_warps": min(32, max(1, P // NUMBERS_PER_WARP)),
+    }
 
 
 def _empty(tokens: Tensor, table: Tensor, dtype: torch.dtype) -> Tensor:
@@ -139,7 +144,7 @@ def _(given: Tensor, tokens: Tensor, seed: Tensor, vocabulary: int, dtype: torch
     return given.new_empty(vocabulary, given.shape[-1], dtype=dtype)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     tokens, table, _, seed, *settings, _ = inputs
     ctx.settings = len(table), table.dtype, *settings
     ctx.save_for_backward(tokens, seed)
@@ -149,4 +154,4 @@ def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     return None, embed_dropped_back(given, *ctx.saved_tensors, *ctx.settings), *(None,) * 6
 
 
-embed_dropped.register_autograd(_gradients, setup_context=_remember)
+embed_dropped.register_autograd(_gradients, setup_context=_save_inputs)

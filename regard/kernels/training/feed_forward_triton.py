@@ -1,11 +1,11 @@
-"""ReLU or GELU, and dropout of a feed-forward net's inner layer as one Triton kernel each way, for NVIDIA GPUs.
+"""ReLU or GELU, and dropout, of a feed-forward net's inner layer, as one Triton kernel each way, for NVIDIA GPUs.
 
-Vaswani et al. 2017, equation 2; Hendrycks & Gimpel 2016; E2. It is the widest tensor of a block. With ReLU, a number of
-the result is above zero only if it was before and was not dropped, so the backward pass needs no more than that: a bit
-for each number. With GELU it needs the number before, and draws the dropout anew. It also adds up the gradient of the
-bias in the product before.
-Both passes go from the last row to the first: the product before them wrote the last rows last, so these are still in
-the GPU's cache, and the product after them begins with the first. Tests hold it against the module with Triton's
+Vaswani et al. 2017, equation 2; Hendrycks & Gimpel 2016; E2. This is the widest tensor of a block. With ReLU,
+a result is positive only if its input was positive and was not dropped, so the backward pass needs one bit per number.
+With GELU it needs the input, and generates the dropout mask again. The backward kernel also sums the gradient of the
+bias of the product before.
+Both kernels run from the last row to the first: the product before wrote the last rows last, so they are still in the
+GPU's cache, and the product after starts with the first rows. Tests compare the kernels with the module in Triton's
 interpreter.
 
     R rows: all tokens   d_ff inner width
@@ -56,14 +56,14 @@ def _hidden(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Some columns of some rows."""
+    """Process some columns of some rows."""
     at = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     r = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS + tl.arange(0, ROWS)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
     x = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
     if RELU:
-        x = tl.where(x <= 0.0, 0.0, x)  # what is no number stays none
+        x = tl.where(x <= 0.0, 0.0, x)  # NaN stays NaN
     else:
         x, _ = _gelu(x)
     if DROP:
@@ -77,13 +77,13 @@ def _hidden(
 
 @triton.jit
 def _own(r):
-    """Numbers of these rows' parts: no other part of a row draws the same."""
+    """Return the indices of these parts of rows for the random numbers; no two parts share one."""
     return r * tl.num_programs(1) + tl.program_id(1)
 
 
 @triton.jit
 def _bytes(r, rows, width, COLUMNS: tl.constexpr):
-    """Where the bits of these rows and a program's columns lie, (ROWS, COLUMNS / 8), and whether there are any."""
+    """Return the offsets of the bits of these rows and columns, (ROWS, COLUMNS / 8), and whether they exist."""
     at, across = tl.program_id(1) * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8), tl.cdiv(width, 8)
     return r.to(tl.int64)[:, None] * across + at[None, :], (r < rows)[:, None] & (at < across)[None, :]
 
@@ -104,7 +104,7 @@ def _hidden_back(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Some columns of many rows; the sum over them is a part of the bias' gradient."""
+    """Process some columns of many rows; the sum over them is a part of the gradient of the bias."""
     at = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     if DROP and not RELU:
         key = tl.load(seed)
@@ -161,7 +161,7 @@ def activated(h: Tensor, bias: Tensor | None, seed: Tensor | None, dropout: floa
 def activated_back(
     given: Tensor, before: Tensor, seed: Tensor | None, dropout: float, relu: bool
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of h, and of the bias in float32; `before` is h, or if `relu` the bits."""
+    """Return the gradients of h, and of the bias in float32; `before` is h, or if `relu` the bits."""
     given = given.contiguous()
     dh, rows, width = torch.empty_like(given), given.numel() // given.shape[-1], given.shape[-1]
     across = triton.cdiv(width, COLUMNS)
@@ -204,12 +204,12 @@ def _(given: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return _contiguous(given), given.new_empty(given.shape[-1], dtype=torch.float32)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     h, bias, seed, *ctx.settings = inputs
     *_, relu = ctx.settings
     ctx.bias = None if bias is None else bias.dtype
     ctx.save_for_backward(output[1] if relu else h, seed)
-    ctx.set_materialize_grads(False)  # bits have no gradient, and none is made up
+    ctx.set_materialize_grads(False)  # bits have no gradient
 
 
 def _gradients(ctx: Any, given: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
@@ -219,4 +219,4 @@ def _gradients(ctx: Any, given: Tensor | None, _: None) -> tuple[Tensor | None, 
     return dh, None if ctx.bias is None else to_bias.to(ctx.bias), None, None, None
 
 
-activated.register_autograd(_gradients, setup_context=_remember)
+activated.register_autograd(_gradients, setup_context=_save_inputs)

@@ -1,10 +1,11 @@
-"""A block's residual, its dropout and a norm, as one Triton kernel forward and one backward, for NVIDIA GPUs.
+"""Residual, dropout and norm of a block, as one Triton kernel forward and one backward, for NVIDIA GPUs.
 
-Vaswani et al. 2017, sections 3.1 and 5.4; E1, E3. Forward, x and h are read and s = x + dropout(h) and norm(s) are
-written; backward, each of these is read or written once more, and without dropout x and h have one gradient. Nothing
-else of their size goes through the memory: the dropout mask is drawn anew, and the mean and the variance are found
-again. The last rows come first: the product before wrote them last, so they are still in the GPU's cache, and the
-product after begins with the first ones. Tests hold it against the modules with Triton's interpreter.
+Vaswani et al. 2017, sections 3.1 and 5.4; E1, E3. The forward kernel reads x and h and writes s = x + dropout(h) and
+norm(s). The backward kernel reads or writes each of these once; without dropout x and h have the same gradient. No
+other tensor of that size is read or written: the dropout mask is generated again, and the mean and the variance are
+computed again. The kernels process the last rows first: the product before wrote them last, so they are still in the
+GPU's cache, and the product after starts with the first rows. Tests compare the kernels with the modules in Triton's
+interpreter.
 
     R rows: all tokens   p width
 """
@@ -22,15 +23,15 @@ from triton import language as tl
 from regard.kernels.training.dropout_triton import kept, share
 from regard.kernels.training.row_sums_triton import add_up
 
-FEW = 512  # numbers of each tensor that a warp holds: 16 a thread
-FORWARD, BACKWARD = 1024, 512  # and those that it may hold of one row
-WARPS, REGISTERS = 16, 128  # backward, on a processor of the GPU and for a thread: all that it has
-STAGES = 3  # backward: rows in hand, and those that are read ahead
+NUMBERS_PER_WARP = 512  # of each tensor: 16 per thread
+FORWARD_NUMBERS, BACKWARD_NUMBERS = 1024, 512  # of one row that a warp may process
+WARPS_PER_PROCESSOR, REGISTERS_PER_THREAD = 16, 128  # in the backward kernel: all that a multiprocessor has
+STAGES = 3  # of the backward kernel's pipeline: current rows and prefetched ones
 
 
 @triton.jit
 def _inside(r, rows, at, width, ROWS: tl.constexpr):
-    """Which numbers there are, (ROWS, P); one row at a time is always there."""
+    """Return which numbers exist, (ROWS, P); with one row at a time, all rows do."""
     columns = (at < width)[None, :]
     if ROWS > 1:
         columns = (r < rows)[:, None] & columns
@@ -39,7 +40,7 @@ def _inside(r, rows, at, width, ROWS: tl.constexpr):
 
 @triton.jit
 def _normed(s, inside, width, eps, CENTRED: tl.constexpr):
-    """s (ROWS, P) over its size, without its mean if CENTRED, and 1 over its size (ROWS,)."""
+    """Return the normalized s (ROWS, P), centred if CENTRED, and its inverse standard deviation (ROWS,)."""
     if CENTRED:
         s = tl.where(inside, s - (tl.sum(s, 1) / width)[:, None], 0.0)
     inverse = tl.rsqrt(tl.sum(s * s, 1) / width + eps)
@@ -66,7 +67,7 @@ def _norm(
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """s = x + dropout(h), y = norm(s): some rows."""
+    """Compute s = x + dropout(h) and y = norm(s) for some rows."""
     r, at = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = _inside(r, rows, at, width, ROWS)
     where = r.to(tl.int64)[:, None] * width + at[None, :]
@@ -76,7 +77,7 @@ def _norm(
     total = tl.load(x + where, mask=inside, other=0.0).to(tl.float32) + added
     rounded = total.to(s.dtype.element_ty)
     tl.store(s + where, rounded, mask=inside)
-    # The norm is of what is stored, so that the backward pass finds the same.
+    # Normalize the rounded values, because the backward pass reads those.
     normed, _ = _normed(rounded.to(tl.float32), inside, width, eps, CENTRED)
     normed *= tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
     if BIAS:
@@ -102,16 +103,16 @@ def _norm_back(
     DROP: tl.constexpr,
     SHIFT: tl.constexpr,
     CENTRED: tl.constexpr,
-    MORE: tl.constexpr,  # whether there is a ds
-    POST: tl.constexpr,  # whether it is a part of dy
+    MORE: tl.constexpr,  # whether there is a gradient ds
+    POST: tl.constexpr,  # whether ds is added to dy
     STAGES: tl.constexpr,
     ROWS: tl.constexpr,
     P: tl.constexpr,
 ):
-    """Many rows, so that each program has one sum over them to write for each vector; the next ones are on their way.
+    """Compute gradients for many rows, so that each program writes one sum per vector; the next rows are prefetched.
 
     With n = (s - mean) / size and g = weight dy:   dx = (g - mean(g) - n mean(g n)) / size + ds.
-    If POST, ds comes into dy.
+    If POST, ds is added to dy.
     """
     at = tl.arange(0, P)
     gain = tl.load(weight + at[None, :], mask=(at < width)[None, :], other=0.0).to(tl.float32)
@@ -123,19 +124,19 @@ def _norm_back(
         r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
         inside = _inside(r, rows, at, width, ROWS)
         where = r.to(tl.int64)[:, None] * width + at[None, :]
-        given = tl.load(dy + where, mask=inside, other=0.0).to(tl.float32)
+        gradient = tl.load(dy + where, mask=inside, other=0.0).to(tl.float32)
         if MORE:
             more = tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
             if POST:
-                given += more
+                gradient += more
         total = tl.load(s + where, mask=inside, other=0.0).to(tl.float32)
         normed, inverse = _normed(total, inside, width, eps, CENTRED)
-        to_weight += given * normed
-        to_bias += given
-        given *= gain
-        step = given - normed * (tl.sum(given * normed, 1) / width)[:, None]
+        to_weight += gradient * normed
+        to_bias += gradient
+        gradient *= gain
+        step = gradient - normed * (tl.sum(gradient * normed, 1) / width)[:, None]
         if CENTRED:
-            step -= (tl.sum(given, 1) / width)[:, None]
+            step -= (tl.sum(gradient, 1) / width)[:, None]
         step *= inverse[:, None]
         if MORE and not POST:
             step += more
@@ -145,16 +146,16 @@ def _norm_back(
             tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
         if SHIFT:
             to_shift += step
-    own = sums + tl.program_id(0) * (3 if SHIFT else 2) * width + at
-    tl.store(own, tl.sum(to_weight, 0), mask=at < width)
-    tl.store(own + width, tl.sum(to_bias, 0), mask=at < width)
+    own_sums = sums + tl.program_id(0) * (3 if SHIFT else 2) * width + at
+    tl.store(own_sums, tl.sum(to_weight, 0), mask=at < width)
+    tl.store(own_sums + width, tl.sum(to_bias, 0), mask=at < width)
     if SHIFT:
-        tl.store(own + 2 * width, tl.sum(to_shift, 0), mask=at < width)
+        tl.store(own_sums + 2 * width, tl.sum(to_shift, 0), mask=at < width)
 
 
 @triton.jit
 def _add(x, h, seed, out, rows, width, dropped, grown, TO: tl.constexpr, ROWS: tl.constexpr, P: tl.constexpr):
-    """Some rows of x + dropout(h), or of dropout(h) alone."""
+    """Compute some rows of x + dropout(h), or of dropout(h) alone."""
     r, at = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
@@ -181,14 +182,15 @@ def add_norm(
 ) -> tuple[Tensor, Tensor]:
     """x and h (…, p) -> y = norm(s), s = x + dropout(h); the norm is LayerNorm if `centred`, else RMSNorm.
 
-    `shift` (p,) is the bias of the product that made h, and part of h: here its gradient is a sum over what is in hand
-    already. The gradient of x is sent to `past`, which is x, or else what came as s from the call that gave x as y: in
-    a post-norm block y goes into the next sublayer and past it, and the sum of its two gradients would be a kernel of
-    its own. So if `post`, a gradient of s is meant for y, and the backward kernel adds it while it reads.
+    `shift` (p,) is the bias of the product that computed h. It is already part of h; the backward kernel computes its
+    gradient as a sum over values that it has loaded anyway. The gradient of x is sent to `past`, which is x itself, or
+    the s of the call that returned x as y. In a post-norm block y enters the next sublayer and also bypasses it, and
+    adding its two gradients would take another kernel. Therefore, if `post`, a gradient of s is meant for y, and the
+    backward kernel adds it while reading.
     """
     x, h = x.contiguous(), h.contiguous()
     y, s = torch.empty_like(x), torch.empty_like(x)
-    rows, options = _tiling(x, warp=FORWARD)
+    rows, options = _tiling(x, warp=FORWARD_NUMBERS)
     _norm[(triton.cdiv(rows, options["ROWS"]),)](
         x,
         h,
@@ -222,13 +224,13 @@ def add_norm_back(
     post: bool,
     shifted: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, of h, and of weight, bias and, if `shifted`, shift as (2 or 3, p).
+    """Return the gradients of x, of h, and of weight, bias and, if `shifted`, shift as (2 or 3, p).
 
-    Without dropout that of h is that of x, and is left empty. `ds` as in add_norm: of s, or if `post` of y.
+    Without dropout h has the gradient of x, and its tensor is empty. `ds` is a gradient of s, or if `post` of y.
     """
     dy = dy.contiguous()
     dx, dh = torch.empty_like(s), _empty_like(s, dropout)
-    rows, options = _tiling(s, warp=BACKWARD)
+    rows, options = _tiling(s, warp=BACKWARD_NUMBERS)
     programs = _programs(s, rows, options)
     sums = torch.empty(programs, 3 if shifted else 2, s.shape[-1], device=s.device)
     _norm_back[(programs,)](
@@ -250,7 +252,7 @@ def add_norm_back(
         MORE=ds is not None,
         POST=post,
         STAGES=STAGES,
-        maxnreg=REGISTERS,
+        maxnreg=REGISTERS_PER_THREAD,
         **options,
     )
     return dx, dh, add_up(sums).to(weight.dtype)
@@ -258,10 +260,10 @@ def add_norm_back(
 
 @custom_op("regard::add_dropped", mutates_args=())
 def add_dropped(x: Tensor | None, h: Tensor, seed: Tensor, dropout: float) -> Tensor:
-    """x and h (…, p) -> x + dropout(h); without x, dropout(h)."""
+    """Return x + dropout(h) for x and h (…, p); without x, dropout(h)."""
     h = h.contiguous()
     out = torch.empty_like(h)
-    rows, options = _tiling(h, warp=FORWARD)
+    rows, options = _tiling(h, warp=FORWARD_NUMBERS)
     _add[(triton.cdiv(rows, options["ROWS"]),)](
         h if x is None else x.contiguous(),
         h,
@@ -277,16 +279,16 @@ def add_dropped(x: Tensor | None, h: Tensor, seed: Tensor, dropout: float) -> Te
 
 
 def _tiling(x: Tensor, *, warp: int) -> tuple[int, dict[str, int]]:
-    """How many rows there are, and how they are cut: a warp has so many numbers of one row, or FEW of several."""
+    """Return the number of rows and the tile sizes: a warp has `warp` numbers of one row, or fewer of several rows."""
     width = max(16, triton.next_power_of_2(x.shape[-1]))
-    rows = max(1, FEW // width)
+    rows = max(1, NUMBERS_PER_WARP // width)
     return x.numel() // x.shape[-1], {"ROWS": rows, "P": width, "num_warps": max(1, width // warp)}
 
 
 def _programs(x: Tensor, rows: int, options: dict[str, int]) -> int:
-    """As many as the GPU runs at once, of those that go over many rows."""
+    """Return the number of programs that the GPU runs at once, if each processes many rows."""
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 1
-    return min(triton.cdiv(rows, options["ROWS"]), processors * max(1, WARPS // options["num_warps"]))
+    return min(triton.cdiv(rows, options["ROWS"]), processors * max(1, WARPS_PER_PROCESSOR // options["num_warps"]))
 
 
 def _contiguous(x: Tensor) -> Tensor:
@@ -294,7 +296,7 @@ def _contiguous(x: Tensor) -> Tensor:
 
 
 def _empty_like(x: Tensor, dropout: float) -> Tensor:
-    """Room for a gradient that is another one than that of x only if there is dropout."""
+    """Allocate a gradient that differs from that of x only if there is dropout; otherwise return an empty tensor."""
     return _contiguous(x) if dropout else x.new_empty(0)
 
 
@@ -315,11 +317,11 @@ def _(x: Tensor | None, h: Tensor, *_: object) -> Tensor:
     return _contiguous(h)
 
 
-def _remember_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     _, _, _, shift, weight, bias, seed, *ctx.settings = inputs
     ctx.save_for_backward(output[1], weight, seed)
     ctx.shifted, ctx.bias = shift is not None, bias is not None
-    ctx.set_materialize_grads(False)  # of the two results one may be used alone: zeros would have to be read
+    ctx.set_materialize_grads(False)  # if only one result is used, no zeros are read for the other
 
 
 def _norm_gradients(ctx: Any, dy: Tensor | None, ds: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -332,22 +334,22 @@ def _norm_gradients(ctx: Any, dy: Tensor | None, ds: Tensor | None) -> tuple[Ten
             return (None,) * 11
         dx, none = ds, torch.zeros_like(weight)
         dh = add_dropped(None, ds, seed, dropout) if dropout else ds
-        found = torch.stack([none, none, dh.flatten(0, -2).sum(0).to(weight.dtype)])
+        sums = torch.stack([none, none, dh.flatten(0, -2).sum(0).to(weight.dtype)])
     else:
-        dx, dh, found = add_norm_back(dy, ds, s, weight, seed, *ctx.settings, ctx.shifted)
+        dx, dh, sums = add_norm_back(dy, ds, s, weight, seed, *ctx.settings, ctx.shifted)
         dh = dh if dropout else dx
-    to_shift, to_bias = found[2] if ctx.shifted else None, found[1] if ctx.bias else None
-    return None, dx, dh, to_shift, found[0], to_bias, None, None, None, None, None
+    to_shift, to_bias = sums[2] if ctx.shifted else None, sums[1] if ctx.bias else None
+    return None, dx, dh, to_shift, sums[0], to_bias, None, None, None, None, None
 
 
-def _remember_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, _, seed, ctx.dropout = inputs
     ctx.save_for_backward(seed)
 
 
-def _sum_gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-    return given, add_dropped(None, given, *ctx.saved_tensors, ctx.dropout), None, None
+def _sum_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return gradient, add_dropped(None, gradient, *ctx.saved_tensors, ctx.dropout), None, None
 
 
-add_norm.register_autograd(_norm_gradients, setup_context=_remember_norm)
-add_dropped.register_autograd(_sum_gradients, setup_context=_remember_sum)
+add_norm.register_autograd(_norm_gradients, setup_context=_save_norm)
+add_dropped.register_autograd(_sum_gradients, setup_context=_save_sum)

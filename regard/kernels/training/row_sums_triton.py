@@ -1,7 +1,7 @@
-"""Rows added up by a Triton kernel, for NVIDIA GPUs: what the programs of another kernel have left of a sum.
+"""Sum rows with a Triton kernel, for NVIDIA GPUs: the partial sums that the programs of another kernel wrote.
 
-A bias' gradient is a sum over all tokens. The kernels of a block leave some thousand parts of it, few enough numbers
-that torch's sum over them is all waiting: 9 us for 2,112 x 1,024 on an H200.
+The gradient of a bias is a sum over all tokens. The kernels of a block write a few thousand partial sums, so few that
+PyTorch's sum over them consists mostly of latency: 9 us for 2,112 x 1,024 on an H200.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-ROWS, COLUMNS = 1024, 8  # that a program loads at a time; 8 numbers are the least that the memory gives
+ROWS, COLUMNS = 1024, 8  # that a program loads at a time; 8 numbers are the smallest memory transaction
 
 
 @triton.jit
 def _add_up(parts, total, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some columns."""
+    """Sum some columns."""
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     found = tl.zeros((ROWS, COLUMNS), tl.float32)
     for first in range(0, count, ROWS):
@@ -26,7 +26,7 @@ def _add_up(parts, total, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexp
 
 
 def add_up(parts: Tensor) -> Tensor:
-    """parts (count, …) in float32, side by side in memory -> their sum (…), the same bits each time."""
+    """Return the sum (…) of contiguous parts (count, …) in float32; the result is deterministic."""
     total = parts.new_empty(parts.shape[1:])
     rows = min(ROWS, triton.next_power_of_2(len(parts)))
     _add_up[(triton.cdiv(total.numel(), COLUMNS),)](

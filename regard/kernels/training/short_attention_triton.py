@@ -1,9 +1,9 @@
 """Attention of short texts in training, as one Triton kernel forward and one backward, for NVIDIA GPUs.
 
-Vaswani et al. 2017, eq. 1; D4, D9, D10. A program holds all scores of one head of one sentence, so nothing is done in
-parts and nothing but q, k and v is kept for the backward pass, which makes the weights and draws the dropout
-once more. The last sentences come first: the product before wrote them last, so they are still in the GPU's cache, and
-the product after begins with the first ones. Tests hold it against the reference with Triton's interpreter.
+Vaswani et al. 2017, eq. 1; D4, D9, D10. A program computes all scores of a head and sentence at once. Only q, k and v
+are kept for the backward pass, which computes the weights and generates the dropout mask again. The kernels process
+the last sentences first: the product before wrote them last, so they are still in the GPU's cache, and the product
+after starts with the first ones. Tests compare the kernels with the reference in Triton's interpreter.
 
     B batch   H heads   m queries   n keys   d width of a head
 """
@@ -22,12 +22,12 @@ from regard.kernels.training.dropout_triton import kept_of_product, share
 from regard.kernels.training.row_sums_triton import add_up
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LEAST = 32  # queries, keys and width of a tile; of 16, with mask and dropout, Triton 3.6 makes wrong products
+MIN_TILE = 32  # queries, keys and width; with 16, mask and dropout, products of Triton 3.6 are wrong
 
 
 @triton.jit
 def _tile(start, row, stride, count, d, ROWS: tl.constexpr, D: tl.constexpr):
-    """Rows of a head as (ROWS, D), zeros where there are none."""
+    """Load the rows of a head as (ROWS, D), padded with zeros."""
     at = tl.arange(0, D)
     inside = (row < count)[:, None] & (at < d)[None, :]
     return tl.load(start + row[:, None] * stride + at[None, :], mask=inside, other=0.0)
@@ -48,7 +48,7 @@ def _put_sum(start, d, values, D: tl.constexpr):
 
 @triton.jit
 def _exponentials(q, k, i, j, keep, m, n, scale, CAUSAL: tl.constexpr, MASKED: tl.constexpr):
-    """exp(q k^T scale) over the keys that may be seen, (M, N), each row over its greatest; and 1 over its sum, (M,).
+    """Return exp(q k^T scale) at the allowed keys, (M, N), each row divided by its maximum; and 1 / its sum, (M,).
 
     Their product is softmax(q k^T scale). A row without keys is zero.
     """
@@ -74,7 +74,7 @@ def _attend(
     keep,
     seed,
     out,
-    q_batch,  # strides: from sentence to sentence, from head to head, from token to token
+    q_batch,  # strides between sentences, heads and tokens
     q_head,
     q_row,
     k_batch,
@@ -98,7 +98,7 @@ def _attend(
     N: tl.constexpr,
     D: tl.constexpr,
 ):
-    """One head of one sentence."""
+    """Process one head of one sentence."""
     program = tl.num_programs(0) - 1 - tl.program_id(0)
     b, h = (program // heads).to(tl.int64), program % heads
     i, j = tl.arange(0, M), tl.arange(0, N)
@@ -209,7 +209,7 @@ def attend_short(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """q (B, H, m, d), k and v (B, H, n, d) -> (B, H, m, d), where `keep` (B or 1, n) says which keys may be seen.
+    """Return (B, H, m, d) for q (B, H, m, d), k and v (B, H, n, d); `keep` (B or 1, n) is False for masked keys.
 
     Without a seed nothing is dropped. A `bias` (3 H d,) is in q, k and v already, as a constant: here it is given its
     gradient, the sum of theirs, which another kernel would have to read for it.
@@ -237,9 +237,9 @@ def attend_short_back(
     one: bool,
     summed: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of q, k and v, one after the other: (B, m, 3 H, d) if `one`, else (B, m, H, d) and (B, n, 2 H, d).
+    """Return the gradients of q, k and v: (B, m, 3 H, d) if `one`, else (B, m, H, d) and (B, n, 2 H, d).
 
-    So they lie as q, k and v do, and the product that made these takes them as they are. And if `summed` their sums
+    They have the layout of q, k and v, so the product before can use them directly. If `summed`, also their sums
     over all tokens in float32, (3 H d,).
     """
     read = tuple(_in_rows(x) for x in (given, q, k, v))
@@ -247,7 +247,7 @@ def attend_short_back(
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
     strides = [step for x in read for step in x.stride()[:3]]
     sums = _sums(q, q.shape[0] if summed else 0)
-    options["D"] = max(64, options["D"])  # rows of what is written here, and Hopper's products have 64
+    options["D"] = max(64, options["D"])  # Hopper's products have at least 64 rows
     _attend_back[(q.shape[0] * q.shape[1],)](
         *read, *marks, found, sums, *strides, *sizes, **options, ONE=one, SUMS=summed
     )
@@ -257,24 +257,24 @@ def attend_short_back(
 def _settings(
     q: Tensor, k: Tensor, keep: Tensor | None, seed: Tensor | None, causal: bool, scale: float, dropout: float
 ) -> tuple[tuple[Tensor, Tensor], tuple[float, ...], dict[str, int]]:
-    """What both kernels are told besides q, k and v: mask and seed, sizes, and what they are compiled for."""
+    """Return the arguments of both kernels besides q, k and v: mask and seed, sizes, and compile-time constants."""
     _, heads, m, d = q.shape
     n = k.shape[2]
     options: dict[str, int] = {"CAUSAL": causal, "MASKED": keep is not None, "DROPOUT": seed is not None}
-    keep = q if keep is None else _in_rows(keep)  # some tensor: it will not be read
+    keep = q if keep is None else _in_rows(keep)  # any tensor; it is not read
     to_next = keep.stride(0) if keep.shape[0] > 1 else 0  # one mask for all sentences, or one for each
-    M, N, D = (max(LEAST, triton.next_power_of_2(size)) for size in (m, n, d))
+    M, N, D = (max(MIN_TILE, triton.next_power_of_2(size)) for size in (m, n, d))
     options |= {"M": M, "N": N, "D": D, "num_warps": 8 if M * N > 64 * 64 else 4}
     return (keep, q if seed is None else seed), (to_next, heads, m, n, d, scale, *share(dropout)), options
 
 
 def _in_rows(x: Tensor) -> Tensor:
-    """x with the numbers of a token side by side."""
+    """Return x with the numbers of a token contiguous."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _like(q: Tensor) -> Tensor:
-    """An empty (B, H, m, d) in which the heads of a token lie side by side, as the next product reads them."""
+    """Allocate (B, H, m, d) with the heads of a token adjacent in memory, as the next product reads them."""
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
 
 
@@ -296,7 +296,7 @@ def _(given: Tensor, q: Tensor, k: Tensor, *settings: object) -> tuple[Tensor, T
     return _three(q, k), _sums(q) if settings[-1] else _sums(q, 0)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     q, k, v, bias, *marks, ctx.causal, ctx.scale, ctx.dropout = inputs
     ctx.bias = None if bias is None else bias.dtype
     ctx.save_for_backward(q, k, v, *marks)
@@ -305,10 +305,10 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     q, k = ctx.saved_tensors[:2]
     B, H, m, d = q.shape
-    one = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: cut from one product
+    one = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: views of one product
     summed = ctx.bias is not None
     found, sums = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, one, summed)
-    # Compiled code leaves out these cuts where q, k and v, or k and v, were cut likewise from one tensor.
+    # Compiled code omits these splits if q, k and v, or k and v, were split in the same way from one tensor.
     if one:
         parts = found.view(B, m, 3 * H, d).split_with_sizes((H, H, H), dim=2)
     else:
@@ -318,4 +318,4 @@ def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
     return dq, dk, dv, sums.to(ctx.bias) if summed else None, None, None, None, None, None
 
 
-attend_short.register_autograd(_gradients, setup_context=_remember)
+attend_short.register_autograd(_gradients, setup_context=_save_inputs)

@@ -1,7 +1,7 @@
-"""Queries, keys and values cut from one product, whose gradients one Triton kernel joins again, for NVIDIA GPUs.
+"""Split queries, keys and values from one product; one Triton kernel joins their gradients, for NVIDIA GPUs.
 
-D11. Attention gives the gradients of q, k and v apart, and the products behind it need them side by side. The kernel
-that copies them has all in hand that the bias' gradient is the sum of. Tests hold it against torch with Triton's
+D11. Attention returns separate gradients of q, k and v; the product before needs them in one tensor. The kernel that
+copies them also sums the gradient of the bias, because it reads all summands. Tests compare it with PyTorch in Triton's
 interpreter.
 
     B batch   T tokens   H heads   d width of a head
@@ -39,7 +39,7 @@ class CutHeads(torch.autograd.Function):
 
 @triton.jit
 def _read(part, batch, head, token, r, inside, at, length, D: tl.constexpr):
-    """Some columns of some tokens of one gradient, which has these strides."""
+    """Load some columns of some tokens of one gradient with these strides."""
     rows = (r // length).to(tl.int64) * batch + (r % length) * token
     columns = (at // D) * head + at % D
     return tl.load(part + rows[:, None] + columns[None, :], mask=inside, other=0.0)
@@ -68,7 +68,7 @@ def _join(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Some columns of one of the three: of some tokens, and of others further on."""
+    """Process some columns of one of the three gradients, for several groups of tokens."""
     which, at = tl.program_id(1), tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for block in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
@@ -89,7 +89,7 @@ def _join(
 
 @custom_op("regard::joined", mutates_args=())
 def joined(dq: Tensor, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
-    """Three of (B, H, T, d) -> (B, T, 3 H d), and its sum over all tokens in float32."""
+    """Join three tensors (B, H, T, d) to (B, T, 3 H d), and sum it over all tokens in float32."""
     parts = [one if one.stride(3) == 1 else one.contiguous() for one in (dq, dk, dv)]
     B, H, T, d = dq.shape
     processors = torch.cuda.get_device_properties(dq.device).multi_processor_count if dq.is_cuda else 1

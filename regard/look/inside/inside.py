@@ -1,6 +1,6 @@
-"""Inside a block: every number on the way of one token, with where it comes from.
+"""Inside a block: every number of the computation for one token, and how it is computed.
 
-H4, E3, E4, D14. `sheet.py` says what a box is; block_boxes.py and recurrent_boxes.py write them.
+H4, E3, E4, D14. `worksheet.py` defines the boxes; `transformer_block.py` and `recurrent_step.py` fill them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating
 from regard.decoding.searches.search import Search
 from regard.errors import UsageError, unknown_name
-from regard.look.inside.recurrent_step import write_word
-from regard.look.inside.transformer_block import Place, Put, write_block
+from regard.look.inside.recurrent_step import write_step
+from regard.look.inside.transformer_block import Put, Selection, write_block
 from regard.look.inside.worksheet import Sheet
 from regard.look.trace.model_run import Face, make_reading, write_text
 from regard.look.trace.tracing import make_axis
@@ -45,17 +45,17 @@ def inside_block(
     target: str | None = None,
     search: Search | None = None,
 ) -> dict[str, Any]:
-    """Every number of one block for one token, as JSON holds it: `boxes` in order, the `parameters` that they use.
+    """Return every number of one block for one token, as JSON data: the `boxes` in order and their `parameters`.
 
-    `stack` is encoder or decoder. A decoder reads what a search finds, or `target`, from the start token on: the token
-    that it has read last is the one whose way is shown. The last box is what the block gives. A recurrent translator
-    with attention has one, its decoder's.
+    `stack` is encoder or decoder. The input of a decoder is the output of a search, or `target`, after the start token;
+    `token` is an index of that input. The last box is the output of the block. A recurrent translator with attention
+    has a single block, its decoder.
     """
-    model = _checked(face.model)
+    model = _check_model(face.model)
     with evaluating(model):
         if stack == "encoder":
             if target is not None or search is not None:
-                raise UsageError("an encoder only reads: leave out target and search")
+                raise UsageError("an encoder generates no text: leave out target and search")
             sheet, tokens, source = _encoder(face, model, text, layer, token, head)
         elif stack == "decoder":
             sheet, tokens, source = _decoder(face, model, text, layer, token, head, target, search)
@@ -69,19 +69,20 @@ def inside_block(
 
 
 def read_parameter(face: Face, name: str) -> NDArray[np.float32]:
-    """A parameter of the model by its name."""
-    for found, parameter in face.model.named_parameters():
-        if found == name:
-            numbers: NDArray[np.float32] = parameter.detach().float().cpu().numpy()
-            return numbers
-    raise UsageError(unknown_name("parameter", name, tuple(found for found, _ in face.model.named_parameters())))
+    """Return a parameter of the model by its name."""
+    parameters = dict(face.model.named_parameters())
+    if name not in parameters:
+        raise UsageError(unknown_name("parameter", name, tuple(parameters)))
+    numbers: NDArray[np.float32] = parameters[name].detach().float().cpu().numpy()
+    return numbers
 
 
-def _checked(model: Any) -> Any:
+def _check_model(model: Any) -> Any:
+    """Return the model; UsageError if its numbers cannot be shown."""
     if isinstance(model, Ensemble):
-        raise UsageError("an ensemble is several models: look inside one of them")
-    if any(parameter.dtype not in EXACT for parameter in model.parameters()) or hasattr(model, "native"):
-        raise UsageError("the numbers of this model are rounded: load it with dtype='float32' to look inside")
+        raise UsageError("an ensemble has several models: look inside one of them")
+    if any(parameter.dtype not in EXACT for parameter in model.parameters()) or hasattr(model, "c_decoder"):
+        raise UsageError("the weights of this model are rounded or packed: load it with dtype='float32' to look inside")
     return model
 
 
@@ -97,16 +98,16 @@ def _encoder(
     else:
         tokenizer, entry = face.tokenizer, model.input
         ids = [*tokenizer.encode(text), END]
-    names = _names(tokenizer, ids)
-    _check_place(model.encoder.blocks, ids, model.config.heads, layer, token, head)
+    texts = _texts(tokenizer, ids)
+    _check_indices(model.encoder.blocks, ids, model.config.heads, layer, token, head)
     sheet = Sheet(model)
     tokens = _row(model, ids)
     states = entry(tokens)
     for block in model.encoder.blocks[:layer]:
         states = block(states)
-    x = _write_input(sheet, entry, tokens, states, layer, names)
-    write_block(sheet, model.encoder.blocks[layer], x, Place(token, head, names), causal=False)
-    return sheet, _shown(tokenizer, ids), []
+    x = _write_input(sheet, entry, tokens, states, layer, texts)
+    write_block(sheet, model.encoder.blocks[layer], x, Selection(token, head, texts), causal=False)
+    return sheet, _token_entries(tokenizer, ids), []
 
 
 def _decoder(
@@ -118,64 +119,64 @@ def _decoder(
     reading = make_reading(face, text)
     _, ids, _ = write_text(reading, search, target)
     read, source = [START, *ids[:-1]], list(reading.source or ())
-    names = _names(reading.tokenizer, read)
-    axes = _shown(reading.tokenizer, read), _shown(face.source_tokenizer, source) if source else []
+    texts = _texts(reading.tokenizer, read)
+    axes = _token_entries(reading.tokenizer, read), _token_entries(face.source_tokenizer, source) if source else []
     sheet, tokens = Sheet(model), _row(model, read)
     if recurrent:
-        _check_place([model.decoder], read, 1, layer, token, head)
-        write_word(sheet, model, _row(model, source), tokens, token, _names(face.source_tokenizer, source))
+        _check_indices([model.decoder], read, 1, layer, token, head)
+        write_step(sheet, model, _row(model, source), tokens, token, _texts(face.source_tokenizer, source))
         return sheet, *axes
-    _check_place(model.decoder.blocks, read, model.config.heads, layer, token, head)
+    _check_indices(model.decoder.blocks, read, model.config.heads, layer, token, head)
     entry = model.target if source else model.input
     encoded = encode(model, [source]) if source else None
     states = entry(tokens)
     for block in model.decoder.blocks[:layer]:
         states = block(states, causal=True, memory=None if encoded is None else encoded.states)
-    x = _write_input(sheet, entry, tokens, states, layer, names)
-    memory, sources = None, _names(face.source_tokenizer, source) if source else ()
+    x = _write_input(sheet, entry, tokens, states, layer, texts)
+    memory, source_texts = None, _texts(face.source_tokenizer, source) if source else ()
     if encoded is not None:
-        how = "what the encoder made of the source"
-        box = sheet.put("memory", "source", encoded.states[0], how, {"op": "given"}, rows=sources)
+        how = "output of the encoder"
+        box = sheet.put("memory", "encoder output", encoded.states[0], how, {"op": "given"}, rows=source_texts)
         memory = Put(box, encoded.states[0])
-    place = Place(token, head, names, sources)
-    write_block(sheet, model.decoder.blocks[layer], x, place, causal=True, memory=memory)
+    selection = Selection(token, head, texts, source_texts)
+    write_block(sheet, model.decoder.blocks[layer], x, selection, causal=True, memory=memory)
     return sheet, *axes
 
 
 def _write_input(
     sheet: Sheet, entry: TokenInput, tokens: Tensor, states: Tensor, layer: int, names: Sequence[str]
 ) -> Put:
-    """The input of a block (n, p): token vectors and positions, or what the block below gave."""
+    """Write the input of a block (n, p): embeddings plus positions, or the output of the block below."""
     x = states[0]
     if layer:
-        return Put(sheet.put("x", "input", x, f"what block {layer - 1} gave", {"op": "given"}, rows=names), x)
+        return Put(sheet.put("x", "input", x, f"output of block {layer - 1}", {"op": "given"}, rows=names), x)
     table: Any = entry.embedding
     looked_up = table(tokens)[0]
     rule = {"op": "rows", "weight": sheet.name(table.weight), "rows": tokens[0].tolist(), "scale": table.factor}
     how = "E[token]" if table.factor == 1 else "E[token] · √p"
     if entry.position is None:
-        return Put(sheet.put("x", "token vectors", looked_up, how, rule, rows=names), x)
-    words = sheet.put("embedding", "token vectors", looked_up, how, rule, rows=names)
+        return Put(sheet.put("x", "embeddings", looked_up, how, rule, rows=names), x)
+    embeddings = sheet.put("embedding", "embeddings", looked_up, how, rule, rows=names)
     at = torch.arange(tokens.shape[1], device=tokens.device)
     rows = entry.position.embed(torch.zeros_like(states), at)[0]
-    how, rule = "PE[place]", {"op": "given"}
+    how, rule = "PE[position]", {"op": "given"}
     if isinstance(entry.position, Learned):
         rule = {"op": "rows", "weight": sheet.name(entry.position.table), "rows": at.tolist(), "scale": 1.0}
     elif isinstance(entry.position, Sinusoidal):
-        which = entry.position
-        how = "sin, cos(place / base^(2i/p))"
+        scheme = entry.position
+        how = "sin, cos(position / base^(2i/p))"
         rule = {
             "op": "sinusoidal",
-            "start": which.start,
-            "base": which.base,
-            "layout": which.layout,
-            "first": which.first,
+            "start": scheme.start,
+            "base": scheme.base,
+            "layout": scheme.layout,
+            "first": scheme.first,
         }
-    places = sheet.put("position", "positions", rows, how, rule, rows=names)
-    return Put(sheet.put("x", "input", x, "E + PE", {"op": "add", "of": [words, places]}, rows=names), x)
+    positions = sheet.put("position", "positions", rows, how, rule, rows=names)
+    return Put(sheet.put("x", "input", x, "E + PE", {"op": "add", "of": [embeddings, positions]}, rows=names), x)
 
 
-def _check_place(blocks: Sequence[Any], ids: Sequence[int], heads: int, layer: int, token: int, head: int) -> None:
+def _check_indices(blocks: Sequence[Any], ids: Sequence[int], heads: int, layer: int, token: int, head: int) -> None:
     for name, value, size in (("layer", layer, len(blocks)), ("token", token, len(ids)), ("head", head, heads)):
         if not 0 <= value < size:
             raise UsageError(f"{name} must be from 0 to {size - 1}, got {value}")
@@ -185,9 +186,9 @@ def _row(model: Any, ids: Sequence[int]) -> Tensor:
     return torch.tensor([ids], device=next(model.parameters()).device)
 
 
-def _names(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     return list(tokenizer.pieces(ids))
 
 
-def _shown(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
+def _token_entries(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
     return [{"text": token.text, "special": token.special} for token in make_axis(tokenizer, ids).tokens]

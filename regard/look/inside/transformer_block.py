@@ -1,4 +1,4 @@
-"""One token through one block of a Transformer, box by box, computed by the block's own parts.
+"""One block of a Transformer for one token, box by box, computed with the modules of the block.
 
 D8 to D13, E1 to E4. Vaswani et al. 2017, sections 3.1 to 3.3.
 
@@ -27,36 +27,38 @@ from regard.positions.rotary import Rotary
 
 
 class Put(NamedTuple):
-    """A box and its numbers as the model has them."""
+    """The name of a box and its numbers."""
 
     box: str
     values: Tensor
 
 
-class Place(NamedTuple):
-    """Which numbers of a block are looked at."""
+class Selection(NamedTuple):
+    """The token and the head whose numbers are shown."""
 
     token: int
     head: int
-    tokens: Sequence[str]  # of the text that the block belongs to
-    source: Sequence[str] = ()  # what cross-attention looks at
+    tokens: Sequence[str]  # the input tokens of the block
+    source: Sequence[str] = ()  # the tokens that cross-attention attends to
 
 
-def write_block(sheet: Sheet, block: Block, x: Put, place: Place, *, causal: bool, memory: Put | None = None) -> Put:
-    """Write how the block makes its output (p,) for one token from its input (n, p); the last box is that output."""
+def write_block(
+    sheet: Sheet, block: Block, x: Put, selection: Selection, *, causal: bool, memory: Put | None = None
+) -> Put:
+    """Write how the block computes its output (p,) for one token from its input (n, p); the last box is the output."""
     pre = block.order == "pre"
     normed = x
     if pre:
         values = block.self_norm(x.values)
-        normed = Put(sheet.norm("self.norm", x.box, block.self_norm, values, rows=place.tokens), values)
-    own = x.values[place.token]
-    h = Put(sheet.put("token", "this token", own, "x_t", {"op": "pick", "of": [x.box], "row": place.token}), own)
-    out = write_attention(sheet, "self", _exact(block.self_attention), normed, normed, place, causal=causal)
+        normed = Put(sheet.norm("self.norm", x.box, block.self_norm, values, rows=selection.tokens), values)
+    row = x.values[selection.token]
+    h = Put(sheet.put("token", "this token", row, "x_t", {"op": "pick", "of": [x.box], "row": selection.token}), row)
+    out = write_attention(sheet, "self", _exact(block.self_attention), normed, normed, selection, causal=causal)
     h = _add(sheet, "self", h, out, None if pre else block.self_norm)
     if block.cross_attention is not None:
         assert memory is not None
         normed = _before(sheet, "cross", h, block.cross_norm if pre else None)
-        out = write_attention(sheet, "cross", _exact(block.cross_attention), normed, memory, place, causal=False)
+        out = write_attention(sheet, "cross", _exact(block.cross_attention), normed, memory, selection, causal=False)
         h = _add(sheet, "cross", h, out, None if pre else block.cross_norm)
     normed = _before(sheet, "feed", h, block.feed_norm if pre else None)
     out = _write_feed_forward(sheet, block.feed_forward, normed)  # type: ignore[arg-type]  # stacks have no other
@@ -66,22 +68,22 @@ def write_block(sheet: Sheet, block: Block, x: Put, place: Place, *, causal: boo
 def _exact(layer: Attention) -> MultiHeadAttention:
     if not isinstance(layer, MultiHeadAttention) or layer.window is not None:
         raise UsageError(
-            "this block looks by random features or through a window, and what is written out here is exact attention "
-            "to a whole text; where it looks is in the maps of a trace"
+            "this block uses random features or a window, and only exact attention to a whole text can be written out; "
+            "the maps of a trace show its weights"
         )
     return layer
 
 
 def write_attention(
-    sheet: Sheet, part: str, layer: MultiHeadAttention, query: Put, key: Put, place: Place, *, causal: bool
+    sheet: Sheet, part: str, layer: MultiHeadAttention, query: Put, key: Put, selection: Selection, *, causal: bool
 ) -> Put:
-    """Attention of one head from one token, then all heads through W^O; the query is (n, p), or (p,) from elsewhere."""
-    own = part == "self"
-    t, names = (place.token, place.tokens) if own else (0, place.source)
-    queries = query.values[None] if own else query.values[None, None]
+    """Write the attention of one head for one token, then W^O of all heads; the query is (n, p), or (p,) for cross."""
+    is_self = part == "self"
+    t, names = (selection.token, selection.tokens) if is_self else (0, selection.source)
+    queries = query.values[None] if is_self else query.values[None, None]
     every_q, every_k, every_v = layer.input(queries, key.values[None], key.values[None])  # (1, heads, ·, d)
-    head, group = place.head, place.head * layer.kv_heads // layer.heads
-    q, k, v = _write_vectors(sheet, part, layer, (query.box, key.box), (every_q, every_k, every_v), t, place, names)
+    head, group = selection.head, selection.head * layer.kv_heads // layer.heads
+    q, k, v = _write_vectors(sheet, part, layer, (query.box, key.box), (every_q, every_k, every_v), t, selection, names)
     if layer.q_norm is not None and layer.k_norm is not None:
         every_q, every_k = layer.q_norm(every_q), layer.k_norm(every_k)
         q = sheet.norm(f"{part}.q_normed", q, layer.q_norm, every_q[0, head, t])
@@ -91,7 +93,7 @@ def write_attention(
         every_q, every_k = layer.position.rotate(every_q, i), layer.position.rotate(every_k, i)
         q = _rotated(sheet, f"{part}.q_rotated", layer.position, q, every_q[0, head, t], [t], None)
         k = _rotated(sheet, f"{part}.k_rotated", layer.position, k, every_k[0, group], i.tolist(), names)
-    scores = _write_scores(sheet, part, layer, Put(q, every_q), Put(k, every_k), place, t, names, causal)
+    scores = _write_scores(sheet, part, layer, Put(q, every_q), Put(k, every_k), selection, t, names, causal)
     weights = torch.softmax(scores.values, -1)  # (H, n)
     rule = _of("softmax", scores.box)
     alpha = sheet.put(f"{part}.weights", "weights", weights[head], "α = softmax(s)", rule, rows=names)
@@ -104,36 +106,36 @@ def write_attention(
 
 def _write_vectors(
     sheet: Sheet, part: str, layer: MultiHeadAttention, inputs: tuple[str, str], every: tuple[Tensor, Tensor, Tensor],
-    t: int, place: Place, names: Sequence[str],
+    t: int, selection: Selection, names: Sequence[str],
 ) -> tuple[str, str, str]:  # fmt: skip
-    """q (d_k,), k (n, d_k) and v (n, d_v) of a head, as they leave the projection."""
-    head, group = place.head, place.head * layer.kv_heads // layer.heads
+    """Write q (d_k,), k (n, d_k) and v (n, d_v) of a head, as the projection returns them."""
+    head, group = selection.head, selection.head * layer.kv_heads // layer.heads
     rule = _projection(sheet, layer, "q", head, inputs[0]) | ({"row": t} if part == "self" else {})
     bias = " + b_Q" if rule["bias"] else ""
     q = sheet.put(f"{part}.q", "query", every[0][0, head, t], f"q = x_t W_Q{bias}", rule)
-    others = []
+    boxes = []
     for letter, title, values in (("k", "keys", every[1]), ("v", "values", every[2])):
         rule = _projection(sheet, layer, letter, group, inputs[1])
         bias = f" + b_{letter.upper()}" if rule["bias"] else ""
         how = f"{letter}_j = x_j W_{letter.upper()}{bias}"
-        others.append(sheet.put(f"{part}.{letter}", title, values[0, group], how, rule, rows=names))
-    return q, others[0], others[1]
+        boxes.append(sheet.put(f"{part}.{letter}", title, values[0, group], how, rule, rows=names))
+    return q, boxes[0], boxes[1]
 
 
 def _projection(sheet: Sheet, layer: MultiHeadAttention, letter: str, head: int, box: str) -> Rule:
-    """Which rows of which parameters make q, k or v of a head."""
-    made: Any = layer.input
+    """Return the rule that projects q, k or v of a head: the parameters and their rows."""
+    projection: Any = layer.input
     d = layer.d_v if letter == "v" else layer.d_k
-    if isinstance(made, SlicedProjection):
-        weight, bias = getattr(made, f"{letter}_weight"), getattr(made, f"{letter}_bias")
+    if isinstance(projection, SlicedProjection):
+        weight, bias = getattr(projection, f"{letter}_weight"), getattr(projection, f"{letter}_bias")
         width = weight.shape[1]
         return {
             "op": "slice", "of": [box], "columns": [head * width, (head + 1) * width], "weight": sheet.name(weight),
             "index": head, "bias": sheet.name(bias), "rows": [head * d, (head + 1) * d],
         }  # fmt: skip
-    start = sum(made.rows[: "qkv".index(letter)]) + head * d
+    start = sum(projection.rows[: "qkv".index(letter)]) + head * d
     return {
-        "op": "linear", "of": [box], "weight": sheet.name(made.weight), "bias": sheet.name(made.bias),
+        "op": "linear", "of": [box], "weight": sheet.name(projection.weight), "bias": sheet.name(projection.bias),
         "rows": [start, start + d],
     }  # fmt: skip
 
@@ -143,19 +145,19 @@ def _rotated(
 ) -> str:
     rule = {
         "op": "rotate", "of": [box], "positions": positions, "frequencies": rotary.frequencies().tolist(),
-        "layout": rotary.layout, "turning": rotary.turning,
+        "layout": rotary.layout, "turning": rotary.rotated_dim,
     }  # fmt: skip
-    title = "query, turned" if rows is None else "keys, turned"
-    how = "each pair turned by position · frequency"
+    title = "rotated query" if rows is None else "rotated keys"
+    how = "rotate each pair by position · frequency"
     return sheet.put(name, title, values, how, rule, rows=rows)
 
 
 def _write_scores(
-    sheet: Sheet, part: str, layer: MultiHeadAttention, q: Put, k: Put, place: Place, t: int, names: Sequence[str],
-    causal: bool,
+    sheet: Sheet, part: str, layer: MultiHeadAttention, q: Put, k: Put, selection: Selection, t: int,
+    names: Sequence[str], causal: bool,
 ) -> Put:  # fmt: skip
-    """The scores (H, n) of all heads that the softmax gets; the boxes show those of one."""
-    head, scale = place.head, layer.d_k**-0.5
+    """Return the scores (H, n) of all heads before the softmax, and write those of one head."""
+    head, scale = selection.head, layer.d_k**-0.5
     keys = k.values[0].repeat_interleave(layer.heads // layer.kv_heads, 0)  # (H, n, d_k)
     scores = torch.einsum("hd,hnd->hn", q.values[0, :, t], keys)
     box = sheet.put(f"{part}.scores", "scores", scores[head], "s_j = q · k_j", _of("dot", q.box, k.box), rows=names)
@@ -166,9 +168,14 @@ def _write_scores(
     if bias is not None:
         scores = scores + bias[:, t]
         rule, how = _bias_rule(sheet, layer, q.box, t, head, len(names))
-        near = sheet.put(f"{part}.bias", "positions", bias[head, t], how, rule, rows=names)
+        bias_box = sheet.put(f"{part}.bias", "position bias", bias[head, t], how, rule, rows=names)
         box = sheet.put(
-            f"{part}.biased", "with positions", scores[head], "s_j + b_j", _of("add", box, near), rows=names
+            f"{part}.biased",
+            "scores with position bias",
+            scores[head],
+            "s_j + b_j",
+            _of("add", box, bias_box),
+            rows=names,
         )
     if causal:
         allowed = [j <= t for j in range(len(names))]
@@ -180,7 +187,7 @@ def _write_scores(
 
 
 def _bias(layer: MultiHeadAttention, q: Tensor) -> Tensor | None:
-    """What positions add to the scaled scores, (H, n, n)."""
+    """Return the position bias of the scaled scores, (H, n, n), or None."""
     if layer.position is None:
         return None
     i = torch.arange(q.shape[2], device=q.device)
@@ -190,14 +197,20 @@ def _bias(layer: MultiHeadAttention, q: Tensor) -> Tensor | None:
 
 def _bias_rule(sheet: Sheet, layer: MultiHeadAttention, q: str, t: int, head: int, n: int) -> tuple[Rule, str]:
     position = layer.position
-    apart = torch.arange(n) - t
+    distances = torch.arange(n) - t
     if isinstance(position, Alibi):
         slope = slopes(position.heads)[head].item()
-        return {"op": "distance", "slope": slope, "distances": apart.tolist()}, "-slope · |t - j|"
+        return {"op": "distance", "slope": slope, "distances": distances.tolist()}, "-slope · |t - j|"
     if isinstance(position, T5Buckets):
-        rows = position.bucket(apart).tolist()
+        rows = position.bucket(distances).tolist()
         table = sheet.name(position.table)
-        return {"op": "rows", "weight": table, "rows": rows, "column": head, "scale": 1.0}, "the number of j's bucket"
+        return {
+            "op": "rows",
+            "weight": table,
+            "rows": rows,
+            "column": head,
+            "scale": 1.0,
+        }, "bias of the bucket of j - t"
     assert isinstance(position, ShawRelative)
     rule = {"op": "relative", "of": [q], "weight": sheet.name(position.key_table), "rows": _shaw_rows(position, t, n)}
     return {**rule, "scale": position.head_dim**-0.5}, "q · a_(j-t) / √d_k"
@@ -218,35 +231,37 @@ def _write_relative_values(
     assert extra is not None
     extra = extra[0, :, 0]  # (H, d_v)
     rule = {**_of("weigh", boxes[0]), "weight": sheet.name(position.value_table), "rows": _shaw_rows(position, t, n)}
-    box = sheet.put(f"{part}.sum_positions", "positions' sum", extra[head], "Σ_j α_j a_(j-t)", rule)
+    box = sheet.put(f"{part}.sum_positions", "weighted sum of positions", extra[head], "Σ_j α_j a_(j-t)", rule)
     sums = sums + extra
     how = "Σ_j α_j (v_j + a_(j-t))"
-    return sheet.put(f"{part}.sum_both", "both sums", sums[head], how, _of("add", boxes[1], box)), sums
+    return sheet.put(f"{part}.sum_both", "sum of both", sums[head], how, _of("add", boxes[1], box)), sums
 
 
 def _write_output(sheet: Sheet, part: str, layer: MultiHeadAttention, box: str, sums: Tensor, head: int) -> Put:
-    """From the sums of all heads (H, d_v) to what the layer gives, (p,)."""
+    """Write the output of the layer (p,) from the weighted sums of all heads (H, d_v)."""
     rule = {**_of("heads", box), "head": head}
-    box = sheet.put(f"{part}.heads", "all heads", sums, "one row a head, each made like this one", rule)
+    box = sheet.put(f"{part}.heads", "all heads", sums, "one row per head, each computed like this one", rule)
     y = sums.flatten()
-    box = sheet.put(f"{part}.concat", "concatenation", y, "head_1 … head_H in a row", _of("concat", box))
+    box = sheet.put(f"{part}.concat", "concatenation", y, "[head_1; …; head_H]", _of("concat", box))
     assert layer.output is not None
     y = layer.output(y)
-    return Put(_linear(sheet, f"{part}.out", "times W_O", box, layer.output, y, "y W_O"), y)
+    return Put(_linear(sheet, f"{part}.out", "output projection", box, layer.output, y, "y W_O"), y)
 
 
 def _write_feed_forward(sheet: Sheet, feed: FeedForward, x: Put) -> Put:
     h = feed.up(x.values)
-    box = _linear(sheet, "feed.up", "feed-forward, in", x.box, feed.up, h, "x W_1")
+    box = _linear(sheet, "feed.up", "feed-forward: first layer", x.box, feed.up, h, "x W_1")
     if feed.activation == "swiglu":
         gate, value = h.chunk(2, -1)
         h, how = F.silu(gate) * value, "silu(first half) · second half"
     else:
         act: Any = {"relu": F.relu, "gelu": F.gelu, "gelu-tanh": gelu_tanh}[feed.activation]
         h, how = act(h), f"{feed.activation}(x)"
-    box = sheet.put("feed.hidden", "feed-forward, inside", h, how, {**_of("activation", box), "kind": feed.activation})
+    box = sheet.put(
+        "feed.hidden", "feed-forward: activation", h, how, {**_of("activation", box), "kind": feed.activation}
+    )
     h = feed.down(h)
-    return Put(_linear(sheet, "feed.down", "feed-forward, out", box, feed.down, h, "x W_2"), h)
+    return Put(_linear(sheet, "feed.down", "feed-forward: second layer", box, feed.down, h, "x W_2"), h)
 
 
 def _before(sheet: Sheet, part: str, h: Put, norm: Any) -> Put:

@@ -17,7 +17,7 @@ APART = 0.55  # between the arrows of keys, values and queries where they enter 
 
 
 def architecture_diagram(*, layers: int = 6, dim: int = 512, heads: int = 8) -> Figure:
-    """The encoder-decoder Transformer with the norm after each residual sum (post-norm), N blocks a side.
+    """The encoder-decoder Transformer with the norm after each residual sum (post-norm), with N blocks on each side.
 
     Vaswani et al. 2017, figure 1; E3, E4, E5, E6.
     """
@@ -26,7 +26,7 @@ def architecture_diagram(*, layers: int = 6, dim: int = 512, heads: int = 8) -> 
     _check_heads(dim, heads)
     board = Board(9.4, 10.0)
     board.note(0.5, 9.4, "The Transformer", size=21, colour=INK, bold=True, align="left")
-    sizes = f"width {dim}, {heads} heads of {dim // heads}, {layers} blocks a side"
+    sizes = f"width {dim}, {heads} heads of {dim // heads}, {layers} encoder and {layers} decoder blocks"
     board.note(0.5, 8.97, sizes, size=11, align="left")
     memory = _encoder(board, 2.65, layers)
     _decoder(board, 6.75, layers, memory)
@@ -41,7 +41,7 @@ def _check_heads(dim: int, heads: int) -> None:
 
 
 def _encoder(board: Board, x: float, layers: int) -> Box:
-    """E3, N times: self-attention and feed-forward, each with a residual sum and a norm."""
+    """Draw the encoder (E3): N blocks of self-attention and feed-forward, with residual connections and norms."""
     _entrance(board, x, "Source", "Jane visite l'Afrique en septembre", side=-1)
     norm = _attention(board, x, 2.35, "Multi-head\nself-attention", side=-1)
     norm = _feedforward(board, x, norm.top[1], side=-1)
@@ -51,8 +51,8 @@ def _encoder(board: Board, x: float, layers: int) -> Box:
 
 
 def _decoder(board: Board, x: float, layers: int, memory: Box) -> None:
-    """E4, N times, then E6: a linear map and a softmax over the vocabulary for every position."""
-    _entrance(board, x, "Target, moved right by one", "<start> Jane visits Africa in September", side=1)
+    """Draw the decoder (E4): N blocks, then a linear map and a softmax over the vocabulary (E6)."""
+    _entrance(board, x, "Target, shifted right by one", "<start> Jane visits Africa in September", side=1)
     norm = _attention(board, x, 2.35, "Masked multi-head\nself-attention", side=1)
     norm = _cross_attention(board, x, norm.top[1], memory)
     norm = _feedforward(board, x, norm.top[1], side=1)
@@ -68,7 +68,7 @@ def _decoder(board: Board, x: float, layers: int, memory: Box) -> None:
 
 
 def _entrance(board: Board, x: float, title: str, words: str, *, side: int) -> None:
-    """Words, their embedding, and the position added to it (B2)."""
+    """Draw the input: words, their embedding, and the position added to it (B2)."""
     board.note(x, 0.34, words)
     board.note(x, 0.61, title, size=11, colour=INK, bold=True)
     embedding = board.box(x, 1.28, "Embedding", tint="embedding")
@@ -81,7 +81,7 @@ def _entrance(board: Board, x: float, title: str, words: str, *, side: int) -> N
 
 
 def _attention(board: Board, x: float, floor: float, text: str, *, side: int) -> Box:
-    """Self-attention: keys, values and queries are all the line that comes in at floor."""
+    """Draw self-attention: keys, values and queries all come from the line that enters at `floor`."""
     box = board.box(x, floor + 0.88, text, tint="attention", height=0.6)
     fork = floor + 0.34
     for shift in (-APART, APART):
@@ -91,7 +91,7 @@ def _attention(board: Board, x: float, floor: float, text: str, *, side: int) ->
 
 
 def _cross_attention(board: Board, x: float, floor: float, memory: Box) -> Box:
-    """Keys and values are the encoder's output, queries the decoder's line (D13)."""
+    """Draw cross-attention: keys and values come from the encoder, queries from the decoder (D13)."""
     box = board.box(x, floor + 0.88, "Multi-head\ncross-attention", tint="attention", height=0.6)
     gap, above, fork = (memory.x + x) / 2, memory.top[1] + 0.75, floor + 0.34
     board.arrow(memory.top, (memory.x, above), (gap, above), (gap, fork), (x, fork), box.bottom)
@@ -103,14 +103,14 @@ def _cross_attention(board: Board, x: float, floor: float, memory: Box) -> Box:
 
 
 def _feedforward(board: Board, x: float, floor: float, *, side: int) -> Box:
-    """Position-wise feed-forward (E2)."""
+    """Draw the position-wise feed-forward network (E2)."""
     box = board.box(x, floor + 0.63, "Feed-forward", tint="feedforward")
     board.arrow((x, floor), box.bottom)
     return _add_and_norm(board, box, floor, side=side)
 
 
 def _add_and_norm(board: Board, box: Box, floor: float, *, side: int) -> Box:
-    """The residual line around box and the norm of the sum: LayerNorm(x + f(x)), E3."""
+    """Draw the residual connection around a box and the norm of the sum: LayerNorm(x + f(x)), E3."""
     norm = board.box(box.x, box.top[1] + 0.38, "Add & norm", tint="norm", height=0.36)
     around, start = box.x + side * 1.22, floor + 0.14
     board.arrow(box.top, norm.bottom)
@@ -120,7 +120,7 @@ def _add_and_norm(board: Board, box: Box, floor: float, *, side: int) -> Box:
 
 
 def _blocks(board: Board, x: float, norm: Box, times: str, *, side: int) -> None:
-    """The frame that says: all of this, N times."""
+    """Draw the frame around the block that is repeated N times."""
     floor, ceiling = 2.33, norm.top[1] + 0.17
     board.frame(x, (floor + ceiling) / 2, 3.0, ceiling - floor)
     board.note(x + side * 1.85, (floor + ceiling) / 2, times, size=15, colour=INK, bold=True)
@@ -151,9 +151,9 @@ def scaled_dot_product_diagram() -> Figure:
         board.arrow(below.top, above.bottom)
     board.arrow(softmax.top, (x, last.bottom[1]))
     inputs = ((x - 0.45, "Q", r"m × $d_k$"), (x + 0.45, "K", r"n × $d_k$"), (x + 1.4, "V", r"n × $d_v$"))
-    for place, letter, shape in inputs:
-        board.note(place, 0.95, letter, size=15, colour=INK, bold=True)
-        board.note(place, 0.62, shape, size=10)
+    for column, letter, shape in inputs:
+        board.note(column, 0.95, letter, size=15, colour=INK, bold=True)
+        board.note(column, 0.62, shape, size=10)
     board.arrow((x - 0.45, 1.15), (x - 0.45, first.bottom[1]))
     board.arrow((x + 0.45, 1.15), (x + 0.45, first.bottom[1]))
     board.arrow((x + 1.4, 1.15), (x + 1.4, 4.9), (x + 0.9, 4.9), (x + 0.9, last.bottom[1]))
@@ -163,7 +163,7 @@ def scaled_dot_product_diagram() -> Figure:
 
 
 def multi_head_diagram(*, heads: int = 8, dim: int = 512) -> Figure:
-    """Multi-head attention: project h times, attend h times, join, project once more.
+    """Multi-head attention: project h times, attend h times, concatenate, project once more.
 
     Vaswani et al. 2017, section 3.2.2 and figure 2 right; D11.
     """
@@ -176,11 +176,11 @@ def multi_head_diagram(*, heads: int = 8, dim: int = 512) -> Figure:
     )
     joined = board.box(x, 4.55, "Concatenate", tint="norm", width=2.2)
     output = board.box(x, 5.45, "Linear", tint="linear", width=2.2)
-    for place, letter in zip(columns, "QKV", strict=True):
-        board.note(place, 0.72, letter, size=15, colour=INK, bold=True)
-        linear = board.box(place, 1.85, "Linear", tint="linear", width=1.0, layers=3)
-        board.arrow((place, 0.92), linear.bottom)
-        board.arrow((place, linear.top[1] + 0.14), (place, attention.bottom[1]))
+    for column, letter in zip(columns, "QKV", strict=True):
+        board.note(column, 0.72, letter, size=15, colour=INK, bold=True)
+        linear = board.box(column, 1.85, "Linear", tint="linear", width=1.0, layers=3)
+        board.arrow((column, 0.92), linear.bottom)
+        board.arrow((column, linear.top[1] + 0.14), (column, attention.bottom[1]))
     board.arrow((x, attention.top[1] + 0.14), joined.bottom)
     board.arrow(joined.top, output.bottom)
     board.arrow(output.top, (x, output.top[1] + 0.4))
@@ -188,11 +188,11 @@ def multi_head_diagram(*, heads: int = 8, dim: int = 512) -> Figure:
     board.note(x + 2.18, 3.62, f"h = {heads}", size=11, colour=INK, align="left")
     width = dim // heads
     rows = [
-        (0.72, rf"$d = {dim}$", "one vector for every word"),
+        (0.72, rf"$d = {dim}$", "one vector per word"),
         (1.85, r"$QW_i^Q,\ KW_i^K,\ VW_i^V$", rf"{dim} → {heads} × {width}, one stacked matrix each"),
         (3.1, r"$\mathrm{head}_i$", f"each in a subspace of width {width}"),
         (4.55, r"$[\,\mathrm{head}_1; \ldots; \mathrm{head}_h]$", f"{heads} × {width} → {dim}"),
-        (5.45, r"$Y = [\ldots]\,W^O$", f"{dim} → {dim}, lets the heads talk"),
+        (5.45, r"$Y = [\ldots]\,W^O$", f"{dim} → {dim}, mixes the heads"),
     ]
     for y, formula, meaning in rows:
         board.note(aside, y + 0.13, formula, size=13, colour=INK, align="left")

@@ -1,6 +1,6 @@
-"""The flow of q, k and v for one word of a sentence, with the numbers that regard.attend really gives.
+"""The flow of q, k and v for one word of a sentence, with the numbers that regard.attend computes.
 
-E9 and E11; D8, D9. One column a word, read from the bottom to the top: x -> k and v for every word, q for one.
+E9 and E11; D8, D9. One column per word, read from bottom to top: x -> k and v for every word, q for one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ X_ROW, KV_ROW, BUS, SCORE_ROW, WEIGHT_ROW, SUM_ROW, Y_ROW = 1.3, 2.75, 3.75, 4.4
 
 
 def qkv_flow_diagram(*, word: int = 2) -> Figure:
-    """How the word at index word of "Jane visite l'Afrique en septembre" gets its new vector.
+    """Draw how the word at index `word` of "Jane visite l'Afrique en septembre" gets its new vector.
 
     E9: q3 asks what is happening in Africa; the key of "visite" answers. D9 step by step.
     """
@@ -50,7 +50,7 @@ def _stack(vector: Tensor) -> str:
 
 
 def _margin(board: Board, i: int, d_k: int) -> None:
-    """What happens in each row, with its formula."""
+    """Label each row with its operation and formula."""
     rows = [
         (0.46, "words", ""),
         (X_ROW, "embed", "person, action,\nplace, time"),
@@ -66,7 +66,7 @@ def _margin(board: Board, i: int, d_k: int) -> None:
 
 
 def _column(board: Board, flow: Flow, i: int, x: float, *, chosen: bool) -> Box:
-    """One word: its vector, key and value. Returns the key's box."""
+    """Draw one word with its vector, key and value; return the box of the key."""
     board.note(x, 0.62, flow.words[i], size=13, colour=LINES[1] if chosen else INK, bold=True)
     vector = board.box(x, X_ROW, _numbers(flow.x[i]), tint="embedding", width=1.75, size=10)
     key = board.box(x - ASIDE, KV_ROW, _stack(flow.k[i]), tint="attention", width=0.52, height=0.8, size=10)
@@ -80,7 +80,7 @@ def _column(board: Board, flow: Flow, i: int, x: float, *, chosen: bool) -> Box:
 
 
 def _query(board: Board, flow: Flow, word: int, x: float, keys: list[Box]) -> None:
-    """The query of one word meets every key; the softmax of the scores is the row of weights."""
+    """Draw the query of one word, its scores with every key, and the softmax of the scores."""
     accent, entry = LINES[1], 0.2
     query = board.box(x, KV_ROW, _stack(flow.q[word]), tint="norm", width=0.46, height=0.8, size=10)
     board.note(x + 0.18, query.top[1] + 0.15, f"$q_{word + 1}$", size=12, colour=accent)
@@ -97,7 +97,7 @@ def _query(board: Board, flow: Flow, word: int, x: float, keys: list[Box]) -> No
 
 
 def _sum(board: Board, flow: Flow, word: int, middles: list[float]) -> None:
-    """Each value times its weight, added up to the word's new vector."""
+    """Draw the weighted sum of the values, the new vector of the word."""
     total = board.sum(middles[word] + ASIDE, SUM_ROW, "+", radius=0.2)
     for i, middle in enumerate(middles):
         times = board.sum(middle + ASIDE, WEIGHT_ROW, "×")

@@ -1,4 +1,4 @@
-"""Boxes and arrows: all that the diagrams of E11 are drawn with.
+"""Boxes and arrows for the diagrams of E11.
 
 A Board is a sheet measured in inches from the lower left corner. Boxes are placed by their centre, and an arrow
 runs through points, most of which are edges of boxes: board.arrow(embedding.top, attention.bottom).
@@ -20,7 +20,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle by its centre (x, y), with the points where arrows meet it."""
+    """A rectangle with the centre (x, y), and the points where arrows meet it."""
 
     x: float
     y: float
@@ -45,7 +45,7 @@ class Box:
 
 
 class Board:
-    """A sheet of width x height inches that boxes, notes and arrows are put on.
+    """A drawing area of width x height inches for boxes, notes and arrows.
 
     Every artist carries a gid (box-3, box-3-text, arrow-7, note-2), which is also its id in an SVG file.
     """
@@ -59,7 +59,7 @@ class Board:
         self.count: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
-        """The next free gid of a kind."""
+        """Return the next free gid of a kind."""
         self.count[kind] = self.count.get(kind, 0) + 1
         return f"{kind}-{self.count[kind]}"
 
@@ -67,7 +67,7 @@ class Board:
         self, x: float, y: float, text: str, *, tint: str = "plain", width: float = 1.9, height: float = 0.46,
         size: float = 11, layers: int = 1, bold: bool = False, fill: str | None = None,
     ) -> Box:  # fmt: skip
-        """A rounded box with text in its middle; layers > 1 draws copies behind it (the heads of D11).
+        """Draw a rounded box with text in its middle; layers > 1 draws copies behind it (the heads of D11).
 
         Its colour is a tint by name, or any other by fill; the text is dark or light to suit.
         """
@@ -91,7 +91,7 @@ class Board:
         return shape
 
     def sum(self, x: float, y: float, sign: str = "+", *, radius: float = 0.16) -> Box:
-        """A small circle where two arrows meet and are added (or multiplied)."""
+        """Draw a small circle where two arrows meet and are added (or multiplied)."""
         gid = self.name("box")
         self.axes.add_patch(Circle((x, y), radius, facecolor=PAPER, edgecolor=INK, linewidth=1, zorder=3, gid=gid))
         self.axes.text(
@@ -100,7 +100,7 @@ class Board:
         return Box(x, y, 2 * radius, 2 * radius)
 
     def frame(self, x: float, y: float, width: float, height: float) -> Box:
-        """A pale sheet behind boxes that belong together, by its centre."""
+        """Draw a pale frame behind boxes that belong together, at its centre."""
         self.axes.add_patch(
             FancyBboxPatch(
                 (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.15",
@@ -113,8 +113,8 @@ class Board:
         self, x: float, y: float, text: str, *, size: float = 10, colour: str = MUTED, align: str = "center",
         bold: bool = False,
     ) -> None:  # fmt: skip
-        """Text that stands on the sheet itself; x is its left, centre or right as align says."""
-        middle = "center" if "\n" in text else "center_baseline"  # words side by side stand on one line
+        """Draw text without a box; x is its left edge, centre or right edge, depending on `align`."""
+        middle = "center" if "\n" in text else "center_baseline"  # single lines share a baseline
         self.axes.text(
             x, y, text, ha=align, va=middle, fontsize=size, color=colour, zorder=5, linespacing=1.3,
             weight="bold" if bold else "normal", gid=self.name("note"),
@@ -123,7 +123,7 @@ class Board:
     def arrow(
         self, *points: Point, head: bool = True, colour: str = INK, weight: float = 1.2, over: bool = False
     ) -> None:
-        """A line through points with rounded corners, by default with an arrow head; over bridges other lines."""
+        """Draw a line through points with rounded corners, by default an arrow; `over` bridges other lines."""
         path, gid = rounded(points, bend=0.1), self.name("arrow")
         if over:
             self._line(path, "-", PAPER, weight + 4, 2.4, f"{gid}-gap")
@@ -140,7 +140,7 @@ class Board:
 
 
 def rounded(points: tuple[Point, ...], bend: float) -> Path:
-    """The path through points whose inner corners are cut by quadratic curves of size bend."""
+    """Return the path through points, with inner corners rounded by quadratic curves of size `bend`."""
     vertices, codes = [points[0]], [Path.MOVETO]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         vertices += [towards(corner, before, bend), corner, towards(corner, after, bend)]
@@ -149,7 +149,7 @@ def rounded(points: tuple[Point, ...], bend: float) -> Path:
 
 
 def towards(start: Point, goal: Point, length: float) -> Point:
-    """The point at most length (and at most half-way) from start on the way to goal."""
+    """Return the point at most `length` (and at most half-way) from `start` towards `goal`."""
     dx, dy = goal[0] - start[0], goal[1] - start[1]
     distance = (dx * dx + dy * dy) ** 0.5
     share = min(length / distance, 0.5) if distance else 0.0

@@ -1,4 +1,4 @@
-"""Systems side by side: quality by sentence length, and how it grows while they learn.
+"""Comparison of systems: quality by sentence length, and learning curves.
 
 Bahdanau et al. 2015, figure 2; D17.
 """
@@ -16,11 +16,11 @@ from regard.look.pictures.figures import caption, new_figure, quiet
 
 COLOURS = (*LINES, INK)
 LEGEND = 1.9  # inches beside the axes
-MARKERS = "os^DvP"  # with five colours and six marks the first thirty systems differ
+MARKERS = "os^DvP"  # five colours and six markers distinguish thirty systems
 
 
 def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
-    """BLEU against the length of the source, a line with its 95% band for each system; D17.
+    """Plot BLEU against the length of the source, with a 95% confidence band for each system; D17.
 
     The systems must have been scored on the same sentences, so that their buckets are the same.
     """
@@ -33,9 +33,9 @@ def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
         _line(axes, i, name, x, [score.value for score in scores])
         low, high = zip(*(score.interval or (score.value, score.value) for score in scores), strict=True)
         axes.fill_between(x, low, high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0)
-    # Two lines under each place: the lengths, and how many sentences they stand for.
+    # Two lines under each tick: the lengths and the number of sentences.
     axes.set_xticks(x, [f"{_lengths(bucket)}\n{bucket.count}" for bucket in buckets])
-    axes.set(xlabel="words of the source, and number of sentences", ylabel="BLEU")
+    axes.set(xlabel="source length in words, and number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     _finish(axes, "BLEU by sentence length")
     caption(figure, _about(buckets))
@@ -43,9 +43,9 @@ def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
 
 
 def learning_plot(curves: Mapping[str, Sequence[tuple[int, float]]], *, measure: str = "BLEU") -> Figure:
-    """Learning curves: `measure` (BLEU, loss) against the target tokens seen, a line for each system."""
+    """Plot learning curves: `measure` (BLEU, loss) against the target tokens seen, one line per system."""
     if not curves or not all(curves.values()):
-        raise ValueError("curves must hold at least one system, and each at least one (tokens, value)")
+        raise ValueError("curves needs at least one system, and each at least one (tokens, value)")
     figure = new_figure(7.2 + LEGEND, 4.6)
     axes = figure.add_subplot()
     for i, (name, curve) in enumerate(curves.items()):
@@ -54,12 +54,12 @@ def learning_plot(curves: Mapping[str, Sequence[tuple[int, float]]], *, measure:
     axes.set(xlabel="target tokens seen", ylabel=measure)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: short_count(value))
-    _finish(axes, f"{measure} while learning")
+    _finish(axes, f"{measure} during training")
     return figure
 
 
 def short_count(value: float) -> str:
-    """A count in as few letters as an axis has room for: 250000 is 250k."""
+    """Format a count for an axis: 250000 is 250k."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:g}{letter}"
@@ -68,11 +68,11 @@ def short_count(value: float) -> str:
 
 def _shared_buckets(curves: Mapping[str, Sequence[Bucket]]) -> Sequence[Bucket]:
     if not curves or not all(curves.values()):
-        raise ValueError("curves must hold at least one system, and each at least one bucket")
+        raise ValueError("curves needs at least one system, and each at least one bucket")
     first, *others = curves.items()
     for name, curve in others:
         if [(b.low, b.high, b.count) for b in curve] != [(b.low, b.high, b.count) for b in first[1]]:
-            raise ValueError(f"{name!r} has other buckets than {first[0]!r}; score both on the same sentences")
+            raise ValueError(f"{name!r} and {first[0]!r} have different buckets: score both on the same sentences")
     return first[1]
 
 
@@ -94,12 +94,12 @@ def _lengths(bucket: Bucket) -> str:
 
 
 def _about(buckets: Sequence[Bucket]) -> str:
-    """How the numbers came about, and which buckets were put together."""
+    """Return the caption: how the numbers were computed, and which buckets were merged."""
     score = buckets[0].bleu
     parts = []
     if score.interval is not None:
-        parts.append("Bands: 95% by bootstrap resampling.")
+        parts.append("Bands: 95% confidence intervals by bootstrap resampling.")
     joined = [_lengths(bucket) for bucket in buckets if bucket.merged > 1]
     if joined:
-        parts.append(f"Joined from smaller buckets with few sentences: {', '.join(joined)}.")
+        parts.append(f"Merged from smaller buckets with few sentences: {', '.join(joined)}.")
     return " ".join([*parts, f"sacreBLEU {score.signature}."])

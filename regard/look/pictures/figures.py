@@ -1,4 +1,4 @@
-"""A figure to draw on and a way to write it: no pyplot, so no state and no screen needed."""
+"""Create and save figures without pyplot, so there is no global state and no display is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def new_figure(width: float, height: float, *, layout: Literal["constrained"] | None = "constrained") -> Figure:
-    """A white figure of width x height inches; it makes room for its own labels unless layout is None."""
+    """Return a white figure of width x height inches; it fits its labels unless layout is None."""
     figure = Figure(figsize=(width, height), facecolor=PAPER)
     if layout is not None:
         figure.set_layout_engine(layout, w_pad=0.12, h_pad=0.12)
@@ -29,13 +29,13 @@ def new_figure(width: float, height: float, *, layout: Literal["constrained"] | 
 
 
 def axes_at(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place given in inches, for pictures whose cells must have one size."""
+    """Return axes at a position in inches, for pictures whose cells must have the same size."""
     across, up = figure.get_size_inches()
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
 def quiet(axes: Axes) -> None:
-    """Thin grey axes, so that the data is what one sees first."""
+    """Draw thin grey axes, so that the data stands out."""
     for side in axes.spines.values():
         side.set_color(RULE)
     axes.tick_params(colors=INK, color=RULE, labelsize=10)
@@ -44,12 +44,12 @@ def quiet(axes: Axes) -> None:
 
 
 def wrapped(text: str, width: float) -> str:
-    """Text of 9 points in lines that fit into width inches."""
+    """Wrap text of 9 points to lines of at most `width` inches."""
     return fill(text, max(10, int(12 * width)))
 
 
 def caption(figure: Figure, text: str) -> None:
-    """Grey lines under the picture that say how its numbers came about."""
+    """Add a grey caption below the picture that says how its numbers were computed."""
     figure.supxlabel(wrapped(text, figure.get_figwidth()), fontsize=9, color=MUTED)
 
 
@@ -58,8 +58,8 @@ def save(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        given = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
-        raise UsageError(f"{path} has {given}; a picture is written as {', '.join(SUFFIXES)}")
+        actual = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+        raise UsageError(f"{path} has {actual}; use one of {', '.join(SUFFIXES)}")
     buffer = BytesIO()
     undated = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
     with rc_context({"svg.hashsalt": "regard"}):
@@ -69,5 +69,5 @@ def save(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
-        raise UsageError(f"cannot write {path}: {error.strerror or error}; name another file") from error
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; choose another file") from error
     return path

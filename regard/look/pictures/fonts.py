@@ -1,7 +1,7 @@
-"""Fonts that have the letters of a picture's words, whatever the script.
+"""Find fonts with the letters of a picture, in any script.
 
-matplotlib sets text from right to left and joins letters by itself (since 3.11); what it needs is a font that has them.
-Its own, DejaVu Sans, has Latin, Greek, Cyrillic, Hebrew and Arabic; for others the fonts of the machine are searched.
+matplotlib handles right-to-left text and joins letters itself (since 3.11); it needs a font with the letters. Its own
+font, DejaVu Sans, has Latin, Greek, Cyrillic, Hebrew and Arabic; for others the fonts of the machine are searched.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ PACKAGES = {"CJK": "Noto Sans CJK", "HIRAGANA": "Noto Sans CJK", "KATAKANA": "No
 
 
 def families_for(texts: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Font families that together have the letters of the texts, the usual one first, and the letters that none has."""
+    """Return font families that together have the letters of the texts, and the letters that no font has."""
     fonts = _fonts()
     missing = {letter for text in texts for letter in text if letter.isprintable()} - letters_of(fonts.pop(FIRST))
     families = [FIRST]
     for name, path in fonts.items() if missing else ():
-        if found := missing & letters_of(path):
+        if covered := missing & letters_of(path):
             families.append(name)
-            missing -= found
+            missing -= covered
         if not missing:
             break
     return families, missing
 
 
 def fit_fonts(figure: Figure) -> Figure:
-    """Give every text of a figure the fonts that its letters need; a warning where there are none."""
+    """Set the fonts that the texts of a figure need; warn if there are none."""
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     families, missing = families_for(text.get_text() for text in texts)
     if len(families) > 1:
@@ -51,23 +51,25 @@ def fit_fonts(figure: Figure) -> Figure:
             text.set_fontfamily(families)
     if missing:
         shown = "".join(sorted(missing)[:12])
-        warnings.warn(f"no font on this machine has the letters {shown}: install {_wanted(missing)}", stacklevel=3)
+        warnings.warn(
+            f"no font on this machine has the letters {shown}: install {_packages_for(missing)}", stacklevel=3
+        )
     return figure
 
 
 def printable(text: str) -> str:
-    """The text with signs for what no font has a letter for: line ends, tabs, others by their number."""
-    return "".join(one if one.isprintable() else SIGNS.get(one, f"<{ord(one):02X}>") for one in text)
+    """Replace unprintable characters: line breaks and tabs by symbols, others by their code."""
+    return "".join(letter if letter.isprintable() else SIGNS.get(letter, f"<{ord(letter):02X}>") for letter in text)
 
 
 @cache
 def letters_of(path: str) -> frozenset[str]:
-    """The letters that a font file has."""
+    """Return the letters of a font file."""
     return frozenset(map(chr, FT2Font(path).get_charmap()))
 
 
 def _fonts() -> dict[str, str]:
-    """The families that are there with the file of each: the usual one first, then those known to be good."""
+    """Return the installed families with their files: the default first, then those known to be good."""
     files: dict[str, str] = {}
     for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.style != "normal", abs(_weight(entry) - 400))):
         if not entry.name.startswith(FAKE):
@@ -80,7 +82,7 @@ def _weight(entry: FontEntry) -> int:
     return entry.weight if isinstance(entry.weight, int) else 400  # "normal"
 
 
-def _wanted(letters: Iterable[str]) -> str:
-    """What to install for these letters."""
+def _packages_for(letters: Iterable[str]) -> str:
+    """Return the fonts to install for these letters."""
     scripts = sorted({unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters})
     return ", ".join(dict.fromkeys(PACKAGES.get(script, f"Noto Sans {script.title()}") for script in scripts))

@@ -1,4 +1,4 @@
-"""How far back a gradient reaches: recurrent nets against attention, computed and not sketched.
+"""How far back gradients reach in recurrent networks and in attention, computed by autograd.
 
 C3, H2; Bengio et al. 1994, Hochreiter & Schmidhuber 1997. The norm of d y_T / d x_{T-k} against the distance k.
 
@@ -22,10 +22,10 @@ Network = Callable[[Tensor], Tensor]
 
 
 def gradient_norms(network: Network, x: Tensor) -> Tensor:
-    """The Frobenius norms of d y_T / d x_{T-k} for k = 0 … T-1, where network maps (D, T, D) to (D, T, D).
+    """Return the Frobenius norms of d y_T / d x_{T-k} for k = 0 … T-1, where network maps (D, T, D) to (D, T, D).
 
-    x is one sequence (T, D). One backward pass gives the whole Jacobian: copy b of the sequence, one a row of the
-    batch, is differentiated from output b of the last step.
+    x is one sequence (T, D). One backward pass gives the whole Jacobian: row b of the batch is a copy of the sequence
+    and is differentiated with respect to output b of the last step.
     """
     T, D = x.shape
     copies = x.detach().expand(D, T, D).clone().requires_grad_()  # (D, T, D)
@@ -35,7 +35,7 @@ def gradient_norms(network: Network, x: Tensor) -> Tensor:
 
 
 def rnn(D: int, *, gain: float = 1.0) -> Network:
-    """A plain recurrent net; gain multiplies its recurrent weights."""
+    """Make a plain recurrent network; `gain` multiplies its recurrent weights."""
     layer = RNN(D, D, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
         layer.get_parameter("weight_hh_l0").mul_(gain)
@@ -43,7 +43,7 @@ def rnn(D: int, *, gain: float = 1.0) -> Network:
 
 
 def lstm(D: int) -> Network:
-    """An LSTM whose forget gates start open (bias 1), as is usual for long dependencies."""
+    """Make an LSTM whose forget gates start open (bias 1), as is usual for long dependencies."""
     layer = LSTM(D, D, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
         layer.get_parameter("bias_hh_l0")[D : 2 * D] += 1.0  # torch's order of gates: input, forget, cell, output
@@ -51,19 +51,19 @@ def lstm(D: int) -> Network:
 
 
 def attention(D: int) -> Network:
-    """One layer of causal self-attention: every input is one step away."""
+    """Make one layer of causal self-attention, in which every input is one step away."""
     layer = MultiHeadAttention(dim=D, heads=4).double()
     return lambda x: layer(x, causal=True)
 
 
 def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
-    """Gradient norm against distance for RNN, LSTM and attention, untrained; the median and range of the seeds.
+    """Plot the gradient norm against the distance for untrained RNN, LSTM and attention: median and range.
 
     C3: vanishing and exploding gradients, distant positions disregarded.
     """
-    for name, value, least in (("length", length, 2), ("dim", dim, 4), ("seeds", seeds, 1)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
+    for name, value, minimum in (("length", length, 2), ("dim", dim, 4), ("seeds", seeds, 1)):
+        if value < minimum:
+            raise ValueError(f"{name} must be at least {minimum}, not {value}")
     if dim % 4:
         raise ValueError(f"dim must be a multiple of the 4 heads, not {dim}")
     networks: dict[str, Callable[[], Network]] = {
@@ -80,18 +80,19 @@ def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
         axes.plot(range(length), norms.median(0).values.numpy(), color=colour, linewidth=2.2, label=name)
     axes.set(yscale="log", xlabel="distance k", ylabel=r"norm of $\partial y_T\,/\,\partial x_{T-k}$")
     axes.set_xlim(0, length - 1)
-    axes.set_title("How far back a gradient reaches", fontsize=13, weight="bold", color=INK, loc="left")
+    axes.set_title("How far back gradients reach", fontsize=13, weight="bold", color=INK, loc="left")
     axes.legend(frameon=False, labelcolor=INK, loc="lower left")
     axes.grid(color=RULE, linewidth=0.6)
     quiet(axes)
     caption(
-        figure, f"By autograd on untrained layers of width {dim}; line: median of {seeds} seeds, band: their range."
+        figure,
+        f"Computed by autograd on untrained layers of width {dim}. Line: median of {seeds} seeds, band: their range.",
     )
     return figure
 
 
 def _one_run(make: Callable[[], Network], seed: int, length: int, dim: int) -> Tensor:
-    """Norms for one seed, without touching the caller's random state."""
+    """Return the norms for one seed without changing the global random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return gradient_norms(make(), torch.randn(length, dim, dtype=torch.float64))

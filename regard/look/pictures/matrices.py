@@ -1,6 +1,6 @@
 """Matrices as pictures: an alignment, a mask, position encodings, one-hot rows.
 
-A1, B4, D10, D16. Rows are what asks (targets, queries, positions), columns what is asked.
+A1, B4, D10, D16. Rows are targets, queries or positions; columns are sources, keys or dimensions.
 
     m rows   n columns   T positions   d width
 """
@@ -38,10 +38,10 @@ def alignment_plot(
     made: str = "",
     values: bool = True,
 ) -> Figure:
-    """The alignment matrix: row i says where the model looked when it wrote target word i.
+    """Draw the alignment matrix: row i has the attention weights with which the model wrote target word i.
 
-    Bahdanau et al. 2015, figure 3; D16. weights is (m, n) with entries from 0 to 1; made is a line under the
-    picture; values writes the weights of at least 0.01 into the cells. Long sentences make a larger figure.
+    Bahdanau et al. 2015, figure 3; D16. weights is (m, n) with entries from 0 to 1; made is a caption below
+    the picture; values writes the weights of at least 0.01 into the cells. Long sentences make a larger figure.
     """
     table = _check_weights(weights, source, target)
     m, n = table.shape
@@ -71,7 +71,7 @@ def alignment_plot(
 
 
 def _sheet(m: int, n: int, source: Sequence[str], target: Sequence[str], title: str, made: str) -> tuple[Axes, Axes]:
-    """Axes for m x n cells of one size and for the colour bar, on a figure that has room for all the words."""
+    """Return axes for m x n equal cells and for the colour bar, on a figure with room for all the words."""
     fonts = FontProperties(family=families_for((*source, *target))[0])
     widths = [text_width(word, fonts) for word in source]
     aside = max(text_width(word, fonts) for word in target) + 0.35
@@ -103,12 +103,12 @@ def _check_weights(weights: Tensor | Sequence[Sequence[float]], source: Sequence
 
 
 def text_width(word: str, fonts: FontProperties, size: float = WORD) -> float:
-    """The width of a word, in inches; a tenth more, since a screen rounds letters to whole pixels."""
+    """Return the width of a word in inches, plus a tenth, because screens round letters to whole pixels."""
     return 1.1 * float(TextPath((0, 0), word or " ", size=size, prop=fonts).get_extents().width) / 72
 
 
 def draw_grid(axes: Axes, m: int, n: int) -> None:
-    """White lines between the cells."""
+    """Draw white lines between the cells."""
     axes.set_xticks([j - 0.5 for j in range(1, n)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(1, m)], minor=True)
     axes.grid(which="minor", color=PAPER, linewidth=1.2)
@@ -116,7 +116,7 @@ def draw_grid(axes: Axes, m: int, n: int) -> None:
 
 
 def positions_plot(table: Tensor, *, title: str = "Sinusoidal positions") -> Figure:
-    """The heat map of a table of position vectors (T, d), one row a position; B4."""
+    """Draw the heat map of a table of position vectors (T, d), one row per position; B4."""
     if table.dim() != 2 or 0 in table.shape:
         raise ValueError(f"table must be (positions, width), not of shape {tuple(table.shape)}")
     T, d = table.shape
@@ -135,7 +135,7 @@ def positions_plot(table: Tensor, *, title: str = "Sinusoidal positions") -> Fig
 
 
 def mask_plot(mask: Tensor, *, title: str = "") -> Figure:
-    """A mask (m, n), True = may attend: allowed cells filled, forbidden ones hatched; D10."""
+    """Draw a mask (m, n), True = may attend: allowed cells filled, masked ones hatched; D10."""
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be bool (True = may attend), not {mask.dtype}")
     if mask.dim() != 2 or 0 in mask.shape:
@@ -163,12 +163,12 @@ def mask_plot(mask: Tensor, *, title: str = "") -> Figure:
     quiet(axes)
     if title:
         figure.suptitle(title, fontsize=13, weight="bold", color=INK)
-    caption(figure, "filled: may attend     hatched: may not")
+    caption(figure, "filled: may attend     hatched: masked")
     return figure
 
 
 def one_hot_plot(word: str = "SUNNY", *, dim: int = 5) -> Figure:
-    """One-hot rows over the 26 letters, and the dense rows that they pick from an embedding table; A1.
+    """Draw one-hot rows over the 26 letters, and the dense rows that they select from an embedding table; A1.
 
     One-hot (T, 26) times table (26, d) is the dense (T, d), so equal letters get equal rows.
     """
@@ -202,5 +202,5 @@ def one_hot_plot(word: str = "SUNNY", *, dim: int = 5) -> Figure:
         for j, value in enumerate(row):
             colour = ink_on(to_hex(dense_image.to_rgba(value)))
             right.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=9, color=colour)
-    caption(figure, "A one-hot row times the table is one row of the table; the look-up takes it without multiplying.")
+    caption(figure, "A one-hot row times the table is one row of the table; a look-up gives it without multiplying.")
     return figure

@@ -1,4 +1,4 @@
-"""Curves of the position encodings: what their inner products know of the distance.
+"""Curves of the position encodings: how their inner products depend on the distance.
 
 B3 and B4. Vaswani et al. 2017, section 3.5.
 """
@@ -14,7 +14,7 @@ from regard.positions.absolute import distance_variance, inner_products, sinusoi
 
 
 def position_variance_plot(dim: int = 128, distances: int = 50) -> Figure:
-    """How much of the variance of p_t . p_t' over the distance the first k dimensions hold; B4.
+    """Plot the share of the variance of p_t . p_t' over the distance in the first k dimensions; B4.
 
     The marks are where the curve passes the shares of the lecture: 81% and 95% for dim = 128 and 50 distances.
     """
@@ -33,7 +33,7 @@ def position_variance_plot(dim: int = 128, distances: int = 50) -> Figure:
         )
     axes.set(xlabel="first k dimensions", ylabel="share of the variance", xlim=(0, dim), ylim=(0, 1.04))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_title("Where a sinusoidal position keeps the distance", fontsize=13, weight="bold", color=INK, loc="left")
+    axes.set_title("Which dimensions encode the distance", fontsize=13, weight="bold", color=INK, loc="left")
     axes.grid(color=RULE, linewidth=0.6)
     quiet(axes)
     caption(figure, f"Variance of the inner product over distances 0 to {distances - 1}, width {dim}.")
@@ -41,7 +41,7 @@ def position_variance_plot(dim: int = 128, distances: int = 50) -> Figure:
 
 
 def position_products_plot(dim: int = 128, distances: int = 100) -> Figure:
-    """The inner product of two position vectors against their distance: the same from any start; B3."""
+    """Plot the inner product of two position vectors against their distance, the same from any start; B3."""
     if distances < 2:
         raise ValueError(f"distances must be at least 2, not {distances}")
     starts = (0, 50, 200)
@@ -53,9 +53,9 @@ def position_products_plot(dim: int = 128, distances: int = 100) -> Figure:
         curve = products[start, start : start + distances]
         axes.plot(range(distances), curve.numpy(), color=colour, label=f"t = {start}", **look)  # type: ignore[arg-type]
     axes.set(xlabel="distance |t − t'|", ylabel="inner product of $p_t$ and $p_{t'}$", xlim=(0, distances - 1))
-    axes.set_title("The inner product depends on the distance alone", fontsize=13, weight="bold", color=INK, loc="left")
+    axes.set_title("The inner product depends only on the distance", fontsize=13, weight="bold", color=INK, loc="left")
     axes.legend(frameon=False, labelcolor=INK)
     axes.grid(color=RULE, linewidth=0.6)
     quiet(axes)
-    caption(figure, f"Sinusoidal positions of width {dim}; the three curves lie on each other.")
+    caption(figure, f"Sinusoidal positions of width {dim}; the three curves coincide.")
     return figure

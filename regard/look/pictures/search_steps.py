@@ -1,4 +1,4 @@
-"""Pictures of how a text was chosen: the candidates of each step, and the tree of a beam search.
+"""Pictures of decoding: the candidates of each step, and the tree of a beam search.
 
 E6, E8, E10.
 """
@@ -28,9 +28,9 @@ OTHERS = "all others"
 
 
 def steps_plot(trace: Trace) -> Figure:
-    """What each token was chosen from: the likeliest candidates as bars, the chosen one dark, and all others; E8."""
+    """Draw the most probable candidates of each step as bars, the chosen one dark, and the rest; E8."""
     if not trace.steps:
-        raise UsageError("this trace has no steps: the model wrote nothing")
+        raise UsageError("this trace has no steps: the model generated no text")
     panels = [_bars(step) for step in trace.steps]
     fonts = FontProperties(family=families_for(text for texts, _, _ in panels for text in texts)[0])
     aside = max(text_width(text, fonts, LETTER) for texts, _, _ in panels for text in texts) + 0.25
@@ -45,21 +45,22 @@ def steps_plot(trace: Trace) -> Figure:
         axes = axes_at(figure, left, 0.5 + (rows - 1 - row) * height, width, tall)
         _draw_bars(axes, texts, shares, chosen)
         step = trace.steps[number]
-        note = "given" if step.given else f"entropy {step.entropy:.2f}"
+        note = "forced" if step.given else f"entropy {step.entropy:.2f}"
         axes.set_title(f"{number + 1}  ({note})", fontsize=LETTER, color=INK if not step.given else MUTED, loc="left")
-    caption(figure, "Probability of the next token; dark: the one that was taken.")
+    caption(figure, "Probability of the next token; dark: the chosen one.")
     return fit_fonts(figure)
 
 
 def _bars(step: Step) -> tuple[list[str], list[float], int]:
-    """The texts and probabilities of a step's candidates, all others last, and which one was chosen."""
-    ranked = sorted(step.candidates, key=lambda one: -one.logp)
+    """Return the texts and probabilities of the candidates, the rest last, and the index of the chosen one."""
+    ranked = sorted(step.candidates, key=lambda candidate: -candidate.logp)
     shown = ranked[:SHOWN]
-    if step.chosen not in [one.token for one in shown]:
-        shown = [*shown[:-1], next(one for one in ranked if one.token == step.chosen)]
-    rest = step.rest + math.fsum(math.exp(one.logp) for one in ranked if one not in shown)
-    chosen = [one.token for one in shown].index(step.chosen)
-    return [*(printable(one.text) for one in shown), OTHERS], [*(math.exp(one.logp) for one in shown), rest], chosen
+    if step.chosen not in [candidate.token for candidate in shown]:
+        shown = [*shown[:-1], next(candidate for candidate in ranked if candidate.token == step.chosen)]
+    rest = step.rest + math.fsum(math.exp(candidate.logp) for candidate in ranked if candidate not in shown)
+    chosen = [candidate.token for candidate in shown].index(step.chosen)
+    texts = [*(printable(candidate.text) for candidate in shown), OTHERS]
+    return texts, [*(math.exp(candidate.logp) for candidate in shown), rest], chosen
 
 
 def _draw_bars(axes: Axes, texts: Sequence[str], shares: Sequence[float], chosen: int) -> None:
@@ -78,10 +79,10 @@ def _draw_bars(axes: Axes, texts: Sequence[str], shares: Sequence[float], chosen
 
 
 def tree_plot(trace: Trace) -> Figure:
-    """All that a beam search looked at: kept ones framed, pruned ones pale, ended ones dark, the best path bold; E8."""
+    """Draw all hypotheses of a beam search: kept blue, finished dark, pruned white, best path bold; E8."""
     tree = trace.tree
     if tree is None:
-        raise UsageError("this trace has no tree: it is made by a beam search (search=Beam(5), or --beam 5)")
+        raise UsageError("this trace has no tree: trace a beam search (search=Beam(5), or --beam 5)")
     places = tree_places(tree)
     depth, lines = max(x for x, _ in places) + 1, max(y for _, y in places) + 1
     labels = [f"{printable(node.text)}  {node.score:.2f}" for node in tree.nodes]
@@ -112,12 +113,12 @@ def tree_plot(trace: Trace) -> Figure:
             left, y, labels[i], fontsize=LETTER, color=ink, va="center", zorder=3, bbox=frame,
             weight="bold" if i in best else "normal",
         )  # fmt: skip
-    caption(figure, "Blue: lived on. Dark: ended. White: pruned. Numbers: log-probability over length^penalty.")
+    caption(figure, "Blue: kept. Dark: finished. White: pruned. Numbers: log-probability / length^penalty.")
     return fit_fonts(figure)
 
 
 def tree_places(tree: Tree) -> list[tuple[int, float]]:
-    """Where each node stands: its step, and its line. Leaves have a line each, parents the middle of their children."""
+    """Return the step and the line of each node: one line per leaf, parents centred on their children."""
     children: dict[int | None, list[int]] = {}
     for i, node in enumerate(tree.nodes):
         children.setdefault(node.parent, []).append(i)

@@ -1,6 +1,6 @@
 """An alignment matrix in the terminal, in the colours of the pictures.
 
-D16, H1. Rows are target words, columns source words. Where the matrix is wider than the screen, a cell shrinks to one
+D16, H1. Rows are target words, columns source words. If the matrix is wider than the screen, a cell shrinks to one
 digit (tenths) and the columns are numbered.
 
     m rows   n columns
@@ -22,7 +22,7 @@ from regard.look.pictures.colours import colour_of, ink_on
 
 
 class HeatMap:
-    """The weights (m, n) of an alignment as something that rich prints."""
+    """The weights (m, n) of an alignment, printable with rich."""
 
     def __init__(
         self, weights: Tensor | Sequence[Sequence[float]], source: Sequence[str], target: Sequence[str]
@@ -47,7 +47,7 @@ class HeatMap:
         yield Text("  ".join(f"{number} {word}" for number, word in zip(numbers, self.source, strict=True)))
 
     def _table(self, heads: Sequence[str], widths: Sequence[int], *, wide: bool) -> Table:
-        """One row a target word, one coloured cell a source word."""
+        """Return a table with one row per target word and one coloured cell per source word."""
         table = Table(box=None, pad_edge=False, padding=0)
         table.add_column(no_wrap=True)
         for head, width in zip(heads, widths, strict=True):
@@ -59,7 +59,7 @@ class HeatMap:
 
 
 def _cell(weight: float, width: int, *, wide: bool) -> Text:
-    """A weight on its colour: two decimals, or its tenths; a dot where it would read zero."""
+    """Format a weight on its colour: two decimals, or tenths; a dot if it rounds to zero."""
     if wide:
         shown = f"{weight:.2f}" if weight >= 0.01 else "·"
     else:

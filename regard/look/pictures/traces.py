@@ -1,6 +1,6 @@
 """Pictures of a trace: the alignment, and all heads of a map side by side.
 
-D11, D16. The colours are those of the page. step_plots.py has how the text was chosen.
+D11, D16. The colours are those of the page. `search_steps.py` draws the decoding steps.
 
     L layers   H heads   m queries   n keys
 """
@@ -30,7 +30,7 @@ LETTER = 8  # points, of the words beside small maps
 LINE = 0.135  # inches that a line of them takes
 PANEL = 1.9  # inches of a small map's longer side, unless its words need more
 LARGEST = 4.4
-GAP, ROOM = 0.22, 0.3  # between small maps, and above each for its name
+GAP, ROOM = 0.22, 0.3  # inches between small maps, and above each for its name
 
 Level = Literal["word", "piece"]
 
@@ -44,16 +44,16 @@ def plot_trace(
     head: int | None = None,
     level: Level = "word",
 ) -> Figure:
-    """A picture of a trace by name: alignment, heads, steps or tree.
+    """Draw a picture of a trace; its kind is alignment, heads, steps or tree.
 
-    The first two show a map: `which` of them (to the source if there is one), between words or pieces. An alignment is
-    of one head, or of a layer's mean where no head is named; without a layer it is of the one that aligns best.
+    The first two show the map `which` (default: the map to the source, if there is one) between words or subwords. An
+    alignment shows one head, or the mean over a layer if no head is given; without a layer, the head that aligns best.
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
     if kind in ("steps", "tree"):
         if which is not None or layer is not None or head is not None:
-            raise UsageError(f"the picture {kind!r} shows no map: leave out map, layer and head")
+            raise UsageError(f"the picture {kind!r} has no map: leave out map, layer and head")
         return steps_plot(trace) if kind == "steps" else tree_plot(trace)
     if level not in ("word", "piece"):
         raise UsageError(unknown_name("level", level, ("word", "piece")))
@@ -62,26 +62,29 @@ def plot_trace(
     if kind == "alignment":
         return _alignment(shown, name, layer, head)
     if head is not None:
-        raise UsageError("the picture 'heads' shows all of them: leave out head")
+        raise UsageError("the picture 'heads' shows all heads: leave out head")
     return heads_plot(shown, name, layer)
 
 
 def heads_plot(trace: Trace, which: str, layer: int | None = None) -> Figure:
-    """Every head of a map as a small picture, a row a layer, or those of one layer; badges say what a head does."""
-    one = trace.maps[which]
-    layers, heads, m, n = one.weights.shape
+    """Draw every head of a map, one row per layer, or the heads of one layer; badges name their patterns."""
+    attention = trace.maps[which]
+    layers, heads, m, n = attention.weights.shape
     rows = range(layers) if layer is None else [_checked("layer", layer, layers)]
     side = max(m, n)
     cell = min(max(PANEL, min(LINE * side, LARGEST)) / side, 0.4)
     every = max(1, math.ceil(LINE / cell))
-    words = [[printable(token.text) for token in trace.axes[axis].tokens][::every] for axis in (one.query, one.key)]
+    words = [
+        [printable(token.text) for token in trace.axes[axis].tokens][::every]
+        for axis in (attention.query, attention.key)
+    ]
     fonts = FontProperties(family=families_for([*words[0], *words[1]])[0])
     widest = [max(text_width(word, fonts, LETTER) for word in side) for side in words]
     aside, above = widest[0] + 0.45, math.sin(math.radians(SLOPE)) * widest[1] + 0.55
     over = math.cos(math.radians(SLOPE)) * widest[1]  # the last words lean out to the right
     width, height = cell * n, cell * m
-    found = head_statistics(one)
-    names = {(r, h): ", ".join([f"{r}.{h}", *found.badges(r, h)]) for r in rows for h in range(heads)}
+    statistics = head_statistics(attention)
+    names = {(r, h): ", ".join([f"{r}.{h}", *statistics.badges(r, h)]) for r in rows for h in range(heads)}
     # A map of few words is narrower than its name.
     step = max(width, *(text_width(name, fonts, LETTER) for name in names.values())) + GAP
     across = max(aside + heads * step + max(over + width - step, 0) + 0.15, 3.6)
@@ -91,7 +94,9 @@ def heads_plot(trace: Trace, which: str, layer: int | None = None) -> Figure:
         for head in range(heads):
             left, bottom = aside + head * step, up - above - r * (height + ROOM) - ROOM - height
             axes = axes_at(figure, left, bottom, width, height)
-            axes.imshow(one.weights[number, head], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            axes.imshow(
+                attention.weights[number, head], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+            )
             axes.text(-0.5, -0.5 - 0.06 / cell, names[number, head], fontsize=LETTER, color=INK, ha="left", va="bottom")
             quiet(axes)
             _words(axes, words if head == 0 else [[], words[1]], every, top=r == 0)
@@ -105,7 +110,7 @@ def heads_plot(trace: Trace, which: str, layer: int | None = None) -> Figure:
 
 
 def _words(axes: Axes, words: Sequence[Sequence[str]], every: int, *, top: bool) -> None:
-    """Words along the left and, in the top row, above a small map's name."""
+    """Label a small map: words on the left and, in the top row, above its name."""
     rows, columns = words
     axes.set_yticks([every * i for i in range(len(rows))], list(rows))
     axes.set_xticks([every * j for j in range(len(columns))] if top else [])
@@ -117,21 +122,23 @@ def _words(axes: Axes, words: Sequence[Sequence[str]], every: int, *, top: bool)
 
 
 def _alignment(trace: Trace, which: str, layer: int | None, head: int | None) -> Figure:
-    one = trace.maps[which]
-    layers, heads = one.weights.shape[:2]
+    attention = trace.maps[which]
+    layers, heads = attention.weights.shape[:2]
     if layer is None and head is None and trace.best_head is not None and which in ("cross", "rnn"):
         layer, head = trace.best_head.layer, trace.best_head.head
     layer = layers - 1 if layer is None else _checked("layer", layer, layers)
-    weights = one.weights[layer].mean(0) if head is None else one.weights[layer, _checked("head", head, heads)]
-    texts = [[token.text for token in trace.axes[axis].tokens] for axis in (one.key, one.query)]
-    whose = f"mean of the {heads} heads" if head is None else f"head {head}"
-    made = f"{trace.model.name}: attention weights of {which}, layer {layer}, {whose}."
+    weights = (
+        attention.weights[layer].mean(0) if head is None else attention.weights[layer, _checked("head", head, heads)]
+    )
+    texts = [[token.text for token in trace.axes[axis].tokens] for axis in (attention.key, attention.query)]
+    heads_text = f"mean of the {heads} heads" if head is None else f"head {head}"
+    made = f"{trace.model.name}: attention weights of {which}, layer {layer}, {heads_text}."
     return alignment_plot(weights.tolist(), *texts, made=made, values=weights.size <= 900)
 
 
 def _find_map(trace: Trace, which: str | None) -> str:
     if not trace.maps:
-        raise UsageError("this trace has no attention to draw; it has steps: take the kind 'steps'")
+        raise UsageError("this trace has no attention; use the kind 'steps' to draw its steps")
     if which is None:
         return next(name for name in ("cross", "rnn", "dec_self", "enc_self") if name in trace.maps)
     if which not in trace.maps:

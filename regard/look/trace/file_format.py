@@ -1,8 +1,8 @@
-"""The format regard-trace/1: a trace as JSON, and back, with everything checked on the way.
+"""The file format regard-trace/1: a trace as JSON, with validation on reading.
 
-The dataclasses of `trace.py` are the schema: an object of the file has their fields, nothing else, of their types. An
-array is an object as well: its shape, and its numbers row by row, as `values`, or in base64 as `float16` or `uint8`
-(little endian).
+The dataclasses of `trace.py` are the schema: an object in the file has exactly their fields with their types. An array
+is an object with its shape and its numbers, row by row: as `values`, or in base64 as `float16` or `uint8` (little
+endian).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError, unknown_name
 from regard.files import replace_file
-from regard.look.trace.trace import LARGEST_JSON, Trace
+from regard.look.trace.attention_map import MAX_JSON_NUMBERS
+from regard.look.trace.trace import Trace
 
 FORMAT = "regard-trace/1"
-LARGEST_FILE = 256 * 2**20  # bytes, unpacked
-PACKED: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "uint8": np.dtype("u1")}
+MAX_FILE_BYTES = 256 * 2**20  # decompressed
+BINARY_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "uint8": np.dtype("u1")}
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", types.NoneType: "null"}
 
 
@@ -39,38 +40,38 @@ def write_trace(trace: Trace, path: Path) -> Path:
     if path.name.endswith(".json.gz"):
         content = gzip.compress(content, mtime=0)  # the same trace gives the same file
     elif not path.name.endswith(".json"):
-        raise UsageError(f"{path}: the name of a trace ends in .json or .json.gz")
+        raise UsageError(f"{path}: the name of a trace must end in .json or .json.gz")
     replace_file(path, content)
     return path
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in a file; its content tells whether it is packed."""
+    """Read a trace; the content tells whether it is compressed."""
     try:
         with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise DataError(f"larger than {LARGEST_FILE // 2**20} MiB, which no trace is")
-        return from_json(json.loads(content, parse_constant=_no_number))
+            compressed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if compressed else open(path, "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise DataError(f"larger than {MAX_FILE_BYTES // 2**20} MiB, the limit of a trace")
+        return from_json(json.loads(content, parse_constant=_refuse_constant))
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
+        raise DataError(f"{path}: no such file") from None
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not a trace, for it is not JSON: {error}") from error
+        raise DataError(f"{path}: not a trace, because it is not JSON: {error}") from error
 
 
 def to_json(trace: Trace) -> dict[str, Any]:
-    """A trace as JSON holds it."""
-    return {"format": FORMAT, **_written(trace)}
+    """Convert a trace to JSON data."""
+    return {"format": FORMAT, **_to_data(trace)}
 
 
 def from_json(content: Mapping[str, Any]) -> Trace:
-    """The trace that `to_json` gave, or a DataError that names the place of what is wrong."""
+    """Convert JSON data to a trace; DataError with the path of the wrong entry."""
     if not isinstance(content, Mapping) or not str(content.get("format")).startswith("regard-trace/"):
         raise DataError(f"not a trace: a trace is an object whose format is {FORMAT!r}")
     if content["format"] != FORMAT:
@@ -78,38 +79,38 @@ def from_json(content: Mapping[str, Any]) -> Trace:
     return _read(Trace, {name: value for name, value in content.items() if name != "format"}, "")
 
 
-def _written(value: Any) -> Any:
+def _to_data(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return _packed(value)
+        return _array_data(value)
     if dataclasses.is_dataclass(value):
-        # What is as it is when nobody says so is left out.
+        # Fields with their default value are left out.
         return {
-            field.name: _written(getattr(value, field.name))
+            field.name: _to_data(getattr(value, field.name))
             for field in dataclasses.fields(value)
             if getattr(value, field.name) is not field.default
         }
     if isinstance(value, dict):
-        return {name: _written(one) for name, one in value.items()}
+        return {name: _to_data(member) for name, member in value.items()}
     if isinstance(value, tuple):
-        return [_written(one) for one in value]
+        return [_to_data(member) for member in value]
     return value
 
 
-def _packed(array: NDArray[Any]) -> dict[str, Any]:
+def _array_data(array: NDArray[Any]) -> dict[str, Any]:
     shape = list(array.shape)
-    if array.dtype == np.bool_ and array.size <= LARGEST_JSON:
+    if array.dtype == np.bool_ and array.size <= MAX_JSON_NUMBERS:
         return {"shape": shape, "values": array.astype(int).ravel().tolist()}
-    if array.dtype == np.float32 and array.size <= LARGEST_JSON:
-        # The shortest decimals that give the same float32 again, which are half of those of a float64.
+    if array.dtype == np.float32 and array.size <= MAX_JSON_NUMBERS:
+        # The shortest decimals that round to the same float32: half as long as those of a float64.
         return {"shape": shape, "values": [float(str(number)) for number in array.ravel()]}
     name = "float16" if array.dtype.kind == "f" else "uint8"
-    return {"shape": shape, name: base64.b64encode(array.astype(PACKED[name]).tobytes()).decode()}
+    return {"shape": shape, name: base64.b64encode(array.astype(BINARY_TYPES[name]).tobytes()).decode()}
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of the file as a value of this type; `where` is its place in the file."""
+    """Convert JSON data to a value of this type; `where` is its path in the file."""
     if kind is Any or get_origin(kind) is np.ndarray:
-        return _unpacked(value, where)
+        return _read_array(value, where)
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, where)
     if get_origin(kind) in (Union, types.UnionType):
@@ -117,11 +118,11 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
             raise DataError(f"{where} must be a list, got {_short(value)}")
-        return tuple(_read(get_args(kind)[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+        return tuple(_read(get_args(kind)[0], member, f"{where}[{i}]") for i, member in enumerate(value))
     if get_origin(kind) is dict:
         if not isinstance(value, dict):
             raise DataError(f"{where} must be an object, got {_short(value)}")
-        return {name: _read(get_args(kind)[1], one, f"{where}.{name}") for name, one in value.items()}
+        return {name: _read(get_args(kind)[1], member, f"{where}.{name}") for name, member in value.items()}
     if not _is_a(kind, value):
         raise DataError(f"{where} must be {NAMES[kind]}, got {_short(value)}")
     return float(value) if kind is float else value
@@ -138,7 +139,7 @@ def _read_fields(kind: Any, value: Any, where: str) -> Any:
         if name not in value and field.default is field.default_factory is dataclasses.MISSING:
             raise DataError(f"{where or 'the trace'}: the entry {name!r} is missing")
     under = f"{where}." if where else ""
-    fields = {name: _read(_types(kind)[name], one, f"{under}{name}") for name, one in value.items()}
+    fields = {name: _read(_types(kind)[name], member, f"{under}{name}") for name, member in value.items()}
     try:
         return kind(**fields)
     except DataError as error:
@@ -151,7 +152,7 @@ def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     others = [kind for kind in kinds if kind is not types.NoneType]
     if len(others) == 1:
         return _read(others[0], value, where)
-    for kind in others:  # plain ones
+    for kind in others:  # plain types
         if _is_a(kind, value):
             return value
     raise DataError(f"{where} must be {' or '.join(NAMES[kind] for kind in kinds)}, got {_short(value)}")
@@ -163,16 +164,16 @@ def _is_a(kind: Any, value: Any) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
-def _unpacked(value: Any, where: str) -> NDArray[Any]:
-    """An array of the file."""
-    names = ("values", *PACKED)
+def _read_array(value: Any, where: str) -> NDArray[Any]:
+    """Convert JSON data to an array."""
+    names = ("values", *BINARY_TYPES)
     if not isinstance(value, dict) or len(value) != 2 or not any(value.keys() == {"shape", name} for name in names):
         raise DataError(f"{where} must be an array: an object with a shape and {' or '.join(names)}")
     shape = _read(tuple[int, ...], value["shape"], f"{where}.shape")
     if any(side < 0 for side in shape) or len(shape) > 4:
-        raise DataError(f"{where}.shape must be up to four whole numbers from 0, got {_short(list(shape))}")
+        raise DataError(f"{where}.shape must be up to four non-negative whole numbers, got {_short(list(shape))}")
     if "values" in value:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, which every array refuses
+        with np.errstate(over="ignore"):  # too large numbers become infinite, which Map refuses
             numbers = np.array(_read(tuple[float, ...], value["values"], f"{where}.values"), dtype=np.float32)
     else:
         numbers = _from_base64(value, where)
@@ -186,7 +187,7 @@ def _from_base64(value: dict[str, Any], where: str) -> NDArray[Any]:
     text = _read(str, value[name], f"{where}.{name}")
     try:
         content = base64.b64decode(text, validate=True)
-        return np.frombuffer(content, dtype=PACKED[name]).astype(PACKED[name].newbyteorder("="))
+        return np.frombuffer(content, dtype=BINARY_TYPES[name]).astype(BINARY_TYPES[name].newbyteorder("="))
     except (binascii.Error, ValueError) as error:
         raise DataError(f"{where}.{name} is not {name} in base64: {error}") from error
 
@@ -196,8 +197,8 @@ def _types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _no_number(name: str) -> float:
-    raise DataError(f"holds {name}, which is no number in JSON")
+def _refuse_constant(name: str) -> float:
+    raise DataError(f"contains {name}, which JSON does not allow")
 
 
 def _short(value: Any) -> str:

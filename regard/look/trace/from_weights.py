@@ -1,4 +1,4 @@
-"""From recorded weights to a trace: those of regard.record, or of any model that gives its weights away.
+"""Make a trace from attention weights: those of regard.record, or of any other model.
 
 H4.
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import DataError, UsageError
-from regard.look.trace.trace import MAPS, Axis, Map, Model, Token, Trace, unit_rows
+from regard.look.trace.attention_map import Map, unit_rows
+from regard.look.trace.trace import MAPS, Axis, Model, Token, Trace
 
 
 def trace_maps(
@@ -29,55 +30,55 @@ def trace_maps(
     name: str = "model",
     random_features: bool = False,
 ) -> Trace:
-    """The trace of weights by the names of their layers, (B, H, m, n) each, of which one `row` of the batch is taken.
+    """Make a trace from the weights (B, H, m, n) of named layers, for one `row` of the batch.
 
         with regard.record(model) as layers:
             model(source, target)
         trace = trace_maps(layers, source=source_tokens, target=target_tokens)
 
-    The names say what is what (`map_of`). `source` has the tokens that an encoder reads, `target` the queries of
-    a decoder, and `read` its keys where those differ: START and all but the last token of the target, say. Padding, as
-    tokens of an Axis, is taken for masked, and a decoder that never looks ahead for causal.
+    The name of a layer decides which map it belongs to (`map_of`). `source` has the tokens of the encoder, `target` the
+    queries of the decoder, and `read` its keys if they differ, for example START and all but the last target token.
+    Padding tokens of an Axis count as masked, and a decoder without weights on later tokens as causal.
     """
     axes = {
-        which: given if isinstance(given, Axis) else Axis(tuple(map(Token, given)))
-        for which, given in (("source", source), ("target", target), ("read", read))
-        if len(given)
+        name: tokens if isinstance(tokens, Axis) else Axis(tuple(map(Token, tokens)))
+        for name, tokens in (("source", source), ("target", target), ("read", read))
+        if len(tokens)
     }
     maps = {}
     for kind, weights in group_layers({layer: _one_text(layer, each, row) for layer, each in layers.items()}).items():
-        own = {"enc_self": ("source", "source"), "dec_self": ("target", "read" if "read" in axes else "target")}
-        query, key = own.get(kind, ("target", "source"))
+        self_axes = {"enc_self": ("source", "source"), "dec_self": ("target", "read" if "read" in axes else "target")}
+        query, key = self_axes.get(kind, ("target", "source"))
         if missing := [axis for axis in (query, key) if axis not in axes]:
-            raise UsageError(f"the weights are {kind}: give {missing[0]}=, the tokens that they belong to")
+            raise UsageError(f"the weights of {kind} need their tokens: pass {missing[0]}=…")
         maps[kind] = Map(query, key, weights, _mask(weights, axes[key], kind), random_features)
     if not maps:
-        raise UsageError("no weights were recorded: has the model run, and does it have attention?")
+        raise UsageError("no weights were recorded: check that the model has run and that it has attention")
     stacks = {stack: len(maps[kind].weights) for kind, stack in MAPS.items() if stack is not None and kind in maps}
     heads = next(iter(maps.values())).weights.shape[1]
     return Trace(Model(name, "recorded", stacks, heads, {}), axes, maps)
 
 
 def group_layers(layers: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """Numbers (H, m, n) by the name of their layer -> arrays [L, H, m, n] by the name of their map."""
+    """Stack the weights (H, m, n) of named layers into arrays [L, H, m, n] by map."""
     grouped: dict[str, list[NDArray[Any]]] = {}
     for name, weights in layers.items():
         kind = map_of(name)
         numbers = weights.detach().cpu()
-        rough = numbers.dtype in (torch.float16, torch.bfloat16)  # rows sum to one no better than such numbers can
+        rounded = numbers.dtype in (torch.float16, torch.bfloat16)  # their rows sum to one only roughly
         plain: NDArray[Any] = numbers.float().numpy()
-        grouped.setdefault(kind, []).append(unit_rows(plain) if rough else plain)
-    for kind, each in grouped.items():
-        if len(shapes := {one.shape for one in each}) > 1:
+        grouped.setdefault(kind, []).append(unit_rows(plain) if rounded else plain)
+    for kind, arrays in grouped.items():
+        if len(shapes := {weights.shape for weights in arrays}) > 1:
             raise DataError(f"the layers of {kind} must have weights of one shape, got {sorted(shapes)}")
-    return {kind: np.stack(each) for kind, each in grouped.items()}
+    return {kind: np.stack(arrays) for kind, arrays in grouped.items()}
 
 
 def map_of(layer: str) -> str:
-    """The map that a layer belongs to, enc_self, dec_self, cross or rnn, by the name that regard.record gives it.
+    """Return the map that a layer belongs to, by its name in regard.record: enc_self, dec_self, cross or rnn.
 
-    What ends in cross looks at the source, and without a block's number it is a recurrent net's; what begins with
-    decoder looks at the text itself; all others are an encoder's.
+    A name that ends in cross attends to the source; without the number of a block it belongs to a recurrent decoder. A
+    name that starts with decoder is self-attention of the decoder. All others belong to an encoder.
     """
     parts = layer.split(".")
     if parts[-1] == "cross":
@@ -86,7 +87,7 @@ def map_of(layer: str) -> str:
 
 
 def causal_mask(m: int, n: int) -> NDArray[np.bool_]:
-    """[m, n]: no query sees what comes after it, and the last one sees every key."""
+    """Return the mask [m, n] in which no query attends to a later key, and the last query attends to all."""
     return np.tri(m, n, n - m, dtype=bool)
 
 
@@ -94,7 +95,7 @@ def _one_text(layer: str, weights: Tensor, row: int) -> Tensor:
     if weights.dim() != 4:
         raise UsageError(f"the weights of {layer!r} must be (B, H, m, n), got {tuple(weights.shape)}")
     if not 0 <= row < len(weights):
-        raise UsageError(f"row must be a place in the batch, 0 to {len(weights) - 1}, got {row}")
+        raise UsageError(f"row must be an index of the batch, 0 to {len(weights) - 1}, got {row}")
     return weights[row]
 
 
@@ -102,7 +103,7 @@ def _mask(weights: NDArray[Any], keys: Axis, kind: str) -> NDArray[np.bool_] | N
     m, n = weights.shape[2:]
     mask = np.tile(np.array([not token.pad for token in keys.tokens]), (m, 1))
     if mask.shape != (m, n):
-        return None  # the trace says what does not fit
+        return None  # Trace raises the error
     if kind == "dec_self" and m <= n and not weights[:, :, ~causal_mask(m, n)].any():
         mask &= causal_mask(m, n)
     return None if mask.all() else mask

@@ -1,4 +1,4 @@
-"""A text on its way through a model that writes: what it reads, and what a search or a given target makes it write.
+"""Run a model that generates text: prepare its input, then search for the output or force a target.
 
 E7, E8, E10.
 """
@@ -20,97 +20,102 @@ from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 Face = Any  # a Translator, Writer or Embedder of regard.api, or whatever has their model, tokenizers and `read`
 Watcher = BeamWatcher | SampleWatcher | None
-# How long a text may get when nobody says: a translation as in Translator.translate, others so that a map is legible.
-TIMES, MORE, WRITTEN = 2, 20, 100
+# Default max_tokens: for a translation as in Translator.translate, otherwise few enough that a map is legible.
+SOURCE_FACTOR, EXTRA_TOKENS, WRITER_TOKENS = 2, 20, 100
 
 
 class Reading(NamedTuple):
-    """What is there before a model writes."""
+    """The input of a model, before it generates text."""
 
     model: Any
-    tokenizer: Tokenizer  # of what is written
+    tokenizer: Tokenizer  # of the output
     source: Sequence[int] | None
     words: Sequence[Word] | None  # of the source
-    given: list[int]  # what stands before the text that is searched for: a prompt, a prefix
-    room: int  # for tokens after them
-    places: int | None  # for all of them; None: any number
+    prefix: list[int]  # tokens before the generated ones: the prompt and the requested prefix
+    max_tokens: int  # most tokens after the prefix
+    positions: int | None  # most tokens in all; None: unlimited
 
 
 def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_tokens: int | None = None) -> Reading:
-    """A translator reads the text as its source, a language model as the beginning of what it writes."""
+    """Prepare the input: the text is the source of a translator, or the prompt of a language model."""
     if max_tokens is not None and max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
     source = _read_source(face, text) if isinstance(face.model, Encoder) else None
     tokenizer = face.tokenizer if source is None else face.target_tokenizer
-    given = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
-    _check_tokens("prefix", given, tokenizer)
-    if END in given[:-1]:
-        raise UsageError("the prefix goes on after the end token: leave out what follows it")
+    fixed = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
+    _check_tokens("prefix", fixed, tokenizer)
+    if END in fixed[:-1]:
+        raise UsageError("the prefix continues after the end token: remove what follows it")
     if source is None:
-        given = [*tokenizer.encode(text), *given]
-        room = WRITTEN if max_tokens is None else max_tokens
-        places = None if face.context is None else face.context - 1  # as Writer.write
+        fixed = [*tokenizer.encode(text), *fixed]
+        room = WRITER_TOKENS if max_tokens is None else max_tokens
+        positions = None if face.context is None else face.context - 1  # as Writer.write
     else:
-        room = TIMES * len(source.ids) + MORE if max_tokens is None else max_tokens
-        places = longest_text(face.model)
-    if places is not None and len(given) >= places:
-        raise DataError(f"{len(given)} tokens stand before the text, and the model has places for {places}: shorten it")
-    room = room if places is None else min(room, places - len(given))
+        room = SOURCE_FACTOR * len(source.ids) + EXTRA_TOKENS if max_tokens is None else max_tokens
+        positions = longest_text(face.model)
+    if positions is not None and len(fixed) >= positions:
+        raise DataError(
+            f"the prompt or prefix has {len(fixed)} tokens, but the model has only {positions} positions: shorten it"
+        )
+    room = room if positions is None else min(room, positions - len(fixed))
     ids, words = (None, None) if source is None else (source.ids, source.words)
-    return Reading(face.model, tokenizer, ids, words, given, room, places)
+    return Reading(face.model, tokenizer, ids, words, fixed, room, positions)
 
 
 def write_text(
     reading: Reading, search: Search | None, target: str | Sequence[int] | None, max_tokens: int | None = None
 ) -> tuple[Search | None, list[int], Watcher]:
-    """The tokens of the text, given ones first, with the search that found them, if any, and who watched it.
+    """Return the search (None for a target), the tokens of the output including the prefix, and the observer.
 
-    Without a target it is searched for: by a translator's beam or a writer's sample when no search is given.
+    Without a target, the output is searched for, by default with beam search for a translator and by sampling for a
+    writer.
     """
     if target is not None:
         if search is not None or max_tokens is not None:
-            raise UsageError("a model that is led along a target does not search: leave out search and max_tokens")
-        return None, _led(reading, target), None
+            raise UsageError("with a target there is no search: leave out search and max_tokens")
+        return None, _forced_tokens(reading, target), None
     search = search or (Sample() if reading.source is None else Beam())
-    if reading.given[-1:] == [END]:  # it is written already
-        return search, reading.given, None
+    if reading.prefix[-1:] == [END]:  # the output is already complete
+        return search, reading.prefix, None
     watcher: Watcher = None
     if isinstance(search, Beam):
         watcher = BeamWatcher(search, reading.tokenizer)
     elif isinstance(search, Sample):
         watcher = SampleWatcher(reading.tokenizer.size)
-    ((found, *_),) = generate_tokens(
+    ((hypothesis, *_),) = generate_tokens(
         reading.model,
         None if reading.source is None else [reading.source],
         search=search,
-        # What a translator reads first, START, is its own; a language model reads what it is given.
-        prefixes=[reading.given if reading.source is not None else [START, *reading.given]],
-        max_tokens=reading.room,
+        # A translator adds START itself; a language model needs it in the prefix.
+        prefixes=[reading.prefix if reading.source is not None else [START, *reading.prefix]],
+        max_tokens=reading.max_tokens,
         observer=watcher,
     )
-    return search, [*reading.given, *found.tokens], watcher
+    return search, [*reading.prefix, *hypothesis.tokens], watcher
 
 
 def _read_source(face: Face, text: str) -> Any:
     source = face.read(text)
     if not source.words or not text.strip():
-        raise DataError("there is nothing to translate: the text holds no word")
+        raise DataError("there is nothing to translate: the text has no words")
     return source
 
 
-def _led(reading: Reading, target: str | Sequence[int]) -> list[int]:
-    """The tokens of a text that is given; tokens are taken as they are."""
+def _forced_tokens(reading: Reading, target: str | Sequence[int]) -> list[int]:
+    """Return the tokens of a target; token ids are used unchanged."""
     if isinstance(target, str):
         target = [*reading.tokenizer.encode(target), *([] if reading.source is None else [END])]
     _check_tokens("target", target, reading.tokenizer)
-    ids = [*reading.given, *target]
+    ids = [*reading.prefix, *target]
     if not target:
-        raise UsageError("the target holds no token: there is nothing to lead the model along")
-    if reading.places is not None and len(ids) > reading.places:
-        raise DataError(f"a text of {len(ids)} tokens, and the model has places for {reading.places}: shorten it")
+        raise UsageError("the target is empty: there are no tokens to force")
+    if reading.positions is not None and len(ids) > reading.positions:
+        raise DataError(
+            f"the text has {len(ids)} tokens, but the model has only {reading.positions} positions: shorten it"
+        )
     return ids
 
 
 def _check_tokens(name: str, tokens: Sequence[int], tokenizer: Tokenizer) -> None:
     if wrong := [token for token in tokens if not 0 <= token < tokenizer.size]:
-        raise UsageError(f"the {name} holds the token {wrong[0]}, and the model's are 0 to {tokenizer.size - 1}")
+        raise UsageError(f"the {name} contains token {wrong[0]}, but the model has tokens 0 to {tokenizer.size - 1}")

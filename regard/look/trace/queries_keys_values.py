@@ -1,6 +1,6 @@
-"""The queries, keys and values behind a map, as attention compares and mixes them.
+"""The queries, keys and values of a map, as attention uses them.
 
-D4, D8, D11. They are made once more from what a layer is given, by its own parts; the layer itself is left alone.
+D4, D8, D11. They are computed again from the input of a layer with the layer's own modules; the layer is not changed.
 
     B batch   H heads   G heads of keys and values   m queries   n keys   d width of a head's vector
 """
@@ -36,28 +36,28 @@ class Vectors(NamedTuple):
 
 
 @contextmanager
-def record_vectors(model: nn.Module, wanted: bool = True) -> Iterator[dict[str, Vectors]]:
-    """Queries, keys and values of each layer inside the block, by the names of regard.record; none if not `wanted`.
+def record_vectors(model: nn.Module, enabled: bool = True) -> Iterator[dict[str, Vectors]]:
+    """Record the queries, keys and values of each layer, by the names of regard.record; nothing unless `enabled`.
 
-    For passes over a whole text, without a cache; of an ensemble it is the first model's.
+    This is for passes over a whole text, without a cache. Of an ensemble, the first model is recorded.
     """
     model = model.models[0] if isinstance(model, Ensemble) else model
-    seen: dict[str, Vectors] = {}
+    recorded: dict[str, Vectors] = {}
     handles = []
     try:
         for path, module in model.named_modules():
-            if wanted and isinstance(module, LAYERS) and module.returns_weights:
-                hook = _take(layer_name(path), seen)
+            if enabled and isinstance(module, LAYERS) and module.returns_weights:
+                hook = _recording_hook(layer_name(path), recorded)
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
-        yield seen
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
 
 
-def group_vectors(seen: Mapping[str, Vectors], kind: str) -> dict[str, Any]:
-    """Those of one map and the first text, as the q, k and v [L, heads, tokens, d] of a trace's Map."""
-    layers = [vectors for name, vectors in seen.items() if map_of(name) == kind]
+def group_vectors(recorded: Mapping[str, Vectors], kind: str) -> dict[str, Any]:
+    """Return the vectors of one map, for the first text, as q, k and v [L, heads, tokens, d] of a Map."""
+    layers = [vectors for name, vectors in recorded.items() if map_of(name) == kind]
     return {
         letter: np.stack([getattr(vectors, letter)[0].float().cpu().numpy() for vectors in layers])
         for letter in Vectors._fields
@@ -66,12 +66,12 @@ def group_vectors(seen: Mapping[str, Vectors], kind: str) -> dict[str, Any]:
 
 
 def head_vectors(layer: Attention, query: Tensor, key: Tensor, value: Tensor) -> Vectors:
-    """What the layer compares: projected, normalised where exact heads do that, and turned by rotary positions."""
+    """Return the vectors of a layer: projected, normalised if the layer does so, and rotated by rotary positions."""
     if isinstance(layer, MixedAttention):
         parts = [head_vectors(part, query, key, value) for part in (layer.exact, layer.random)]
         q, k, v = (torch.cat(sides, dim=1) for sides in zip(*parts, strict=True))
-        share = q.shape[1] // k.shape[1]  # heads to a key
-        groups = [place // share for place in layer.places[::share]]
+        share = q.shape[1] // k.shape[1]  # query heads per key head
+        groups = [index // share for index in layer.places[::share]]
         return Vectors(q[:, layer.places], k[:, groups], v[:, groups])
     q, k, v = layer.input(query, key, value)
     if isinstance(layer, MultiHeadAttention) and layer.q_norm is not None and layer.k_norm is not None:
@@ -83,7 +83,7 @@ def head_vectors(layer: Attention, query: Tensor, key: Tensor, value: Tensor) ->
 
 
 def state_vectors(layer: KeyValueAttention, query: Tensor, keys: Tensor, value: Tensor) -> Vectors:
-    """What a recurrent decoder's score compares; the keys are prepared, so additive queries are projected as well."""
+    """Return the vectors that the score of a recurrent decoder uses; keys are projected already, queries are here."""
     score = layer.score
     if isinstance(score, AdditiveScore):
         query = score.query(query)
@@ -92,19 +92,19 @@ def state_vectors(layer: KeyValueAttention, query: Tensor, keys: Tensor, value: 
     return Vectors(query[:, None], keys[:, None], value[:, None])
 
 
-def _take(name: str, seen: dict[str, Vectors]) -> Callable[..., None]:
-    """A hook that notes the vectors of a layer; a recurrent net looks once a word, and the queries are joined."""
+def _recording_hook(name: str, recorded: dict[str, Vectors]) -> Callable[..., None]:
+    """Return a hook that records the vectors of a layer and joins the queries of a recurrent decoder, one per step."""
 
     @torch.no_grad()
-    def take(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
+    def hook(layer: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]) -> None:
         query, *others = args
         key = others[0] if others else query
         value = others[1] if len(others) > 1 else key
         if isinstance(layer, Attention):
-            seen[name] = head_vectors(layer, query, key, value)
+            recorded[name] = head_vectors(layer, query, key, value)
         elif isinstance(layer, KeyValueAttention):
-            found = state_vectors(layer, query, key, value)
-            before = [seen[name].q] if name in seen else []
-            seen[name] = found._replace(q=torch.cat([*before, found.q], dim=2))
+            vectors = state_vectors(layer, query, key, value)
+            earlier = [recorded[name].q] if name in recorded else []
+            recorded[name] = vectors._replace(q=torch.cat([*earlier, vectors.q], dim=2))
 
-    return take
+    return hook

@@ -1,7 +1,7 @@
-"""From a model and a text to a trace: every model, every way of searching, or led along a given text.
+"""Trace a model on a text: any model, with any search or forced to write a given text.
 
-H4. A search is watched (decoding/observer.py), and then the model reads what was found once more, in one pass, which
-gives its weights and what it thought of each token.
+H4. An observer records the search (decoding/searches/observer.py). Then the model processes the output once more, in
+one forced pass that gives the attention weights and the probability of each token.
 
     m target tokens   n source tokens   V vocabulary
 """
@@ -25,12 +25,13 @@ from regard.decoding.model_step import encode, evaluating, log_probabilities
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.heads.interventions import Off, heads_off
+from regard.look.trace.attention_map import Map
 from regard.look.trace.from_weights import causal_mask, group_layers, map_of
 from regard.look.trace.model_run import Face, Reading, Watcher, make_reading, write_text
 from regard.look.trace.queries_keys_values import group_vectors, record_vectors
-from regard.look.trace.search_observers import BeamWatcher, Drawn, SampleWatcher
+from regard.look.trace.search_observers import BeamWatcher, Draw, SampleWatcher
 from regard.look.trace.search_steps import Candidate, Step
-from regard.look.trace.trace import Axis, Head, Map, Model, Token, Trace
+from regard.look.trace.trace import Axis, Head, Model, Token, Trace
 from regard.models.config import StackConfig
 from regard.models.protocols import Decoder
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
@@ -52,37 +53,37 @@ def trace_text(
     off: Sequence[Off] = (),
     vectors: bool = False,
 ) -> Trace:
-    """What a model does with a text: a Translator translates it, a Writer goes on with it, an Embedder reads it.
+    """Trace what a model does with a text: a Translator translates it, a Writer continues it, an Embedder encodes it.
 
-    `search` is a translator's beam or a writer's sample when not given; with `target` the model is led along a given
-    text instead. `prefix` is what the output shall begin with. Both are given as text or as tokens. Steps have the
-    `top` likeliest tokens and the chosen one. The heads of `off`, (map, layer, head) each, are switched off
-    (`heads_off`); `vectors` brings the queries, keys and values along. The text is taken whole, and what the search
-    finds is left as it is: this is `Translator.translate` with guard=False.
+    `search` defaults to beam search for a translator and to sampling for a writer; with `target` the model is forced to
+    write that text instead. `prefix` is the beginning of the output. Both may be text or token ids. Each step has the
+    `top` most probable tokens and the chosen one. The heads in `off`, each (map, layer, head), are switched off
+    (`heads_off`). `vectors` adds the queries, keys and values. The text is not split and the output is not repaired, as
+    in `Translator.translate` with guard=False.
     """
     with heads_off(face.model, off):
-        trace = _traced(face, text, search, target, prefix, max_tokens, top, name, vectors)
+        trace = _make_trace(face, text, search, target, prefix, max_tokens, top, name, vectors)
     notes = tuple(f"Head {head} of layer {layer} of {which} is switched off." for which, layer, head in off)
     return replace(trace, notes=(*trace.notes, *notes))
 
 
-def _traced(
+def _make_trace(
     face: Face, text: str, search: Search | None, target: str | Sequence[int] | None, prefix: str | Sequence[int],
     max_tokens: int | None, top: int, name: str | None, vectors: bool,
 ) -> Trace:  # fmt: skip
     model = face.model
     if not isinstance(model, Decoder):
         if any(option is not None for option in (search, target, max_tokens)) or prefix:
-            raise UsageError("this model only reads, so search, target, prefix and max_tokens mean nothing to it")
+            raise UsageError("this model generates no text: leave out search, target, prefix and max_tokens")
         return _trace_encoder(face, text, name or model.config.kind, vectors)
     if top < 1:
         raise UsageError(f"top must be at least 1, got {top}")
     reading = make_reading(face, text, prefix, max_tokens)
     source, tokenizer = reading.source, reading.tokenizer
     search, ids, watcher = write_text(reading, search, target, max_tokens)
-    output, words = _written(face, text, tokenizer, ids)
-    # What the decoder has read is one behind what it writes.
-    read = None if words is None else [Word(one.text, one.start + 1, one.end + 1) for one in words]
+    output, words = _output_text(face, text, tokenizer, ids)
+    # The input of the decoder is its output, shifted by one.
+    read = None if words is None else [Word(word.text, word.start + 1, word.end + 1) for word in words]
     axes = {"target": make_axis(tokenizer, ids, words), "read": make_axis(tokenizer, [START, *ids[:-1]], read)}
     if source is not None:
         axes = {"source": make_axis(face.source_tokenizer, source, reading.words), **axes}
@@ -92,7 +93,7 @@ def _traced(
         axes=axes,
         maps=maps,
         steps=_steps(reading, ids, top, watcher, forced=target is not None),
-        tree=watcher.tree(ids[len(reading.given) :]) if isinstance(watcher, BeamWatcher) else None,
+        tree=watcher.tree(ids[len(reading.prefix) :]) if isinstance(watcher, BeamWatcher) else None,
         source=None if source is None else text,
         output=output,
         search={"name": "forced"} if search is None else _settings(search),
@@ -101,17 +102,17 @@ def _traced(
     )
 
 
-def _written(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Word] | None]:
-    """The text of the tokens; and its words, where a translator put names in the place of unknown ones."""
+def _output_text(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Word] | None]:
+    """Return the text of the tokens, and its words if a translator has replaced unknown tokens by source words."""
     if UNKNOWN in ids and hasattr(face, "name_words"):
         output, words = face.name_words(face.read(text), ids)
         return output, words
-    written = [token for token in ids if token != END]
-    return tokenizer.decode(written, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(written)), None
+    tokens = [token for token in ids if token != END]
+    return tokenizer.decode(tokens, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(tokens)), None
 
 
 def make_axis(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | None = None) -> Axis:
-    """The tokens with the words that they make; `words` where their texts are known better."""
+    """Return the tokens and the words that they form; `words` overrides those of the tokenizer."""
     words = tokenizer.words(ids) if words is None else words
     owner = {i: number for number, word in enumerate(words) for i in range(word.start, word.end)}
     return Axis(
@@ -124,7 +125,7 @@ def make_axis(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | 
 
 
 def describe_model(config: Any, name: str) -> Model:
-    """What a trace says of a model with these settings."""
+    """Return the description of a model for a trace, from its config."""
     layers = config.stacks
     if isinstance(config, StackConfig):
         width = config.dim // config.heads
@@ -139,23 +140,23 @@ def describe_model(config: Any, name: str) -> Model:
 
 
 def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> dict[str, Map]:
-    """All weights of the model led along the text, with queries, keys and values if wanted."""
+    """Return all weights of the model while it is forced to write the tokens, with vectors if requested."""
     model = reading.model
     prefix = [] if reading.source is not None else [START]
     with record_vectors(model, vectors) as seen:
         layers = forced_attention(model, reading.source, ids, prefix=prefix)
-    made = {}
+    maps = {}
     for kind, weights in group_layers(layers).items():
         m, n = weights.shape[2:]
         query, key = {"enc_self": ("source", "source"), "dec_self": ("target", "read")}.get(kind, ("target", "source"))
         mask = causal_mask(m, n) if kind == "dec_self" else None
         estimated = has_features(model, kind)
-        made[kind] = Map(query, key, weights, mask=mask, random_features=estimated, **group_vectors(seen, kind))
-    return made
+        maps[kind] = Map(query, key, weights, mask=mask, random_features=estimated, **group_vectors(seen, kind))
+    return maps
 
 
 def has_features(model: Any, kind: str) -> bool:
-    """Whether weights of that map are estimates by random features, of some heads at least."""
+    """Return whether at least one head of a map uses random features, so that its weights are estimates."""
     config: Any = (model.models[0] if isinstance(model, Ensemble) else model).config
     layers = [layer for layer in getattr(config, "attention_layers", ()) if map_of(layer) == kind]
     return any(len(config.exact_heads_of(layer)) < config.heads for layer in layers)
@@ -163,39 +164,40 @@ def has_features(model: Any, kind: str) -> bool:
 
 @torch.inference_mode()
 def _steps(reading: Reading, ids: Sequence[int], top: int, watcher: Watcher, *, forced: bool) -> tuple[Step, ...]:
-    """What the model thought of each token of the text."""
-    model, before = reading.model, len(reading.given)
+    """Return the probabilities of the model at each token of the text."""
+    model, prefix_length = reading.model, len(reading.prefix)
     read = torch.tensor([[START, *ids[:-1]]], device=next(model.parameters()).device)  # (1, m)
     steps = []
     with evaluating(model):
         hidden = model.decode(read) if reading.source is None else model.decode(read, encode(model, [reading.source]))
-        for i, chosen in enumerate(ids):  # one by one: all of (m, V) can be a lot
+        for i, chosen in enumerate(ids):  # one position at a time, because (m, V) may be large
             logps = log_probabilities(model.project(hidden[:, i : i + 1]))[0, 0].double().log_softmax(-1).cpu()  # (V,)
-            given = forced or i < before
-            drawn = watcher.drawn[i - before] if isinstance(watcher, SampleWatcher) and not given else None
-            steps.append(_step(reading.tokenizer, logps, chosen, top, given, drawn))
+            is_forced = forced or i < prefix_length
+            draw = watcher.draws[i - prefix_length] if isinstance(watcher, SampleWatcher) and not is_forced else None
+            steps.append(_step(reading.tokenizer, logps, chosen, top, is_forced, draw))
     return tuple(steps)
 
 
-def _step(tokenizer: Tokenizer, logps: Tensor, chosen: int, top: int, given: bool, drawn: Drawn | None) -> Step:
+def _step(tokenizer: Tokenizer, logps: Tensor, chosen: int, top: int, forced: bool, draw: Draw | None) -> Step:
+    """Return the step of one token, with its candidates."""
     tokens = logps.topk(min(top, len(logps))).indices.tolist()
     tokens += [] if chosen in tokens else [chosen]
-    parts = {} if drawn is None else {t: (drawn.low[t].item(), drawn.high[t].item()) for t in tokens}
+    intervals = {} if draw is None else {t: (draw.low[t].item(), draw.high[t].item()) for t in tokens}
     candidates = tuple(
-        Candidate(token, text, logps[token].item(), *parts.get(token, ()))
+        Candidate(token, text, logps[token].item(), *intervals.get(token, ()))
         for token, text in zip(tokens, tokenizer.pieces(tokens), strict=True)
     )
     rest = max(0.0, 1.0 - logps[tokens].exp().sum().item())
     entropy = max(0.0, -torch.xlogy(logps.exp(), logps.exp()).sum().item())
-    return Step(chosen, candidates, rest, entropy, given, None if drawn is None else drawn.draw)
+    return Step(chosen, candidates, rest, entropy, forced, None if draw is None else draw.number)
 
 
 def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
-    """An encoder writes nothing: where it looks is all that there is."""
+    """Trace an encoder, which has attention weights but generates no text."""
     model, tokenizer = face.model, face.tokenizer
     ids = [*tokenizer.encode(text), END]
-    if (places := longest_text(model)) is not None and len(ids) > places:
-        raise DataError(f"a text of {len(ids)} tokens, and the model has places for {places}: shorten it")
+    if (limit := longest_text(model)) is not None and len(ids) > limit:
+        raise DataError(f"the text has {len(ids)} tokens, but the model has only {limit} positions: shorten it")
     with torch.no_grad(), evaluating(model), record(model) as maps, record_vectors(model, vectors) as seen:
         encode(model, [ids])
     layers = group_layers({layer: weights[0] for layer, weights in maps.items()})
@@ -209,12 +211,12 @@ def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
             for kind, weights in layers.items()
         },
         source=text,
-        notes=("This model writes no text, so there are no steps.",),
+        notes=("This model generates no text, so there are no steps.",),
     )
 
 
 def _settings(search: Any) -> dict[str, str | int | float | bool | None]:
-    """The search by name, with those of its settings that are plain values."""
+    """Return the name of the search and its settings that are plain values."""
     settings = vars(search) if dataclasses.is_dataclass(search) else {}
     plain = {name: value for name, value in settings.items() if isinstance(value, str | int | float | None)}
     return {"name": type(search).__name__.lower(), **plain}
@@ -232,7 +234,9 @@ def _notes(model: Any, maps: Mapping[str, Map]) -> tuple[str, ...]:
     if not maps:
         return (f"A model of kind {model.config.kind!r} has no attention, so there are steps but no maps.",)
     if isinstance(model, Ensemble):
-        return ("The steps are those of all models of the ensemble, the maps those of the first.",)
-    if any(one.random_features for one in maps.values()):
-        return ("Weights by random features are estimates: the model sums keys up and never computes single ones.",)
+        return ("The steps are those of the whole ensemble, the maps those of its first model.",)
+    if any(attention.random_features for attention in maps.values()):
+        return (
+            "Weights of random features are estimates: the model sums over the keys and never computes single weights.",
+        )
     return ()

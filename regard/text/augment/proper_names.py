@@ -1,7 +1,7 @@
-"""Names: words with a capital inside a sentence that training hardly met. A translator copies them as they are.
+"""Find proper names: capitalized words inside a sentence that are rare in the training data. A translator copies them.
 
-A model that spells them out piece by piece gets some wrong ("Bordeaux" became "Bordeals"). Not for a language that
-writes its nouns with capitals, as German does.
+A model that spells a name token by token gets some wrong ("Bordeaux" became "Bordeals"). This does not work for
+languages that capitalize all nouns, such as German.
 """
 
 from __future__ import annotations
@@ -11,39 +11,40 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-ENDS = ".!?…:"  # of a sentence: what follows has a capital anyway
+ENDS = ".!?…:"  # of a sentence: the next word is capitalized anyway
 ELISION = re.compile(r"[^\W\d_]{1,7}['’](?=[^\W\d_])")  # the l' of l'Afrique
-TIME = re.compile(r"\d{1,2}[hH]\d{2}")  # has letters and digits, and is no code
-SPELLED = 3  # pieces from which a word counts as spelled out
+TIME = re.compile(r"\d{1,2}[hH]\d{2}")  # letters and digits, but not a code
+MIN_SPELLED_TOKENS = 3  # from which a word counts as spelled out
 
 
-class Spelled(NamedTuple):
-    """A word, in how many pieces the tokenizer cuts it, and whether it knows the word without its capital."""
+class SegmentedWord(NamedTuple):
+    """A word, the number of its tokens, and whether it is one token when lowercased."""
 
     text: str
-    pieces: int
+    tokens: int
     plain: bool = False
 
 
-def met_names(texts: Iterable[str], least: int) -> list[str]:
-    """The words with a capital inside a sentence that these texts have at least so often."""
-    found: Counter[str] = Counter()
+def frequent_names(texts: Iterable[str], min_count: int) -> list[str]:
+    """Return the capitalized words inside sentences that occur at least `min_count` times in the texts."""
+    counts: Counter[str] = Counter()
     for text in texts:
         words = text.split()
-        found.update(core(word) for i, word in enumerate(words) if not _begins(words, i) and _has_capital(word))
-    return sorted(word for word, count in found.items() if count >= least)
+        counts.update(core(word) for i, word in enumerate(words) if not _begins(words, i) and _has_capital(word))
+    return sorted(word for word, count in counts.items() if count >= min_count)
 
 
-def find_names(words: Sequence[Spelled], known: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Where names stand among the words, from and to: words next to each other are one name, and so are numbers."""
+def find_names(words: Sequence[SegmentedWord], known: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each name; adjacent names are one name, and so are adjacent numbers."""
     if not words:
         return
     texts = [word.text for word in words]
-    named = [not word.plain and _is_name(texts, i, known) for i, word in enumerate(words)]
-    for i in range(len(texts) - 1):  # "Emmanuel" in "Emmanuel Macron": a capital at the beginning says little
-        alike = _begins(texts, i) and _has_capital(texts[i]) and texts[i].isalpha() and words[i].pieces >= SPELLED
-        named[i] = named[i] or (named[i + 1] and alike)
-    kinds = ["name" if named[i] else "number" if core(text).isdigit() else "" for i, text in enumerate(texts)]
+    is_name = [not word.plain and _is_name(texts, i, known) for i, word in enumerate(words)]
+    for i in range(len(texts) - 1):  # "Emmanuel" in "Emmanuel Macron": the first word is always capitalized
+        spelled = words[i].tokens >= MIN_SPELLED_TOKENS
+        may_be_name = _begins(texts, i) and _has_capital(texts[i]) and texts[i].isalpha() and spelled
+        is_name[i] = is_name[i] or (is_name[i + 1] and may_be_name)
+    kinds = ["name" if is_name[i] else "number" if core(text).isdigit() else "" for i, text in enumerate(texts)]
     start = 0
     for i in range(1, len(texts) + 1):
         if i < len(texts) and kinds[i] == kinds[start] and not _begins(texts, i):
@@ -54,7 +55,7 @@ def find_names(words: Sequence[Spelled], known: Collection[str]) -> Iterator[tup
 
 
 def core(word: str) -> str:
-    """A word without the marks around it and what is elided before it: "l'Afrique," is "Afrique"."""
+    """Remove punctuation and an elided article from a word: "l'Afrique," becomes "Afrique"."""
     bare = re.sub(r"^\W+|\W+$", "", word)
     return ELISION.sub("", bare, count=1) if bare[:1].islower() else bare
 
@@ -64,7 +65,7 @@ def _has_capital(word: str) -> bool:
 
 
 def _begins(words: Sequence[str], i: int) -> bool:
-    """Whether a sentence begins with word i, or what is quoted."""
+    """Whether a sentence or a quotation begins with word i."""
     return i == 0 or words[i - 1].rstrip("\"'»”’)")[-1:] in ENDS or not words[i][:1].isalnum()
 
 

@@ -1,6 +1,6 @@
-"""Sentences of numbers to batches: which go together, in which order, and as which tensors.
+"""Batches of token sequences: which samples go together, in which order, and as which tensors.
 
-B sentences of a batch   n longest source   m longest target and its end token
+B sentences of a batch   n longest source   m longest target with its end token
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from regard.errors import UsageError
 from regard.text.random_streams import random_keys
 from regard.text.tokenizers.special_tokens import PAD
 
-ORDER, BATCHES = range(2)  # random numbers of the sampler, each with a stream of its own
+ORDER, BATCHES = range(2)  # random streams of the sampler
 
 
 @dataclass(frozen=True)
 class Batch:
     """One batch, as tensors padded on the right.
 
-    With several processes it is this one's share of a batch that they take a step on together: `whole_ids` and
-    `whole_tokens` are those of all shares. A share may have no rows at all.
+    With several processes, this is one process's share of the batch of a training step; `whole_ids` and `whole_tokens`
+    are those of all shares together. A share may be empty.
     """
 
     ids: list[int]  # rows of the corpus, or windows of a language model's text
     source: Tensor | None  # (B, n), with END; None for language models
-    inputs: Tensor  # (B, m): what the decoder reads
-    labels: Tensor  # (B, m): what it shall write, moved by one; PAD where nothing is predicted
+    inputs: Tensor  # (B, m): the decoder's input
+    labels: Tensor  # (B, m): the tokens to predict, the inputs shifted by one; PAD where nothing is predicted
     tokens: int  # labels that are not PAD
-    whole_ids: list[int] = None  # type: ignore[assignment]  # when not given, its own
-    whole_tokens: int = None  # type: ignore[assignment]
-    fixed: bool = False  # one of few shapes: rows after those of `ids` and columns at the end may be padding only
+    whole_ids: list[int] = None  # type: ignore[assignment]  # default: ids
+    whole_tokens: int = None  # type: ignore[assignment]  # default: tokens
+    fixed: bool = False  # the shape of a length bucket: rows after those of `ids` and the last columns may be padding
 
     def __post_init__(self) -> None:
         if self.whole_ids is None:
@@ -46,46 +46,46 @@ class Batch:
             object.__setattr__(self, "whole_tokens", self.tokens)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device; nobody waits for the copy."""
+        """Return the same batch on another device, copied asynchronously."""
         source = None if self.source is None else on_device(self.source, torch.device(device))
-        inputs, labels = (on_device(one, torch.device(device)) for one in (self.inputs, self.labels))
+        inputs, labels = (on_device(tensor, torch.device(device)) for tensor in (self.inputs, self.labels))
         return replace(self, source=source, inputs=inputs, labels=labels)
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on that device; a GPU copies by itself, and from memory that is pinned."""
+    """Return the tensor on that device; a GPU copies asynchronously, from pinned memory."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
 
 
-class Rows:
-    """Many sentences of numbers in one array: a tenth of the memory of lists, and batches are cut out fast.
+class TokenRows:
+    """Many token sequences in one array: a tenth of the memory of lists, and fast to cut batches from.
 
-    `flat` holds their tokens one after another, `lengths` how many each has.
+    `flat` contains the tokens of all rows, concatenated; `lengths` the number of tokens of each row.
     """
 
     def __init__(self, flat: NDArray[np.int32], lengths: NDArray[np.int64], device: torch.device | str = "cpu") -> None:
         self.flat, self.lengths = flat, lengths
         self.starts = np.cumsum(lengths) - lengths
-        # The same where batches are made. No sentence may be all there is, and then nothing could be looked up.
+        # The same arrays on the device that makes the batches. Indexing needs at least one token.
         tokens = flat if len(flat) else np.zeros(1, np.int32)
         self._tokens, self._starts, self._lengths = (
-            on_device(torch.from_numpy(one), torch.device(device)) for one in (tokens, self.starts, lengths)
+            on_device(torch.from_numpy(array), torch.device(device)) for array in (tokens, self.starts, lengths)
         )
 
     @classmethod
-    def of(cls, sentences: Iterable[Sequence[int]]) -> Rows:
-        """The rows of these sentences."""
+    def of(cls, sentences: Iterable[Sequence[int]]) -> TokenRows:
+        """Make rows of sequences of tokens."""
         flat, lengths = array("i"), array("q")
         for sentence in sentences:
             flat.extend(sentence)
             lengths.append(len(sentence))
         return cls(np.array(flat, np.int32), np.array(lengths, np.int64))
 
-    def to(self, device: torch.device | str) -> Rows:
-        """The same rows, for batches on that device."""
-        return self if torch.device(device) == self._tokens.device else Rows(self.flat, self.lengths, device)
+    def to(self, device: torch.device | str) -> TokenRows:
+        """Return the same rows, for batches on that device."""
+        return self if torch.device(device) == self._tokens.device else TokenRows(self.flat, self.lengths, device)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -99,19 +99,19 @@ class Rows:
     def padded(
         self, ids: Sequence[int], *, before: Sequence[int] = (), after: Sequence[int] = (), width: int | None = None
     ) -> Tensor:
-        """The sentences `ids`, each between the same few tokens, as (B, width), as wide as the longest if not given."""
+        """Return the rows `ids`, each between the same few tokens, as (B, width); by default the longest fits."""
         if width is None:
             width = len(before) + int(self.lengths[ids].max(initial=0)) + len(after)
-        chosen = on_device(torch.tensor(ids, dtype=torch.long), self._tokens.device)
-        return cut_out(self._tokens, self._starts[chosen], self._lengths[chosen], width, before=before, after=after)
+        rows = on_device(torch.tensor(ids, dtype=torch.long), self._tokens.device)
+        return padded_slices(self._tokens, self._starts[rows], self._lengths[rows], width, before=before, after=after)
 
 
-def cut_out(
+def padded_slices(
     flat: Tensor, starts: Tensor, lengths: Tensor, width: int, *, before: Sequence[int] = (), after: Sequence[int] = ()
 ) -> Tensor:
-    """Parts of a flat tensor, each between the same few tokens, as (B, width): on its device, and nobody waits."""
+    """Return slices of a flat tensor, each between the same few tokens, as (B, width), without synchronization."""
     column = torch.arange(width, device=flat.device) - len(before)
-    inside = column < lengths[:, None]  # (B, width); what stands before the first token is written below
+    inside = column < lengths[:, None]  # (B, width); the columns of `before` are overwritten below
     out = torch.where(inside, flat[(starts[:, None] + column) * inside], PAD).long()
     for i, token in enumerate(before):
         out[:, i] = token
@@ -121,13 +121,13 @@ def cut_out(
 
 
 class Sampler:
-    """Which samples go together into a batch, and in which order: a function of (seed, epoch).
+    """Decides which samples form a batch, and in which order: a function of (seed, epoch).
 
-    `lengths` are (N,), or (N, 2) for pairs: source and target with their end tokens. A batch of rows x longest, over
-    both sides, has at most `batch_tokens` cells, so samples of similar length go together: they are sorted by the
-    longer side, then by how much longer it is. What is equal comes in random order, and so do the batches. Without
-    `shuffle` every epoch is the same, shortest first. With `rungs`, both sides of a batch are as long as the rung above
-    its longest, and it has as many rows as go with that.
+    `lengths` are (N,), or (N, 2) for pairs: source and target with their end tokens. The number of rows times the
+    longest side of a batch is at most `batch_tokens`, so samples of similar length go together: they are sorted by the
+    longer side, then by the difference of both. Samples with equal lengths are in random order, and so are the batches.
+    Without `shuffle`, every epoch is the same, shortest first. With `buckets`, both sides of a batch are padded to the
+    smallest bucket length that fits, and that length determines the number of rows.
     """
 
     def __init__(
@@ -137,30 +137,34 @@ class Sampler:
         batch_tokens: int,
         seed: int,
         shuffle: bool = True,
-        rungs: Sequence[int] | None = None,
+        buckets: Sequence[int] | None = None,
     ) -> None:
         sides = np.asarray(lengths, np.int64)
         self.sides = sides[:, None] if sides.ndim == 1 else sides
-        self.rungs = None if rungs is None else np.asarray(rungs)
+        self.buckets = None if buckets is None else np.asarray(buckets)
         self.lengths = self.sides.max(axis=1)
-        if self.rungs is not None:
-            self.lengths = self.rungs[np.searchsorted(self.rungs, self.lengths)]
+        if self.buckets is not None:
+            self.lengths = self.buckets[np.searchsorted(self.buckets, self.lengths)]
         self.batch_tokens, self.seed, self.shuffle = batch_tokens, seed, shuffle
         if len(self.lengths) and self.lengths.max() > batch_tokens:
             i = int(self.lengths.argmax())
-            raise UsageError(f"sample {i} has {self.lengths[i]} tokens, and a batch may have {batch_tokens} only")
+            raise UsageError(
+                f"sample {i} has {self.lengths[i]} tokens, but a batch has at most batch_tokens={batch_tokens}: "
+                "raise batch_tokens or drop the sample"
+            )
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch, as sample numbers. Every sample is in one of them."""
+        """Return the batches of an epoch as sample numbers. Every sample is in exactly one of them."""
         if not len(self):
             return []
         ties = random_keys(len(self), self.seed, epoch, ORDER) if self.shuffle else np.arange(len(self))
-        leaning = (self.sides[:, 0] - self.sides[:, -1]) * (self.rungs is None)
-        leaning = np.where(self.lengths % 2, leaning, -leaning)  # back and forth, so that a batch over two lengths fits
-        order = np.lexsort((ties, leaning, self.lengths))
+        difference = (self.sides[:, 0] - self.sides[:, -1]) * (self.buckets is None)
+        # Ascending and descending in turn, so that neighbours in a batch that spans two lengths are similar.
+        difference = np.where(self.lengths % 2, difference, -difference)
+        order = np.lexsort((ties, difference, self.lengths))
         cuts, first = [], 0
         for i, longest in enumerate(self.lengths[order].tolist()):
             if (i - first + 1) * longest > self.batch_tokens:
@@ -173,27 +177,27 @@ class Sampler:
 
     @cached_property
     def padding(self) -> float:
-        """The share of the cells of all batches that are padding; epochs differ little, this is the first."""
+        """The fraction of padding in all batches of the first epoch; other epochs differ little."""
         cells = sum(map(self._cells, self.batches(0)))
         return 1 - int(self.sides.sum()) / cells if cells else 0.0
 
     def _cells(self, batch: list[int]) -> int:
-        if self.rungs is None:
+        if self.buckets is None:
             return len(batch) * int(self.sides[batch].max(axis=0).sum())
         longest = int(self.lengths[batch].max())
         return self.batch_tokens // longest * longest * self.sides.shape[1]
 
 
 def batches_from(batches: list[list[int]], start: int) -> list[list[int]]:
-    """What is left of an epoch's batches when `start` samples are consumed."""
-    done = 0
+    """Return the remaining batches of an epoch after `start` samples have been consumed."""
+    consumed = 0
     for i, batch in enumerate(batches):
-        if done == start:
+        if consumed == start:
             return batches[i:]
-        done += len(batch)
-    if done == start:
+        consumed += len(batch)
+    if consumed == start:
         return []
     raise UsageError(
-        f"{start} samples consumed is not at the end of a batch of this epoch: "
-        "the data, the seed or the batch size changed since"
+        f"no batch of this epoch ends after {start} samples: the data, the seed or the batch size has changed since "
+        "the run was saved"
     )

@@ -1,6 +1,6 @@
-"""Few shapes of batches, for steps that a GPU repeats from a recording: one recording a shape.
+"""Length buckets: batches with few different shapes, because each shape is captured in a CUDA graph or compiled once.
 
-Lengths are rounded up to the rungs of a short ladder, and rows are filled up to as many as a batch of that length has.
+Lengths are rounded up to the length of a bucket, and batches are padded to the number of rows of that bucket.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from torch.nn import functional as F
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START
 
-MOST_RUNGS = 16
-STEP = 2  # tokens between two lengths that a rung can have, more where sentences are long
-CANDIDATES = 64  # among which the rungs are chosen
+MAX_BUCKETS = 16
+STEP_TOKENS = 2  # between two candidate lengths of a bucket; a multiple of it if sentences are long
+MAX_CANDIDATES = 64  # lengths from which those of the buckets are chosen
 
 
-def ladder(lengths: NDArray[np.int64], *, limit: int) -> list[int]:
-    """The few lengths, at most `limit`, to which rounding up costs least padding; the last takes the longest."""
+def choose_buckets(lengths: NDArray[np.int64], *, limit: int) -> list[int]:
+    """Choose the few bucket lengths, at most `limit`, that need the least padding; the last one fits the longest."""
     longest = int(lengths.max())
-    step = STEP * -(-longest // (STEP * CANDIDATES))
-    ends = np.arange(0, longest + step, step)  # 0, and the lengths that a rung can have
-    below = np.searchsorted(np.sort(lengths), ends, side="right")  # how many are not longer
-    # cost[a, b]: the cells of those longer than ends[a] in batches of length ends[b]
-    cost = np.where(ends[:, None] < ends, (below - below[:, None]) * ends, np.inf)
-    best = np.where(ends == 0, 0.0, np.inf)  # the fewest cells of all up to each length, with the rungs so far
-    before: list[NDArray[np.int64]] = []  # the rung below, for each
-    for _ in range(MOST_RUNGS):
+    step = STEP_TOKENS * -(-longest // (STEP_TOKENS * MAX_CANDIDATES))
+    ends = np.arange(0, longest + step, step)  # 0, and the candidate lengths
+    counts = np.searchsorted(np.sort(lengths), ends, side="right")  # samples that are not longer
+    # cost[a, b]: the cells of samples longer than ends[a] in a bucket of length ends[b]
+    cost = np.where(ends[:, None] < ends, (counts - counts[:, None]) * ends, np.inf)
+    best = np.where(ends == 0, 0.0, np.inf)  # the fewest cells of samples up to each length, with the buckets so far
+    previous: list[NDArray[np.int64]] = []  # the next smaller bucket, for each
+    for _ in range(MAX_BUCKETS):
         candidates = best[:, None] + cost
-        candidates[:, 0] = np.where(ends == 0, 0.0, np.inf)  # fewer rungs are fine
-        before.append(candidates.argmin(axis=0))
+        candidates[:, 0] = np.where(ends == 0, 0.0, np.inf)  # fewer buckets are allowed
+        previous.append(candidates.argmin(axis=0))
         best = candidates.min(axis=0)
-    rungs, at = [], len(ends) - 1
-    for choice in reversed(before):
-        if at:
-            rungs.append(min(int(ends[at]), limit))
-        at = int(choice[at])
-    return rungs[::-1]
+    buckets, current = [], len(ends) - 1
+    for choice in reversed(previous):
+        if current:
+            buckets.append(min(int(ends[current]), limit))
+        current = int(choice[current])
+    return buckets[::-1]
 
 
-def filled(batch: Batch, rows: int) -> Batch:
-    """The batch with rows of padding below, `rows` in all. They read one token, so that no softmax is empty."""
+def pad_rows(batch: Batch, rows: int) -> Batch:
+    """Append rows of padding until there are `rows`. Each has one token, so that no softmax is over nothing."""
     return replace(
         batch,
-        source=None if batch.source is None else _filled(batch.source, rows, END),
-        inputs=_filled(batch.inputs, rows, START),
-        labels=_filled(batch.labels, rows, PAD),
+        source=None if batch.source is None else _padded(batch.source, rows, END),
+        inputs=_padded(batch.inputs, rows, START),
+        labels=_padded(batch.labels, rows, PAD),
         fixed=True,
     )
 
 
-def _filled(tensor: Tensor, rows: int, token: int) -> Tensor:
-    more = F.pad(tensor, (0, 0, 0, rows - len(tensor)), value=PAD)
-    more[len(tensor) :, 0] = token
-    return more
+def _padded(tensor: Tensor, rows: int, token: int) -> Tensor:
+    padded = F.pad(tensor, (0, 0, 0, rows - len(tensor)), value=PAD)
+    padded[len(tensor) :, 0] = token
+    return padded

@@ -1,6 +1,6 @@
-"""Tokenised pairs as the batches of training. Windows of a language model's text are in windows.py.
+"""Batches of tokenized pairs for training. Windows of a language model's text are in windows.py.
 
-What a batch holds is a function of (seed, epoch, sample id), so a run that resumes sees what it would have seen.
+The content of a batch is a function of (seed, epoch, sample id), so a resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -15,48 +15,45 @@ import torch
 from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError
-from regard.text.augment.augmentation import Changes
-from regard.text.augment.joined_sentences import MOST_AFTER, drop_marks, final_marks, join_pairs
-from regard.text.batches.batch import Batch, Rows, Sampler, batches_from
+from regard.text.augment.augmentation import Augmentations
+from regard.text.augment.joined_sentences import MAX_FOLLOWING, drop_marks, final_marks, join_pairs
+from regard.text.batches.batch import Batch, Sampler, TokenRows, batches_from
 from regard.text.batches.encoded_texts import encoded_rows, tokens_fingerprint
-from regard.text.batches.length_buckets import filled, ladder
+from regard.text.batches.length_buckets import choose_buckets, pad_rows
 from regard.text.batches.prefetch import Epochs
-from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
 from regard.text.files.lines import Finding
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-__all__ = ["PairData", "WindowData"]
-
-JOIN, BARE = range(7, 9)  # random numbers, after those of the changes
+JOIN, BARE = range(7, 9)  # random streams, after those of the augmentations
 
 
 class Epoch(NamedTuple):
-    """All pairs as they are in one epoch, and its batches."""
+    """All pairs as augmented for one epoch, and its batches."""
 
-    rows: tuple[Rows, Rows]
+    rows: tuple[TokenRows, TokenRows]
     sampler: Sampler
     plan: list[list[int]]  # rows of the corpus
 
 
 class PairData:
-    """Tokenised pairs and their batches.
+    """Tokenized pairs and their batches.
 
-    `sampling` redraws the pieces of every pair each epoch (0: never; else the alpha of SubwordTokenizer.sample_all).
-    Shares of the pairs, others in each epoch, are changed:
+    `sampling` draws a new segmentation of every pair each epoch (0: never; else the alpha of
+    SubwordTokenizer.sample_all). These are the fractions of pairs, different ones in each epoch, that are augmented:
 
-        copy     a word that both sides have, once each, becomes UNKNOWN on both: that teaches the model to write
-                 UNKNOWN for a word it cannot know, which the decoder then copies
-        invent   such a word becomes one that does not exist, the same on both: names and numbers are spelled out
-        typed    the source is written without capitals, without accents too, in capitals, or with ’ for '
+        copy     a word that occurs once on each side becomes UNKNOWN on both: this teaches the model to write
+                 UNKNOWN for a word that it cannot know, and the decoder then copies that word
+        invent   such a word becomes an invented one, the same on both sides: this teaches the model to spell names
+        typed    the source is written in lowercase, in lowercase without accents, in capitals, or with ’ for '
         join     up to three other pairs follow: longer texts, and several sentences at once
-        bare     both sides lose the full stop or other mark at their end
+        bare     both sides lose their final punctuation
 
-    Pairs with more than `max_length` tokens on a side, or more than fit a batch, are left out and counted in
-    `too_long`; the target's END counts. With `shapes`, batches come in few shapes (shapes.py). In the folder `cache`
-    the tokens are kept (store.py).
+    Pairs with more than `max_length` tokens on a side, or too many for a batch, are dropped and counted in `too_long`;
+    the target's END counts. With `bucketed`, batches have few shapes (length_buckets.py). The folder `cache` keeps the
+    tokens between runs (token_cache.py).
     """
 
     def __init__(
@@ -75,17 +72,17 @@ class PairData:
         typed: float = 0.0,
         join: float = 0.0,
         bare: float = 0.0,
-        shapes: bool = False,
+        bucketed: bool = False,
         cache: Path | None = None,
     ) -> None:
         if corpus.target is None:
-            raise UsageError("pairs need a target side, and this corpus has documents")
+            raise UsageError("pairs need a target side, but this corpus consists of documents")
         shares = {"sampling": sampling, "copy": copy, "invent": invent, "typed": typed, "join": join, "bare": bare}
         for name, share in shares.items():
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} must be between 0 and 1, got {share}")
             if share and not (isinstance(source, SubwordTokenizer) and isinstance(target, SubwordTokenizer)):
-                raise UsageError(f"{name} is for subwords, and a side has characters")
+                raise UsageError(f"{name} needs subword tokenizers, but one side is tokenized by characters")
         self.corpus, self.seed, self.shuffle = corpus, seed, shuffle
         self.batch_tokens, self.copy, self.join, self.bare = batch_tokens, copy, join, bare
         self.limit = batch_tokens if max_length is None else min(max_length, batch_tokens)
@@ -94,9 +91,9 @@ class PairData:
             encoded_rows(source, corpus.source, cache and cache / "source"),
             encoded_rows(target, corpus.target, cache and cache / "target"),
         )
-        self._changes: Changes | None = None
+        self._augmentations: Augmentations | None = None
         if sampling or copy or invent or typed:
-            self._changes = Changes(
+            self._augmentations = Augmentations(
                 (source, target),
                 (corpus.source, corpus.target),
                 seed=seed,
@@ -107,136 +104,139 @@ class PairData:
                 folder=cache,
             )
         self._marks = (final_marks(source), final_marks(target))
-        self.kept = self._those_that_fit()  # rows of the corpus
-        self.rungs: list[int] | None = None
-        if shapes:
-            drawn = np.maximum(self._usual_lengths(), _lengths(self._drawn(0)).max(axis=1))
-            self.rungs = ladder(drawn[self.kept], limit=self.limit)
-            self.limit = self.rungs[-1]
+        self.samples = self._fitting_rows()  # rows of the corpus
+        self.buckets: list[int] | None = None
+        if bucketed:
+            lengths = np.maximum(self._usual_lengths(), _lengths(self._augmented(0)).max(axis=1))
+            self.buckets = choose_buckets(lengths[self.samples], limit=self.limit)
+            self.limit = self.buckets[-1]
         self._epochs = Epochs(self._epoch)
 
     @property
     def one_shape(self) -> bool:
         """Whether all batches have the same shape."""
-        return self.rungs is not None and len(self.rungs) == 1
+        return self.buckets is not None and len(self.buckets) == 1
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.samples)
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of the tokens of all samples."""
-        return tokens_fingerprint([array for rows in self.rows for array in (rows.flat, rows.lengths)] + [self.kept])
+        """The sha256 of the tokens of all samples."""
+        return tokens_fingerprint([array for rows in self.rows for array in (rows.flat, rows.lengths)] + [self.samples])
 
     @property
     def padding(self) -> float:
-        """The share of padding in all batches; epochs differ little, this is the first."""
+        """The fraction of padding in all batches of the first epoch; other epochs differ little."""
         return self._epochs.get(0).sampler.padding
 
     @property
     def size(self) -> int:
-        """Bytes that the tokens take on a device: those of this epoch and of the next."""
-        times = 1 + self.join * (1 + MOST_AFTER) / 2  # so many pairs in each, on the average
-        return int(2 * sum(times * rows.flat.nbytes + 2 * rows.lengths.nbytes for rows in self.rows))
+        """The bytes of the tokens on a device: those of the current and the next epoch."""
+        pairs_per_row = 1 + self.join * (1 + MAX_FOLLOWING) / 2  # on average
+        return int(2 * sum(pairs_per_row * rows.flat.nbytes + 2 * rows.lengths.nbytes for rows in self.rows))
 
     def move(self, device: torch.device | str) -> None:
-        """Lay the tokens of each epoch on a device, and make batches there."""
+        """Move the tokens of each epoch to a device, and make batches there."""
         self.device = torch.device(device)
-        if not (self._changes or self.join or self.bare):  # else each epoch's are laid there when they are drawn
+        if not (self._augmentations or self.join or self.bare):  # else each epoch's tokens are moved when they are made
             self.rows = self.rows[0].to(device), self.rows[1].to(device)
         self._epochs = Epochs(self._epoch)
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch over all processes, as rows of the corpus."""
+        """Return the batches of an epoch over all processes, as rows of the corpus."""
         return self._epochs.get(epoch).plan
 
     def batches(self, epoch: int, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
-        """The batches of an epoch that are left when `start` of its samples are consumed, over all processes.
+        """Yield the remaining batches of an epoch after all processes together have consumed `start` of its samples.
 
-        Of each, process `rank` of `world` gets its share: every world-th sample.
+        Process `rank` of `world` gets its share of each batch: every world-th sample.
         """
-        drawn = self._epochs.get(epoch)
-        for i, ids in enumerate(batches_from(drawn.plan, start)):
+        current = self._epochs.get(epoch)
+        for i, ids in enumerate(batches_from(current.plan, start)):
             if i == 1:
-                self._epochs.start(epoch + 1)  # drawn while this one trains
-            yield self._share(drawn.rows, ids, rank, world)
+                self._epochs.start(epoch + 1)  # prefetch the next epoch
+            yield self._share(current.rows, ids, rank, world)
 
     def collate(self, ids: Sequence[int], epoch: int) -> Batch:
-        """These rows of the corpus, as they are in that epoch, as tensors."""
+        """Return these rows of the corpus, as augmented for that epoch, as a batch."""
         return self._share(self._epochs.get(epoch).rows, list(ids), 0, 1)
 
-    def place(self, i: int, epoch: int) -> str:
-        """Where sample i stands, as file:line; the same in every epoch."""
-        return self.corpus.place(i)
+    def location(self, i: int, epoch: int) -> str:
+        """Return the location of sample i as file:line; it is the same in every epoch."""
+        return self.corpus.location(i)
 
-    def _share(self, rows: tuple[Rows, Rows], whole: list[int], rank: int, world: int) -> Batch:
-        """What one process gets of these rows of the corpus."""
+    def _share(self, rows: tuple[TokenRows, TokenRows], whole: list[int], rank: int, world: int) -> Batch:
+        """Return one process's share of these rows of the corpus."""
         source, target = rows
         ids, lengths = whole[rank::world], target.lengths[whole] + 1
-        rung = None if self.rungs is None else self._rung(rows, whole)
+        bucket = None if self.buckets is None else self._bucket_length(rows, whole)
         batch = Batch(
             ids,
-            source.padded(ids, after=[END], width=rung),
-            target.padded(ids, before=[START], width=rung),
-            target.padded(ids, after=[END], width=rung),
+            source.padded(ids, after=[END], width=bucket),
+            target.padded(ids, before=[START], width=bucket),
+            target.padded(ids, after=[END], width=bucket),
             int(lengths[rank::world].sum()),
             whole_ids=whole,
             whole_tokens=int(lengths.sum()),
         )
-        if rung is None:
+        if bucket is None:
             return batch
-        return filled(batch, max(-(-(self.batch_tokens // rung) // world), len(ids)))
+        return pad_rows(batch, max(-(-(self.batch_tokens // bucket) // world), len(ids)))
 
-    def _rung(self, rows: tuple[Rows, Rows], ids: list[int]) -> int:
-        """The length of the batches that these rows of the corpus go into."""
-        assert self.rungs is not None
+    def _bucket_length(self, rows: tuple[TokenRows, TokenRows], ids: list[int]) -> int:
+        """Return the length of the bucket for a batch of these rows of the corpus."""
+        assert self.buckets is not None
         longest = max(int(side.lengths[ids].max(initial=0)) + 1 for side in rows)
-        return self.rungs[bisect_left(self.rungs, longest)]
+        return self.buckets[bisect_left(self.buckets, longest)]
 
-    def _those_that_fit(self) -> NDArray[np.int64]:
-        """The rows of the corpus within the limit; the others are counted."""
+    def _fitting_rows(self) -> NDArray[np.int64]:
+        """Return the rows of the corpus within the limit; count the others."""
         fits = self._usual_lengths() <= self.limit
         self.too_long = Finding()
         for i in np.flatnonzero(~fits).tolist():
-            path, _, line = self.corpus.place(i).rpartition(":")
+            path, _, line = self.corpus.location(i).rpartition(":")
             self.too_long.add(path, int(line))
         if not fits.any():
             raise DataError(
-                f"{self.corpus.place(0)}: this pair and all {len(self.corpus)} have more than {self.limit} tokens on a "
-                "side: allow longer sentences or larger batches"
+                f"{self.corpus.location(0)}: this pair and all others ({len(self.corpus)} in all) have more than "
+                f"{self.limit} tokens on one side: raise data.max_length or training.batch_tokens"
             )
         return np.flatnonzero(fits)
 
     def _usual_lengths(self) -> NDArray[np.int64]:
-        """(N,): the longer side with its end token; where sentence and words alone differ (ties do), the longer way."""
+        """Return (N,): the tokens of the longer side with its end token.
+
+        A sentence and its words alone may be segmented differently, because of ties: the longer result counts.
+        """
         lengths = _lengths(self.rows).max(axis=1)
-        return lengths if self._changes is None else np.maximum(lengths, self._changes.usual_lengths())
+        return lengths if self._augmentations is None else np.maximum(lengths, self._augmentations.usual_lengths())
 
     def _epoch(self, epoch: int) -> Epoch:
-        rows = self._drawn(epoch)
+        rows = self._augmented(epoch)
         sampler = Sampler(
-            _lengths(rows)[self.kept],
+            _lengths(rows)[self.samples],
             batch_tokens=self.batch_tokens,
             seed=self.seed,
             shuffle=self.shuffle,
-            rungs=self.rungs,
+            buckets=self.buckets,
         )
-        plan = [self.kept[batch].tolist() for batch in sampler.batches(epoch)]
+        plan = [self.samples[batch].tolist() for batch in sampler.batches(epoch)]
         return Epoch((rows[0].to(self.device), rows[1].to(self.device)), sampler, plan)
 
-    def _drawn(self, epoch: int) -> tuple[Rows, Rows]:
-        """Both sides as they are in that epoch."""
-        room = self.limit - 1  # END
-        rows = self.rows if self._changes is None else self._changes.draw(epoch, limit=room)
+    def _augmented(self, epoch: int) -> tuple[TokenRows, TokenRows]:
+        """Return both sides as augmented for that epoch."""
+        limit = self.limit - 1  # without END
+        rows = self.rows if self._augmentations is None else self._augmentations.draw(epoch, limit=limit)
         if self.join:
             stream = (self.seed, epoch, JOIN)
             unknown = self.copy > 0
-            rows = join_pairs(rows, share=self.join, stream=stream, limit=room, among=self.kept, unknown=unknown)
+            rows = join_pairs(rows, share=self.join, stream=stream, limit=limit, among=self.samples, unknown=unknown)
         if self.bare:
             rows = drop_marks(rows, self._marks, share=self.bare, stream=(self.seed, epoch, BARE))
         return rows
 
 
-def _lengths(rows: tuple[Rows, Rows]) -> NDArray[np.int64]:
-    """(N, 2): the lengths of source and target with their end tokens."""
+def _lengths(rows: tuple[TokenRows, TokenRows]) -> NDArray[np.int64]:
+    """Return (N, 2): the lengths of source and target with their end tokens."""
     return np.stack([side.lengths + 1 for side in rows], axis=1)

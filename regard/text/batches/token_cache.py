@@ -1,7 +1,7 @@
-"""Arrays kept on disk: made once, then only mapped into memory.
+"""A cache of arrays on disk: they are made once, and later only mapped into memory.
 
-A file that is missing, cut off or changed, or that was made from something else, costs time and nothing more: the
-arrays are made anew. So nobody need ever delete this cache, and everybody may.
+If a file is missing, truncated, changed, or was made from other data, the arrays are made again. So the cache never has
+to be deleted, and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MANIFEST = "manifest.json"
 TYPES = ("<i4", "<i8", "<f8")
 
 
-def key_of(*parts: str | bytes) -> str:
-    """sha256 of all that some arrays were made from."""
+def cache_key(*parts: str | bytes) -> str:
+    """Return the sha256 of everything that the arrays are made from."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.encode(errors="surrogatepass") if isinstance(part, str) else part
@@ -33,11 +33,11 @@ def key_of(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def kept_arrays(folder: Path | None, key: str, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays that `make` makes, from the folder where it holds them under this key; without a folder, made."""
-    found = None if folder is None else read_arrays(folder, key)
-    if found is not None:
-        return found
+def cached_arrays(folder: Path | None, key: str, make: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays of this key from the folder, or make them and save them there; without a folder, make them."""
+    cached = None if folder is None else read_arrays(folder, key)
+    if cached is not None:
+        return cached
     arrays = make()
     if folder is None:
         return arrays
@@ -45,45 +45,46 @@ def kept_arrays(folder: Path | None, key: str, make: Callable[[], Arrays]) -> Ar
         write_arrays(folder, key, arrays)
     except OSError as error:
         warnings.warn(
-            f"{folder}: tokens cannot be kept there ({error.strerror}), so the next start makes them again",
+            f"{folder}: tokens cannot be cached there ({error.strerror}), so the next start must make them again",
             RuntimeWarning,
             stacklevel=2,
         )
         return arrays
-    return read_arrays(folder, key) or arrays  # mapped, they need no memory of their own
+    return read_arrays(folder, key) or arrays  # mapped arrays need no memory of their own
 
 
 def write_arrays(folder: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Put arrays into a folder of their own; the manifest last, for it says that the rest is there."""
+    """Write arrays to a folder; the manifest last, because it marks the folder as complete."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-    listed = {}
+    entries = {}
     for name, values in arrays.items():
-        little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        replace_file(folder / name, little.tobytes())
-        listed[name] = {"type": little.dtype.str, "shape": list(little.shape), **fingerprint(folder / name)}
-    replace_file(folder / MANIFEST, json.dumps({"key": key, "arrays": listed}, indent=1).encode())
+        little_endian = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        replace_file(folder / name, little_endian.tobytes())
+        dtype, shape = little_endian.dtype.str, list(little_endian.shape)
+        entries[name] = {"type": dtype, "shape": shape, **fingerprint(folder / name)}
+    replace_file(folder / MANIFEST, json.dumps({"key": key, "arrays": entries}, indent=1).encode())
 
 
 def read_arrays(folder: Path, key: str) -> Arrays | None:
-    """The arrays of a folder, mapped into memory; None when they are not whole or not those of this key.
+    """Return the arrays of a folder, mapped into memory; None if they are damaged or have another key.
 
-    What is written into them stays in memory, and never reaches the file.
+    Changes to these arrays stay in memory and never reach the file.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         if manifest["key"] != key:
             return None
         arrays: Arrays = {}
-        for name, listed in manifest["arrays"].items():
-            path, shape = folder / name, tuple(listed["shape"])
-            whole = {"size": listed["size"], "sha256": listed["sha256"]}
-            if not name.isidentifier() or listed["type"] not in TYPES or fingerprint(path) != whole:
+        for name, entry in manifest["arrays"].items():
+            path, shape = folder / name, tuple(entry["shape"])
+            expected = {"size": entry["size"], "sha256": entry["sha256"]}
+            if not name.isidentifier() or entry["type"] not in TYPES or fingerprint(path) != expected:
                 return None
-            if whole["size"]:
-                arrays[name] = np.memmap(path, listed["type"], mode="c", shape=shape)
+            if expected["size"]:
+                arrays[name] = np.memmap(path, entry["type"], mode="c", shape=shape)
             else:  # an empty file cannot be mapped
-                arrays[name] = np.zeros(shape, listed["type"])
+                arrays[name] = np.zeros(shape, entry["type"])
         return arrays
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

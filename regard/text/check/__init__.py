@@ -1,1 +1,1 @@
-"""The data doctor: find what is wrong with training data."""
+"""The data doctor: find problems in training data."""

@@ -1,8 +1,9 @@
-"""Where two files that should be parallel cease to be: the line at which one of them lost or gained something.
+"""Find where two files that should be parallel lose their alignment: the line that one of them lost or gained.
 
-A pair that belongs together is alike in length, in how it ends, in its numbers and in the beginnings of some words
-(names, and what related languages share). Each is weak evidence. But behind a lost line every pair is a wrong one,
-and those behind it shifted by one are right, so the sums over thousands of pairs tell the place within a few lines.
+The two sides of a true pair have similar lengths, the same final punctuation, the same numbers, and some words with the
+same beginning (names, and words that related languages share). Each of these is weak evidence. But after a lost line
+every pair is wrong, and every pair shifted by one is right, so the sums over thousands of pairs locate the line within
+a few lines.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-SPREAD = 0.35  # of the logarithm of a true pair's ratio of lengths
-FURTHEST = 3.0  # spreads; beyond them a pair is wrong, and how wrong does not matter
-SAME_END, SHARED_WORD = 0.7, 0.6  # weights of the evidence
-SWITCH = 4.0  # evidence that a shift must bring before it is believed
-MOST_SHIFTS = 40  # places at which lines may be missing; more are taken as one
-BEGINNING = 4  # letters of a word that related languages may share
-ENDS = {mark: i for i, marks in enumerate([".。।", "?？؟", "!！", ":：;", "…", ",、"], start=1) for mark in marks}
+LENGTH_SPREAD = 0.35  # standard deviation of the logarithm of a true pair's length ratio
+MAX_DEVIATION = 3.0  # standard deviations; beyond them a pair is wrong, and how wrong does not matter
+SAME_END_WEIGHT, SHARED_WORD_WEIGHT = 0.7, 0.6  # log-likelihood, roughly
+SHIFT_PENALTY = 4.0  # evidence that a shift must add to be accepted
+MAX_SHIFTS = 40  # points at which lines may be missing; more are treated as one
+PREFIX_LETTERS = 4  # of a word, which related languages may share
+END_MARKS = {mark: i for i, marks in enumerate([".。।", "?？؟", "!！", ":：;", "…", ",、"], start=1) for mark in marks}
 WORDS = re.compile(r"\d+|[^\W\d_]{3,}")
 
 
-class Traits:
-    """What is compared of each line of a file: 13 bytes a line."""
+class LineFeatures:
+    """Features of each line of a file that are compared with those of the other file: 13 bytes per line."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         lengths, ends, words = array("i"), array("b"), array("Q")
         for line in lines:
             text = line.strip().rstrip("\"'»”’)")
             lengths.append(len(text))
-            ends.append(ENDS.get(text[-1:], 0))
+            ends.append(END_MARKS.get(text[-1:], 0))
             words.append(_word_bits(text))
         self.lengths = np.array(lengths, np.float32)
         self.ends = np.array(ends, np.int8)
@@ -43,50 +44,50 @@ class Traits:
         return len(self.lengths)
 
 
-def find_slip(shorter: Traits, longer: Traits) -> int | None:
-    """The first line, counted from 1, that is not the other file's; None where the shorter one just ends too early.
+def find_misalignment(shorter: LineFeatures, longer: LineFeatures) -> int | None:
+    """Return the first misaligned line, counted from 1, or None if the shorter file is just truncated.
 
-    The way through both files that skips lines of the longer one at few places and has the most evidence, by dynamic
-    programming: the shift j only grows, and best[i] is the evidence for the lines before i if the last of them has it.
+    Dynamic programming finds the alignment with the most evidence that skips lines of the longer file at few points.
+    The shift only grows along the file; best[i] is the evidence for the lines before i if the last of them has the
+    current shift.
     """
     count, missing = len(shorter), len(longer) - len(shorter)
     if not count:
         return None
-    shifts = [*range(1, min(missing, MOST_SHIFTS) + 1), *([missing] if missing > MOST_SHIFTS else [])]
-    base = _evidence(shorter, longer, 0)
-    best = np.concatenate([[0.0], np.cumsum(base)])  # (count + 1,)
-    first = np.full(count + 1, count)  # where the best way left shift 0
-    found, slip = best[-1], count
+    shifts = [*range(1, min(missing, MAX_SHIFTS) + 1), *([missing] if missing > MAX_SHIFTS else [])]
+    unshifted = _evidence(shorter, longer, 0)
+    best = np.concatenate([[0.0], np.cumsum(unshifted)])  # (count + 1,)
+    first_shifted = np.full(count + 1, count)  # the line at which the best alignment leaves shift 0
+    best_evidence, first_line = best[-1], count
     for shift in shifts:
         total = np.concatenate([[0.0], np.cumsum(_evidence(shorter, longer, shift))])
-        gain = best - total - SWITCH
-        ahead = np.maximum.accumulate(gain)
-        left = np.maximum.accumulate(
-            np.where(gain == ahead, np.arange(count + 1), 0)
-        )  # where the way left the last one
-        first = left if shift == 1 else first[left]
-        best = total + ahead
-        if best[-1] > found:
-            found, slip = best[-1], int(first[-1])
-    return slip + 1 if slip < count else None
+        gain = best - total - SHIFT_PENALTY
+        best_gain = np.maximum.accumulate(gain)
+        # the line at which the best alignment leaves the previous shift
+        switch = np.maximum.accumulate(np.where(gain == best_gain, np.arange(count + 1), 0))
+        first_shifted = switch if shift == 1 else first_shifted[switch]
+        best = total + best_gain
+        if best[-1] > best_evidence:
+            best_evidence, first_line = best[-1], int(first_shifted[-1])
+    return first_line + 1 if first_line < count else None
 
 
-def _evidence(shorter: Traits, longer: Traits, shift: int) -> NDArray[np.float64]:
-    """For each line of the shorter file, how much speaks for the other's line that is `shift` further."""
+def _evidence(shorter: LineFeatures, longer: LineFeatures, shift: int) -> NDArray[np.float64]:
+    """Return, for each line of the shorter file, the evidence that it belongs to the other's line `shift` further."""
     count = len(shorter)
-    there = slice(shift, shift + count)
+    shifted = slice(shift, shift + count)
     scale = longer.lengths.mean() / max(float(shorter.lengths.mean()), 1.0)
-    ratio = np.log((longer.lengths[there] + 3) / (shorter.lengths * scale + 3)) / SPREAD
-    score = -0.5 * np.minimum(np.abs(ratio), FURTHEST) ** 2
-    score = score + np.where(shorter.ends == longer.ends[there], SAME_END, -SAME_END)
-    return score + SHARED_WORD * _bits_set(shorter.words & longer.words[there])
+    deviation = np.log((longer.lengths[shifted] + 3) / (shorter.lengths * scale + 3)) / LENGTH_SPREAD
+    score = -0.5 * np.minimum(np.abs(deviation), MAX_DEVIATION) ** 2
+    score = score + np.where(shorter.ends == longer.ends[shifted], SAME_END_WEIGHT, -SAME_END_WEIGHT)
+    return score + SHARED_WORD_WEIGHT * _bits_set(shorter.words & longer.words[shifted])
 
 
 def _word_bits(text: str) -> int:
-    """A set of the beginnings of words and of numbers, each as one of 64 bits."""
+    """Return the set of numbers and word beginnings of a text, each hashed to one of 64 bits."""
     bits = 0
     for word in WORDS.findall(text):
-        bits |= 1 << (zlib.crc32(word[:BEGINNING].lower().encode()) & 63)
+        bits |= 1 << (zlib.crc32(word[:PREFIX_LETTERS].lower().encode()) & 63)
     return bits
 
 

@@ -1,4 +1,4 @@
-"""What the data doctor says: the kinds of findings, what training does about each, and the report."""
+"""The report of the data doctor: the kinds of problems, how training handles each, and the text that is printed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from regard.text.check.suspicious_characters import (
 from regard.text.files.lines import NOT_UTF8, NUL
 from regard.text.files.rows import MALFORMED
 
-EXAMPLES = 3
-WIDTH = 60  # characters of an excerpt
+MAX_EXAMPLES = 3  # of each kind of problem
+EXCERPT_CHARACTERS = 60
 
-UNREADABLE = "files that cannot be read"
-NOTHING = "nothing to learn from"
+UNREADABLE = "unreadable files"
+NOTHING = "no usable text"
 UNEQUAL = "lines without a counterpart"
-MARK, CRLF = "byte order marks", "CRLF line ends"  # as reading counts them
+MARK, CRLF = "byte order marks", "CRLF line ends"  # as the reader counts them
 EMPTY = "empty"
 LONG = "too long"
 LONG_LINE = "very long lines"
-RATIO = "very unequal lengths"
+RATIO = "very different lengths"
 IDENTICAL = "source = target"
 DUPLICATE = "duplicates"
 LEAK = "training sentences in the validation or test data"
-BYTES = "spelled out in bytes, or unknown to the tokenizer"
+BYTES = "unknown to the tokenizer, or spelled out in bytes"
 
-SKIPPED = (NOT_UTF8, NUL, MALFORMED)  # stop or are left out, as data.faults says
-# What training does about each kind, in the order of the report: it stops, mends, leaves out or keeps.
+SKIPPABLE = (NOT_UTF8, NUL, MALFORMED)  # data.faults decides whether training stops or skips them
+# How training handles each kind, in the order of the report: it stops, fixes, drops or keeps.
 TRAINING = {
     UNREADABLE: "stops",
     NOTHING: "stops",
@@ -44,65 +44,78 @@ TRAINING = {
     NOT_UTF8: "",
     NUL: "",
     MALFORMED: "",
-    MARK: "mends them: takes them off",
-    CRLF: "mends them: takes the \\r off",
-    EMPTY: "leaves them out, with the other side",
-    LONG: "leaves them out: more than {limit} tokens on a side (data.max_length)",
+    MARK: "fixes them: removes the mark",
+    CRLF: "fixes them: removes the \\r",
+    EMPTY: "drops them, together with the other side",
+    LONG: "drops them: more than {limit} tokens on one side (data.max_length)",
     LONG_LINE: "keeps them, in windows of data.context tokens",
-    RATIO: "keeps them: see whether they are translations of each other",
+    RATIO: "keeps them: check whether they are translations of each other",
     IDENTICAL: "keeps them: many of them teach a translator to copy",
-    DUPLICATE: "keeps them: what stands twice is learnt twice",
-    LEAK: "keeps them: scores on such sentences say little about new ones",
-    MOJIBAKE: "keeps it, and learns to write it: convert the text again from where it came",
-    REPLACED: "keeps them: an earlier conversion lost what stood there",
+    DUPLICATE: "keeps them: repeated sentences get more weight",
+    LEAK: "keeps them: scores on sentences seen in training say little about new ones",
+    MOJIBAKE: "keeps it, and the model learns to write it: convert the original text again",
+    REPLACED: "keeps them: an earlier conversion lost the original characters",
     CONTROL: "keeps them",
-    INVISIBLE: "keeps them: they make two words of what looks like one",
-    PRIVATE: "keeps them: what they mean is known to one program only",
-    HTML: "keeps it, and learns to write it",
-    NOT_NFC: "mends it: tokenizers bring text to NFC",
-    SCRIPT: "keeps them: look-alikes make two words of what looks like one",
+    INVISIBLE: "keeps them: words that look the same become different words",
+    PRIVATE: "keeps them: only the program that wrote them knows their meaning",
+    HTML: "keeps it, and the model learns to write it",
+    NOT_NFC: "fixes it: the tokenizer normalizes text to NFC",
+    SCRIPT: "keeps them: words with look-alike letters become different words",
     BYTES: "keeps them: this tokenizer was made for other text",
 }
-STOPS, LEAVES_OUT = (
-    'stops; with data.faults = "skip" it leaves them out',
-    'leaves them out, with the other side (data.faults = "skip")',
+STOPS, SKIPS = (
+    'stops; with data.faults = "skip" it skips them',
+    'skips them, together with the other side (data.faults = "skip")',
 )
 
 
 @dataclass(frozen=True)
 class Example:
-    """A place in the data, what stands there, and sometimes a remark."""
+    """A location in the data, an excerpt of the text there, and sometimes a remark."""
 
-    place: str
+    location: str
     excerpt: str
     remark: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}  {self.excerpt}" + (f"  ({self.remark})" if self.remark else "")
+        return f"{self.location}  {self.excerpt}" + (f"  ({self.remark})" if self.remark else "")
+
+    def to_dict(self) -> dict[str, str]:
+        return {"place": self.location, "excerpt": self.excerpt, "remark": self.remark}
 
 
 @dataclass(frozen=True)
-class Kind:
-    """All findings of one kind."""
+class Problem:
+    """All occurrences of one kind of problem."""
 
     name: str
     count: int
-    training: str  # what it does about them, from TRAINING
+    training: str  # how training handles it, from TRAINING
     examples: list[Example]
 
     @property
     def stops(self) -> bool:
+        """Whether training would stop because of it."""
         return self.training.startswith("stops")
 
     def __str__(self) -> str:
-        return "\n".join(
-            [f"{self.name}: {self.count:,}", f"  training {self.training}", *(f"  {e}" for e in self.examples)]
-        )
+        examples = (f"  {example}" for example in self.examples)
+        return "\n".join([f"{self.name}: {self.count:,}", f"  training {self.training}", *examples])
+
+    def to_dict(self) -> dict[str, Any]:
+        examples = [example.to_dict() for example in self.examples]
+        return {
+            "name": self.name,
+            "count": self.count,
+            "training": self.training,
+            "examples": examples,
+            "stops": self.stops,
+        }
 
 
 @dataclass(frozen=True)
-class Side:
-    """What was counted on one side of the training data; `tokens_per_word` is of a sample."""
+class SideStatistics:
+    """Averages of one side of the training data; `tokens_per_word` is measured on a sample."""
 
     words_per_line: float
     characters_per_word: float
@@ -111,34 +124,41 @@ class Side:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What the data doctor found."""
+    """The result of a check."""
 
     files: tuple[str, ...]
     rows: int
     unit: str  # of rows: pairs, documents or lines
-    sides: tuple[Side, ...]
-    tokenizer: str  # that tokens were counted with
-    kinds: tuple[Kind, ...]
+    sides: tuple[SideStatistics, ...]
+    tokenizer: str  # the tokenizer that counted the tokens
+    problems: tuple[Problem, ...]
 
     @property
     def stops(self) -> bool:
         """Whether training would stop at this data."""
-        return any(kind.stops for kind in self.kinds)
+        return any(problem.stops for problem in self.problems)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values, for JSON."""
-        kinds = [{**asdict(kind), "stops": kind.stops} for kind in self.kinds]
-        return {**asdict(self), "kinds": kinds, "stops": self.stops}
+        """Return the report as plain values, for JSON."""
+        return {
+            "files": self.files,
+            "rows": self.rows,
+            "unit": self.unit,
+            "sides": tuple(asdict(side) for side in self.sides),
+            "tokenizer": self.tokenizer,
+            "kinds": [problem.to_dict() for problem in self.problems],
+            "stops": self.stops,
+        }
 
     def __str__(self) -> str:
         head = f"{', '.join(self.files)}: {self.rows:,} {self.unit}"
-        if not self.kinds:
-            return f"{head}, no faults found{self._counted()}"
+        if not self.problems:
+            return f"{head}, no problems found{self._statistics()}"
         end = "Training would stop." if self.stops else "Training would run."
-        return "\n\n".join([head + self._counted(), *map(str, self.kinds), end])
+        return "\n\n".join([head + self._statistics(), *map(str, self.problems), end])
 
-    def _counted(self) -> str:
-        """Words, characters and tokens in one line."""
+    def _statistics(self) -> str:
+        """Return words, characters and tokens in one line."""
         if not self.sides:
             return ""
 
@@ -148,25 +168,27 @@ class CheckReport:
         words = both(side.words_per_line for side in self.sides)
         characters = both(side.characters_per_word for side in self.sides)
         tokens = both(side.tokens_per_word for side in self.sides)
-        return f"; words a line {words}, characters a word {characters}, tokens a word {tokens} ({self.tokenizer})"
+        return (
+            f"; words per line {words}, characters per word {characters}, tokens per word {tokens} ({self.tokenizer})"
+        )
 
 
-def what_training_does(kind: str, *, limit: int, faults: str = "stop") -> str:
-    """What training does about a kind, by the recipe's policy for faults and its longest sentence."""
-    if kind in SKIPPED:
-        return STOPS if faults == "stop" else LEAVES_OUT
+def training_response(kind: str, *, limit: int, faults: str = "stop") -> str:
+    """Return how training handles a kind of problem, given `data.faults` and the longest sentence it accepts."""
+    if kind in SKIPPABLE:
+        return STOPS if faults == "stop" else SKIPS
     return TRAINING[kind.partition(" (")[0]].format(limit=limit)
 
 
-def excerpt(text: str, at: int = 0, width: int = WIDTH) -> str:
-    """A part of a text round a place, with what cannot be seen written out."""
-    first = 0 if at < width * 2 // 3 else at - width // 3
+def excerpt(text: str, offset: int = 0, width: int = EXCERPT_CHARACTERS) -> str:
+    """Return the part of a text around an offset, with unprintable characters escaped."""
+    first = 0 if offset < width * 2 // 3 else offset - width // 3
     part = text[first : first + width]
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in part)
-    return "…" * (first > 0) + shown + "…" * (first + width < len(text))
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in part)
+    return "…" * (first > 0) + printable + "…" * (first + width < len(text))
 
 
-def ordered(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
-    """Kinds in the order of TRAINING; scripts by their names."""
+def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Sort problems in the order of TRAINING; scripts by name."""
     order = list(TRAINING)
-    return tuple(sorted(kinds, key=lambda kind: (order.index(kind.name.partition(" (")[0]), kind.name)))
+    return tuple(sorted(problems, key=lambda problem: (order.index(problem.name.partition(" (")[0]), problem.name)))

@@ -1,4 +1,4 @@
-"""Files as bytes, unpacked on the way: plain, .gz, .xz and .zst, and what is wrong with one that cannot be read."""
+"""Open plain and compressed files (.gz, .xz, .zst) as bytes, and explain why a file cannot be read."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import IO, Any, cast
 
 from regard.errors import DataError, UsageError
 
-PACKED = (".gz", ".xz", ".zst")
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what reading a damaged file raises
-READ_AT_ONCE = 2**14  # packed bytes; what they unpack to is in memory at a time
-SIGNATURES = {
-    b"\x1f\x8b": "packed with gzip: name it .gz",
-    b"\xfd7zXZ": "packed with xz: name it .xz",
-    b"\x28\xb5\x2f\xfd": "packed with zstd: name it .zst",
-    b"PK\x03\x04": "packed with zip: unpack it first",
-    b"PAR1": "in parquet: name it .parquet",
+COMPRESSED = (".gz", ".xz", ".zst")
+READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)  # raised while a damaged file is read
+CHUNK_BYTES = 2**14  # compressed bytes that are decompressed at a time
+SIGNATURES = {  # the first bytes of a file -> its format, and what to do
+    b"\x1f\x8b": "a gzip file: rename it to end in .gz",
+    b"\xfd7zXZ": "an xz file: rename it to end in .xz",
+    b"\x28\xb5\x2f\xfd": "a zstd file: rename it to end in .zst",
+    b"PK\x03\x04": "a zip archive: extract it first",
+    b"PAR1": "a parquet file: rename it to end in .parquet",
 }
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
-    """The file as bytes, unpacked by its name's end, or a DataError that says what is there instead."""
+def open_decompressed(path: Path) -> IO[bytes]:
+    """Open a file as bytes and decompress it according to its suffix; raise DataError if that is impossible."""
     try:
         if path.is_dir():
-            raise DataError(f"{path} is a folder: name the files in it, for instance {path}/train.fr")
+            raise DataError(f"{path} is a folder: give the files in it, for example {path}/train.fr")
         match path.suffix.lower():
             case ".gz":
                 return cast(IO[bytes], gzip.open(path, "rb"))
             case ".xz":
                 return lzma.open(path, "rb")
             case ".zst":
-                return io.BufferedReader(_Zst(path))
+                return io.BufferedReader(_ZstdFile(path))
             case _:
                 return open(path, "rb")
     except FileNotFoundError:
@@ -45,59 +45,59 @@ def open_unpacked(path: Path) -> IO[bytes]:
 
 
 def content_name(path: Path) -> Path:
-    """The name without the packing's: a.tsv for a.tsv.gz."""
-    return path.with_suffix("") if path.suffix.lower() in PACKED else path
+    """Remove the suffix of a compression format: a.tsv.gz becomes a.tsv."""
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
 
 
 def missing_file(path: Path) -> str:
-    """What to say of a file that is not there, with the nearest name that is."""
+    """Return the message for a file that does not exist, with the most similar name that does."""
     if not path.parent.is_dir():
-        return f"{path}: no such file, and no folder {path.parent}"
+        return f"{path}: no such file, because there is no folder {path.parent}"
     near = difflib.get_close_matches(path.name, sorted(entry.name for entry in path.parent.iterdir()), n=1)
     return f"{path}: no such file" + (f"; did you mean {path.parent / near[0]}?" if near else "")
 
 
-def true_kind(first: bytes) -> str | None:
-    """What a file is that begins so and should be text; None where nothing is known of it."""
-    return next((kind for signature, kind in SIGNATURES.items() if first.startswith(signature)), None)
+def detected_format(first_bytes: bytes) -> str | None:
+    """Return the binary format of a file that should be text, from its first bytes; None if it is not recognized."""
+    return next((kind for signature, kind in SIGNATURES.items() if first_bytes.startswith(signature)), None)
 
 
-class _Zst(io.RawIOBase):
-    """A .zst file unpacked, frame after frame.
+class _ZstdFile(io.RawIOBase):
+    """A .zst file, decompressed frame by frame.
 
-    zstandard's own stream takes a file that is cut off for one that ends; here that is an EOFError, as with gzip.
+    zstandard's own stream reader does not report a truncated file. This class raises EOFError, as gzip does.
     """
 
     def __init__(self, path: Path) -> None:
-        zstandard = _zstandard(path)
-        self._unpacker, self._error = zstandard.ZstdDecompressor(), zstandard.ZstdError
+        zstandard = _import_zstandard(path)
+        self._decompressor, self._error = zstandard.ZstdDecompressor(), zstandard.ZstdError
         self._file = open(path, "rb")  # noqa: SIM115  # closed by close
-        self._frame: Any = None  # the one that is being unpacked
-        self._packed, self._ready = b"", b""
+        self._frame: Any = None  # the frame that is being decompressed
+        self._compressed, self._decompressed = b"", b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            self._packed = self._packed or self._file.read(READ_AT_ONCE)
-            if not self._packed:
+        while not self._decompressed:
+            self._compressed = self._compressed or self._file.read(CHUNK_BYTES)
+            if not self._compressed:
                 if self._frame is not None:
-                    raise EOFError("the file ended before the end of its last frame")
+                    raise EOFError("the file ends in the middle of a frame")
                 return 0
-            self._unpack()
-        given = self._ready[: len(buffer)]
-        self._ready = self._ready[len(given) :]
-        buffer[: len(given)] = given
-        return len(given)
+            self._decompress()
+        chunk = self._decompressed[: len(buffer)]
+        self._decompressed = self._decompressed[len(chunk) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
-    def _unpack(self) -> None:
-        self._frame = self._frame or self._unpacker.decompressobj()
+    def _decompress(self) -> None:
+        self._frame = self._frame or self._decompressor.decompressobj()
         try:
-            self._ready = self._frame.decompress(self._packed)
+            self._decompressed = self._frame.decompress(self._compressed)
         except self._error as error:
             raise OSError(str(error)) from error
-        self._packed = self._frame.unused_data
+        self._compressed = self._frame.unused_data
         if self._frame.eof:
             self._frame = None
 
@@ -107,10 +107,10 @@ class _Zst(io.RawIOBase):
         super().close()
 
 
-def _zstandard(path: Path) -> Any:
-    """The package that unpacks; an extra, for few files are packed so."""
+def _import_zstandard(path: Path) -> Any:
+    """Import zstandard, an optional dependency because few files need it."""
     try:
         import zstandard
     except ImportError:
-        raise UsageError(f"{path}: .zst files need another package: pip install 'regard[zst]'") from None
+        raise UsageError(f"{path}: .zst files need an extra package: pip install 'regard[zst]'") from None
     return zstandard

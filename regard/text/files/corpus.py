@@ -1,7 +1,8 @@
-"""Text files to sentences: pairs for translation, documents for language models.
+"""Read text files into a corpus: pairs for translation, documents for language models.
 
-Reading is strict and tells the place of each fault. What it mends (byte order marks, CRLF), drops (empty sides) and,
-where that is asked for, leaves out (lines that cannot be read) is counted, with the first few places.
+Reading is strict and reports the location of each fault. Byte order marks and CRLF line endings are fixed, pairs with
+an empty side are dropped, and on request lines that cannot be read are left out. The report counts all of these, with
+the first few locations.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ __all__ = [
 ]
 
 Files = str | Path | Sequence[str | Path]
-Policy = Literal["stop", "skip"]  # at a line that cannot be read
-LEFT_OUT = ", left out"  # what the report says of the kind of a fault
+Policy = Literal["stop", "skip"]  # what to do at a line that cannot be read
+LEFT_OUT = ", left out"  # the report appends this to the kind of a skipped fault
 
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What was counted while reading: files, rows read and kept, and what was mended or dropped, by kind."""
+    """Counts from reading a corpus: files, rows read and kept, and rows fixed or dropped, by kind."""
 
     files: tuple[str, ...]
     read: int
@@ -46,67 +47,69 @@ class CorpusReport:
     findings: Mapping[str, Finding]
 
     def to_dict(self) -> dict[str, object]:
-        """The same as plain values, for JSON."""
-        found = {kind: {"count": one.count, "places": one.places} for kind, one in self.findings.items()}
-        return {"files": list(self.files), "read": self.read, "kept": self.kept, "findings": found}
+        """Return the report as plain values, for JSON."""
+        findings = {kind: {"count": x.count, "places": x.locations} for kind, x in self.findings.items()}
+        return {"files": list(self.files), "read": self.read, "kept": self.kept, "findings": findings}
 
     def __str__(self) -> str:
         lines = [f"{self.kept:,} of {self.read:,} kept, from {', '.join(self.files)}"]
-        for kind, one in self.findings.items():
-            lines.append(f"{kind}: {one.count:,}, first at {', '.join(one.places)}")
+        for kind, finding in self.findings.items():
+            lines.append(f"{kind}: {finding.count:,}, first at {', '.join(finding.locations)}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences side by side, and where each one stood. A language model's corpus has documents and no target."""
+    """Pairs of sentences and their locations. The corpus of a language model has documents and no target."""
 
     source: list[str] = field(repr=False)
     target: list[str] | None = field(repr=False)
     report: CorpusReport
-    shards: tuple[tuple[int, str], ...] = field(repr=False)  # the first row of each file
-    lines: Sequence[int] = field(repr=False)  # the line of each row in its file
+    shards: tuple[tuple[int, str], ...] = field(repr=False)  # the first row and the name of each file
+    lines: Sequence[int] = field(repr=False)  # the line number of each row in its file
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def place(self, i: int) -> str:
-        """Where row i stood, as file:line."""
+    def location(self, i: int) -> str:
+        """Return the location of row i as file:line."""
         shard = bisect_right(self.shards, i, key=lambda shard: shard[0]) - 1
         return f"{self.shards[shard][1]}:{self.lines[i]}"
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the sentences; the files' names and how they were packed do not matter."""
+        """The sha256 of the sentences; file names and compression do not matter."""
         return hashlib.sha256(json.dumps([self.source, self.target]).encode()).hexdigest()
 
 
 def read_parallel(source: Files, target: Files, *, faults: Policy = "stop") -> Corpus:
-    """Pairs from files whose line i is the translation of the other's line i; shards go together in their order.
+    """Read pairs from parallel files: line i of one is the translation of line i of the other; shards match in order.
 
-    `faults` "skip" leaves out pairs with a line that cannot be read, and counts them.
+    With `faults` "skip", pairs with a line that cannot be read are left out and counted.
     """
-    ours, theirs = _paths(source), _paths(target)
-    if len(ours) != len(theirs):
-        raise UsageError(f"{len(ours)} source files and {len(theirs)} target files: each needs its counterpart")
+    sources, targets = _paths(source), _paths(target)
+    if len(sources) != len(targets):
+        raise UsageError(
+            f"{len(sources)} source files and {len(targets)} target files: each source file needs a target file"
+        )
     findings = no_findings()
-    shards = [(str(one), parallel_rows(one, other, findings)) for one, other in zip(ours, theirs, strict=True)]
-    return _collect(shards, [*ours, *theirs], findings, faults)
+    shards = [(str(x), parallel_rows(x, y, findings)) for x, y in zip(sources, targets, strict=True)]
+    return _collect(shards, [*sources, *targets], findings, faults)
 
 
 def read_pairs(files: Files, columns: Columns | None = None, *, faults: Policy = "stop") -> Corpus:
-    """Pairs from .tsv files (columns by number from 0, no quoting), .jsonl or .parquet files (columns by name).
+    """Read pairs from .tsv files (columns by number from 0, no quoting), .jsonl or .parquet files (columns by name).
 
-    By default the first two columns, or those named "source" and "target". `faults` as for read_parallel.
+    The default is the first two columns, or those named "source" and "target". `faults` is as for read_parallel.
     """
     paths, findings = _paths(files), no_findings()
     return _collect([(str(path), pair_rows(path, columns, findings)) for path in paths], paths, findings, faults)
 
 
 def read_documents(files: Files, column: str = "text", *, faults: Policy = "stop") -> Corpus:
-    """Documents for a language model: each file is one, or each row of a .jsonl or .parquet file, in this column.
+    """Read documents for a language model: one per file, or one per row of a .jsonl or .parquet file, in this column.
 
-    `faults` "skip" leaves out the lines of a text, or the documents, that cannot be read, and counts them.
+    With `faults` "skip", lines of a text (or documents) that cannot be read are left out and counted.
     """
     paths, findings = _paths(files), no_findings()
     shards: list[tuple[str, Iterator[Row]]] = []
@@ -117,25 +120,25 @@ def read_documents(files: Files, column: str = "text", *, faults: Policy = "stop
 
 
 def make_corpus(source: Sequence[str], target: Sequence[str] | None = None, *, name: str) -> Corpus:
-    """A corpus of sentences that are in memory already; `name` stands where a file's would."""
+    """Make a corpus of sentences in memory; `name` replaces the file name in locations."""
     if target is not None and len(source) != len(target):
         raise UsageError(f"{name}: {len(source)} source and {len(target)} target sentences")
     pairs = zip(source, [None] * len(source) if target is None else target, strict=True)
-    rows: Iterator[Row] = ((number, one, other) for number, (one, other) in enumerate(pairs, start=1))
+    rows: Iterator[Row] = ((number, *pair) for number, pair in enumerate(pairs, start=1))
     return _collect([(name, rows)], [name], no_findings(), "stop")
 
 
 def _collect(
     shards: Iterable[tuple[str, Iterator[Row]]], files: Sequence[object], findings: Findings, faults: Policy
 ) -> Corpus:
-    """Read all rows; drop and count those with an empty side; stop at those with a fault, or leave them out."""
+    """Read all rows; drop and count those with an empty side; stop at a fault, or leave the row out."""
     if faults not in get_args(Policy):
         raise UsageError(unknown_name("policy for faults", faults, get_args(Policy)))
     sources: list[str] = []
     targets: list[str] = []
-    lines, firsts, read = array("q"), [], 0
+    lines, first_rows, read = array("q"), [], 0
     for name, rows in shards:
-        firsts.append((len(sources), name))
+        first_rows.append((len(sources), name))
         for number, source, target in rows:
             read += 1
             if isinstance(source, Fault) or isinstance(target, Fault):
@@ -152,15 +155,15 @@ def _collect(
                 targets.append(target)
     names = tuple(map(str, files))
     if not sources:
-        left_out = {kind: one for kind, one in findings.items() if kind.endswith(LEFT_OUT)}
-        told = "".join(f"; {kind}: {one.count}, first at {one.places[0]}" for kind, one in left_out.items())
-        raise DataError(f"{', '.join(names)}: no text in it ({read} lines read{told})")
+        left_out = {kind: finding for kind, finding in findings.items() if kind.endswith(LEFT_OUT)}
+        details = "".join(f"; {kind}: {x.count}, first at {x.locations[0]}" for kind, x in left_out.items())
+        raise DataError(f"{', '.join(names)}: no usable text ({read} lines read{details})")
     report = CorpusReport(names, read, len(sources), dict(findings))
-    return Corpus(sources, targets or None, report, tuple(firsts), lines)
+    return Corpus(sources, targets or None, report, tuple(first_rows), lines)
 
 
 def _leave_out(fault: Fault, findings: Findings, faults: Policy) -> None:
-    """Count a fault that the policy allows to leave out."""
+    """Count a fault if the policy is to skip it; else raise it."""
     if faults == "stop":
         raise DataError(fault.message)
     findings[fault.kind + LEFT_OUT].add(fault.path, fault.line)
@@ -177,7 +180,7 @@ def _whole_file(path: Path, findings: Findings, faults: Policy) -> Iterator[Row]
 
 
 def _paths(files: Files) -> list[Path]:
-    given = [files] if isinstance(files, str | Path) else files
-    if not given:
+    names = [files] if isinstance(files, str | Path) else files
+    if not names:
         raise UsageError("no files were given")
-    return [Path(file) for file in given]
+    return [Path(name) for name in names]

@@ -1,4 +1,4 @@
-"""Data to look through row by row: files that are read together, or a corpus in memory."""
+"""Data that can be read row by row, more than once: parallel files, single files, or a corpus in memory."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from regard.text.files.rows import Columns, Findings, Row, document_rows, pair_r
 
 
 class Shard(Protocol):
-    """Rows, numbered from 1, that can be read again."""
+    """Rows, numbered from 1, that can be read more than once."""
 
     @property
     def files(self) -> Sequence[object]:
-        """The names of what is read."""
+        """The names of the files."""
 
     @property
     def is_text(self) -> bool:
-        """Whether this is for a language model: rows have no target."""
+        """Whether the rows have no target, as for a language model."""
 
     @property
     def is_prose(self) -> bool:
-        """Whether rows are the lines of one text, neither pairs nor documents."""
+        """Whether the rows are the lines of one text, neither pairs nor documents."""
 
     def rows(self, findings: Findings) -> Iterator[Row]:
-        """All rows; what reading mends is counted in `findings`."""
+        """Yield all rows; count in `findings` what is repaired while reading."""
 
-    def place(self, number: int, side: int = 0) -> str:
-        """Where a row stands, as file:line."""
+    def location(self, number: int, side: int = 0) -> str:
+        """Return the location of a row as file:line."""
 
 
 @dataclass(frozen=True)
 class ParallelFiles:
-    """Two files, line by line."""
+    """Two parallel files, read line by line."""
 
     source: Path
     target: Path
@@ -54,13 +54,13 @@ class ParallelFiles:
     def rows(self, findings: Findings) -> Iterator[Row]:
         return parallel_rows(self.source, self.target, findings)
 
-    def place(self, number: int, side: int = 0) -> str:
+    def location(self, number: int, side: int = 0) -> str:
         return f"{(self.source, self.target)[side]}:{number}"
 
 
 @dataclass(frozen=True)
 class PairsFile:
-    """Both sides in one file."""
+    """One file with both sides of each pair."""
 
     path: Path
     columns: Columns | None = None
@@ -74,7 +74,7 @@ class PairsFile:
     def rows(self, findings: Findings) -> Iterator[Row]:
         return pair_rows(self.path, self.columns, findings)
 
-    def place(self, number: int, side: int = 0) -> str:
+    def location(self, number: int, side: int = 0) -> str:
         return f"{self.path}:{number}"
 
 
@@ -99,13 +99,13 @@ class TextFile:
             return documents
         return ((number, line, None) for number, line in enumerate(try_lines(self.path, findings), start=1))
 
-    def place(self, number: int, side: int = 0) -> str:
+    def location(self, number: int, side: int = 0) -> str:
         return f"{self.path}:{number}"
 
 
 @dataclass(frozen=True, eq=False)
 class CorpusRows:
-    """A corpus that has been read; of documents the lines. Places are those of its files."""
+    """The pairs of a corpus in memory, or the lines of its documents. Locations are those in its files."""
 
     corpus: Corpus
 
@@ -128,38 +128,38 @@ class CorpusRows:
         lines = (line for document in source for line in document.split("\n"))
         return ((number, line, None) for number, line in enumerate(lines, start=1))
 
-    def place(self, number: int, side: int = 0) -> str:
-        """Of a pair its own; of a line of a text that of its document, and the line in it."""
+    def location(self, number: int, side: int = 0) -> str:
+        """Return the location of a pair, or of a line of a text: its file and the line in it."""
         if not self.is_prose:
-            path, _, line = self.corpus.place(number - 1).rpartition(":")
-            return f"{self._counterparts.get(path, path) if side else path}:{line}"
-        document = bisect_right(self._firsts, number) - 1
-        path, _, line = self.corpus.place(document).rpartition(":")
-        one_a_file = len(self.corpus) == len(self.corpus.shards)
-        return f"{path}:{int(line) + one_a_file * (number - self._firsts[document])}"
+            path, _, line = self.corpus.location(number - 1).rpartition(":")
+            return f"{self._target_files.get(path, path) if side else path}:{line}"
+        document = bisect_right(self._first_lines, number) - 1
+        path, _, line = self.corpus.location(document).rpartition(":")
+        file_is_document = len(self.corpus) == len(self.corpus.shards)
+        return f"{path}:{int(line) + file_is_document * (number - self._first_lines[document])}"
 
     @cached_property
-    def _counterparts(self) -> dict[str, str]:
-        """The target's file for each of the source's; none where both sides are in one file."""
+    def _target_files(self) -> dict[str, str]:
+        """The target file of each source file; empty if both sides are in one file."""
         names = [name for _, name in self.corpus.shards]
         return dict(zip(names, self.corpus.report.files[len(names) :], strict=False))
 
     @cached_property
-    def _firsts(self) -> list[int]:
-        """The number of each document's first line."""
+    def _first_lines(self) -> list[int]:
+        """The number of the first line of each document."""
         return list(accumulate((document.count("\n") + 1 for document in self.corpus.source[:-1]), initial=1))
 
 
 def rows_at(shard: Shard, numbers: Collection[int]) -> dict[int, Row]:
-    """Some rows of a shard, read again up to the last of them."""
-    found: dict[int, Row] = {}
+    """Read a shard again, up to the last of these row numbers, and return these rows."""
+    rows: dict[int, Row] = {}
     if numbers:
         try:
             for row in shard.rows(no_findings()):
                 if row[0] in numbers:
-                    found[row[0]] = row
+                    rows[row[0]] = row
                 if row[0] >= max(numbers):
                     break
-        except DataError:  # it is known already that the file ends so
+        except DataError:  # the first reading has reported it
             pass
-    return found
+    return rows

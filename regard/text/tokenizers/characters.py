@@ -1,6 +1,6 @@
 """A tokenizer whose tokens are characters.
 
-C2. The vocabulary is every character of the training text, in the order of Unicode.
+C2. The vocabulary consists of all characters of the training text, in Unicode order.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from regard.errors import DataError, ModelError
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import SPACE, Word, group_words
 
-SHOWN = {" ": SPACE, "\n": "⏎", "\t": "⇥"}
+VISIBLE = {" ": SPACE, "\n": "⏎", "\t": "⇥"}
 
 
 class CharacterTokenizer:
-    """Characters (code points) to numbers and back; one that is not in the vocabulary is UNKNOWN.
+    """Maps characters (code points) to tokens and back; a character outside the vocabulary is UNKNOWN.
 
-    Texts are brought to Unicode's form NFC first. With known characters only, decode(encode(text)) is the text in NFC.
+    Texts are first normalized to Unicode NFC. If all characters are known, decode(encode(text)) is the text in NFC.
     """
 
     FILE = "characters.json"
 
     def __init__(self, content: bytes) -> None:
         try:
-            found = json.loads(content)
-            characters = found["characters"] if isinstance(found, dict) and len(found) == 1 else None
+            entries = json.loads(content)
+            characters = entries["characters"] if isinstance(entries, dict) and len(entries) == 1 else None
             if not isinstance(characters, str):
-                raise ValueError("one text under the name characters is wanted")
-            characters.encode()  # half surrogates are no characters
+                raise ValueError('expected one text under the key "characters"')
+            characters.encode()  # half surrogates are not characters
         except (ValueError, RecursionError, KeyError) as error:
             raise ModelError(f"not the characters of a tokenizer: {error}") from error
         if not characters or any(a >= b for a, b in pairwise(characters)):
-            raise ModelError("not the characters of a tokenizer: each must stand once, in the order of Unicode")
+            raise ModelError("not the characters of a tokenizer: each must occur once, in Unicode order")
         self._characters = [*[""] * len(SPECIAL_TOKENS), *characters]
         self._numbers = {character: i for i, character in enumerate(characters, start=len(SPECIAL_TOKENS))}
 
@@ -51,17 +51,17 @@ class CharacterTokenizer:
         return [self.encode(text) for text in texts]
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
-        given = iter(unknown)
-        return "".join(next(given, "") if token == UNKNOWN else self._characters[token] for token in tokens)
+        replacements = iter(unknown)
+        return "".join(next(replacements, "") if token == UNKNOWN else self._characters[token] for token in tokens)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         return [
-            SPECIAL_TOKENS[token] if token < len(SPECIAL_TOKENS) else SHOWN.get(character, character)
+            SPECIAL_TOKENS[token] if token < len(SPECIAL_TOKENS) else VISIBLE.get(character, character)
             for token, character in ((token, self._characters[token]) for token in tokens)
         ]
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
-        """Words are parted by blanks; a blank belongs to the word after it. Unknown characters are part of a word."""
+        """Return the words. Whitespace belongs to the word after it, unknown characters are part of a word."""
         texts = [SPECIAL_TOKENS[UNKNOWN] if token == UNKNOWN else self._characters[token] for token in tokens]
         spans = group_words([(text.isspace(), text.isspace()) if text else None for text in texts])
         return [Word("".join(texts[start:end]).strip(), start, end) for start, end in spans]
@@ -72,10 +72,10 @@ class CharacterTokenizer:
 
 
 def train_characters(texts: Iterable[str]) -> CharacterTokenizer:
-    """The tokenizer of all characters that the texts have."""
+    """Make a tokenizer of all characters in the texts."""
     seen: set[str] = set()
     for text in texts:
         seen.update(unicodedata.normalize("NFC", text))
     if not seen:
-        raise DataError("no characters to learn from: the texts are empty")
+        raise DataError("there are no characters to learn from: the texts are empty")
     return CharacterTokenizer(json.dumps({"characters": "".join(sorted(seen))}).encode())

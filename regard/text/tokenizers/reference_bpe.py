@@ -1,4 +1,4 @@
-"""Byte pair encoding in plain Python: what sentencepiece does for us, short enough to read.
+"""Byte pair encoding in plain Python: the algorithm of sentencepiece, short enough to read.
 
 Sennrich et al. 2016, "Neural machine translation of rare words with subword units", algorithm 1.
 """
@@ -13,8 +13,8 @@ Pair = tuple[str, str]
 
 
 def learn_merges(text: str, count: int) -> list[Pair]:
-    """Join the most frequent pair of neighbouring pieces, over and over; of equally frequent ones the oldest pieces."""
-    words = Counter(tuple("▁" + word) for word in text.split())  # every word in pieces: at first, characters
+    """Merge the most frequent pair of adjacent subwords, `count` times; ties go to the oldest subwords."""
+    words = Counter(tuple("▁" + word) for word in text.split())  # every word as subwords: at first, characters
     age = {piece: i for i, piece in enumerate(sorted(set().union(*words)))}
     merges: list[Pair] = []
     for _ in range(count):
@@ -32,7 +32,7 @@ def learn_merges(text: str, count: int) -> list[Pair]:
 
 
 def apply_merges(text: str, merges: Sequence[Pair]) -> list[str]:
-    """Cut a text into pieces: in every word, the merge that was learned first is done first."""
+    """Segment a text: in every word, merges are applied in the order in which they were learned."""
     rank = {pair: i for i, pair in enumerate(merges)}
     pieces: list[str] = []
     for text_word in text.split():
@@ -44,7 +44,7 @@ def apply_merges(text: str, merges: Sequence[Pair]) -> list[str]:
 
 
 def merge_pair(word: Sequence[str], pair: Pair) -> tuple[str, ...]:
-    """The word with every occurrence of the pair joined, from left to right."""
+    """Merge every occurrence of the pair in a word, from left to right."""
     merged: list[str] = []
     for piece in word:
         if merged and (merged[-1], piece) == pair:

@@ -1,7 +1,7 @@
-"""A tokenizer whose tokens are pieces of words, by sentencepiece: BPE or unigram.
+"""Subword tokenizers, by sentencepiece: BPE or unigram.
 
 Sennrich et al. 2016 (BPE); Kudo 2018 (unigram, sampling); Provilkov et al. 2020 (BPE dropout); Kudo and Richardson 2018
-(sentencepiece). reference_bpe.py shows in 40 lines what BPE does.
+(sentencepiece). reference_bpe.py implements BPE in 40 lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sentencepiece
 
 from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.text.random_streams import random_keys
-from regard.text.tokenizers.characters import SHOWN
+from regard.text.tokenizers.characters import VISIBLE
 from regard.text.tokenizers.segmentations import Segmentations
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from regard.text.tokenizers.subword_file import read_pieces
@@ -28,23 +28,23 @@ from regard.text.tokenizers.word_table import WordTable, table_arrays
 Kind = Literal["unigram", "bpe"]
 KINDS = ("unigram", "bpe")
 BYTES = 256
-LARGEST_CHOICE = 32_000
-TRAINING_SENTENCES = 1_000_000
-LONGEST_CHUNK = 1_000  # characters; sentencepiece drops lines of more than 4,192 bytes without a word
+MAX_CHOSEN_SIZE = 32_000
+MAX_TRAINING_LINES = 1_000_000
+CHUNK_CHARACTERS = 1_000  # sentencepiece silently drops lines of more than 4,192 bytes
 MANY_CHARACTERS = 1_000
 
-# sentencepiece writes a space as ▁, so a ▁ of the text itself goes in disguise: ESCAPE and a digit.
+# sentencepiece writes a space as ▁, so a ▁ in the text itself is escaped: ESCAPE and a digit.
 ESCAPE = "\x1a"
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class SubwordTokenizer:
-    """Pieces of words to numbers and back, by a sentencepiece model.
+    """Maps text to subwords and back, with a sentencepiece model.
 
-    Texts are brought to Unicode's form NFC first. For lossless models decode(encode(text)) is the text in NFC, whatever
-    is in it. For the others it is equal up to spaces: runs of spaces become one, and those at the ends go. Characters
-    that the model has no piece for are written as bytes, so UNKNOWN never comes out of encode. Half surrogates, which
-    are no characters, become U+FFFD. encode(decode(tokens)) = tokens is not promised: a text has many segmentations.
+    Texts are first normalized to Unicode NFC. For lossless models, decode(encode(text)) is always the text in NFC. For
+    other models it is equal up to spaces: runs of spaces become one, and leading and trailing spaces are removed.
+    Characters without a token are encoded as bytes, so encode never returns UNKNOWN. Half surrogates, which are not
+    characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations.
     """
 
     FILE = "tokenizer.model"
@@ -53,7 +53,7 @@ class SubwordTokenizer:
         self._content = content
         self._model, pieces = _load(content)
         self.lossless = self._model.decode(self._model.encode(" ")) == " "
-        self._shown = [SHOWN.get(piece, piece) for piece in pieces]
+        self._shown = [VISIBLE.get(piece, piece) for piece in pieces]
         blank = (SPACE, "\n", "\t")
         self._parts = re.compile(" *[^ ]+| +" if self.lossless else "[^ ]+")
         self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
@@ -69,10 +69,10 @@ class SubwordTokenizer:
         return self._model.encode([_prepared(text) for text in texts])
 
     def sample_all(self, texts: Sequence[str], *, seed: int, alpha: float) -> list[list[int]]:
-        """Each text in a segmentation drawn at random: a function of the arguments alone.
+        """Return each text in a random segmentation that depends only on the arguments.
 
-        Unigram models choose a word's segmentation with probability to the power alpha (Kudo 2018), so 0 is wildest;
-        BPE models leave out each merge with probability alpha (Provilkov et al. 2020), so 0 changes nothing.
+        Unigram models sample a word's segmentation with its probability to the power alpha (Kudo 2018), so 0 is the
+        most random; BPE models drop each merge with probability alpha (Provilkov et al. 2020), so 0 changes nothing.
         """
         if not 0 <= alpha <= 1:
             raise UsageError(f"alpha must be between 0 and 1, got {alpha}")
@@ -80,26 +80,26 @@ class SubwordTokenizer:
         return list(WordTable(arrays).draw(random_keys(len(texts), seed)))
 
     def cut(self, text: str) -> list[str]:
-        """The parts of a text that are cut into pieces one by one, for no piece goes on after a space: its words."""
+        """Split a text into words, which are segmented independently, because no token continues after a space."""
         return self._parts.findall(_prepared(text))
 
     def segmentations(self, alpha: float) -> Segmentations:
-        """The ways to cut such a part that `sample_all` chooses from."""
+        """Return the segmentations of words from which `sample_all` chooses."""
         return Segmentations(self._model, alpha=alpha)
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
-        """The text; an UNKNOWN stands for a word, with a space before it unless it is the first."""
-        kept = [int(token) for token in tokens if token not in (PAD, START, END)]
-        if UNKNOWN not in kept:
-            return _restored(self._model.decode(kept))
-        text, given = "", iter(unknown)
-        for is_unknown, group in groupby(kept, UNKNOWN.__eq__):
+        """Return the text. An UNKNOWN is a word, with a space before it unless it is the first."""
+        content = [int(token) for token in tokens if token not in (PAD, START, END)]
+        if UNKNOWN not in content:
+            return _restored(self._model.decode(content))
+        text, replacements = "", iter(unknown)
+        for is_unknown, group in groupby(content, UNKNOWN.__eq__):
             run = list(group)
             if is_unknown:
-                for word in islice(given, len(run)):
+                for word in islice(replacements, len(run)):
                     text += " " * bool(text and word) + word
             else:
-                # sentencepiece takes the space off the first piece that it is given, except in lossless models
+                # sentencepiece removes the space of the first token, except in lossless models
                 space = bool(text) and not self.lossless and self._blanks[run[0]][0]
                 text += " " * space + _restored(self._model.decode(run))
         return text
@@ -108,7 +108,7 @@ class SubwordTokenizer:
         return [self._shown[token] for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
-        """Words start at spaces, and in lossless models at line breaks and tabs; which join the next word."""
+        """Return the words. A space (in lossless models also a line break or tab) belongs to the word after it."""
         unknown = [SPECIAL_TOKENS[UNKNOWN]]
         return [
             Word(self.decode(tokens[start:end], unknown=unknown).strip(" \n\t"), start, end)
@@ -119,7 +119,7 @@ class SubwordTokenizer:
         return self.FILE, self._content
 
     def _spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """The spans of words. An UNKNOWN is a word, and what follows it without a space is another."""
+        """Return the spans of words. An UNKNOWN is a word, and text that follows without a space is another one."""
         flags = [None if token in (PAD, UNKNOWN, START, END) else self._blanks[token] for token in tokens]
         spans = group_words(flags)
         unknowns = [(i, i + 1) for i, token in enumerate(tokens) if token == UNKNOWN]
@@ -129,20 +129,20 @@ class SubwordTokenizer:
 def train_subwords(
     texts: Iterable[str], *, size: int | None, kind: Kind, lossless: bool, tokenised: bool = False
 ) -> SubwordTokenizer:
-    """Learn a vocabulary of pieces from texts; the same texts give the same bytes.
+    """Learn a subword vocabulary from texts; the same texts give the same bytes.
 
-    Size None: as many pieces as there are words that occur five times or more, besides the characters and the bytes
-    (three times the characters at least, for writing without spaces), up to 32,000 and to what the data allows.
-    Above a million lines, an even sample of them is learned from. `lossless` is for language models: spaces stay as
-    they are, line breaks and tabs are pieces. `tokenised` says that spaces stand around all marks already, so that what
-    is left together belongs together, and a piece may hold letters and marks ("qu&apos;").
+    With size None, the vocabulary has one subword for each word that occurs at least five times, in addition to the
+    characters and the bytes (at least three times the characters, for writing without spaces), up to 32,000 and to what
+    the data allows. More than a million lines are sampled evenly. `lossless` is for language models: spaces are
+    preserved, and line breaks and tabs are tokens. `tokenised` says that the text is tokenized, with spaces around
+    punctuation, so a subword may contain both letters and punctuation ("qu&apos;").
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind of subwords", kind, KINDS))
     lines = [line for text in texts for line in _prepared(text).split("\n") if line.strip()]
-    lines = lines[:: -(-len(lines) // TRAINING_SENTENCES) or 1]
+    lines = lines[:: -(-len(lines) // MAX_TRAINING_LINES) or 1]
     if not lines:
-        raise DataError("no words to learn a vocabulary from: the texts are empty")
+        raise DataError("there are no words to learn a vocabulary from: the texts are empty")
     characters = Counter[str]()
     for line in lines:
         characters.update(line)
@@ -157,7 +157,7 @@ def train_subwords(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            # Each part of a line once: with a megabyte of repetition sentencepiece would be busy for hours.
+            # Each chunk of a line once: sentencepiece would take hours for a megabyte of repetition.
             sentence_iterator=(chunk for line in lines for chunk in dict.fromkeys(_chunks(line))),
             model_writer=model,
             model_type=kind,
@@ -170,9 +170,9 @@ def train_subwords(
             normalization_rule_name="identity",
             byte_fallback=True,
             split_by_unicode_script=not tokenised,
-            # With thousands of characters the rarest are left to bytes.
+            # With thousands of characters, the rarest are encoded as bytes.
             character_coverage=1.0 if len(characters) < MANY_CHARACTERS else 0.9995,
-            num_threads=4,  # the sums of unigram training depend on it
+            num_threads=4,  # fixed, because unigram training depends on it (order of summation)
             minloglevel=2,
             **spaces,
         )
@@ -182,10 +182,10 @@ def train_subwords(
 
 
 def _chosen_size(lines: Sequence[str], characters: int) -> int:
-    """The size that train_subwords chooses."""
+    """Return the vocabulary size that train_subwords chooses."""
     words = Counter(word for line in lines for word in re.findall(r"\w+", line))
     frequent = sum(count >= 5 for count in words.values())
-    return min(LARGEST_CHOICE, BYTES + len(SPECIAL_TOKENS) + max(characters + frequent, 3 * characters))
+    return min(MAX_CHOSEN_SIZE, BYTES + len(SPECIAL_TOKENS) + max(characters + frequent, 3 * characters))
 
 
 def _size_advice(message: str, size: int) -> str:
@@ -195,23 +195,23 @@ def _size_advice(message: str, size: int) -> str:
     if found := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", message):
         return (
             f"a vocabulary of {size} is too small for the characters of the data and the {BYTES} bytes: "
-            f"choose more than {found[1]}, or let it be chosen"
+            f"choose more than {found[1]}, or omit the size"
         )
     return f"no vocabulary of size {size} could be learned: {message}"
 
 
 def _chunks(line: str) -> Iterator[str]:
-    """A line in parts that sentencepiece takes, cut at spaces where there are any."""
-    while len(line) > LONGEST_CHUNK:
-        cut = line.rfind(" ", 1, LONGEST_CHUNK)
-        cut = cut if cut > 0 else LONGEST_CHUNK
+    """Split a line into chunks that sentencepiece accepts, at spaces if possible."""
+    while len(line) > CHUNK_CHARACTERS:
+        cut = line.rfind(" ", 1, CHUNK_CHARACTERS)
+        cut = cut if cut > 0 else CHUNK_CHARACTERS
         yield line[:cut]
         line = line[cut:]
     yield line
 
 
 def _prepared(text: str) -> str:
-    """The text as sentencepiece gets it."""
+    """Normalize and escape a text for sentencepiece."""
     if text.isascii() and ESCAPE not in text:
         return text
     text = unicodedata.normalize("NFC", SURROGATES.sub("\ufffd", text))
@@ -219,15 +219,15 @@ def _prepared(text: str) -> str:
 
 
 def _restored(text: str) -> str:
-    """The text as it was before `_prepared`."""
+    """Undo the escapes of `_prepared`."""
     if ESCAPE not in text:
         return text
-    return re.sub(f"{ESCAPE}[01]", lambda found: ESCAPE if found[0][1] == "0" else SPACE, text)
+    return re.sub(f"{ESCAPE}[01]", lambda escape: ESCAPE if escape[0][1] == "0" else SPACE, text)
 
 
 def _load(content: bytes) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
-    """The model and its pieces, if it is one of ours."""
-    pieces = read_pieces(content)  # sentencepiece itself would believe anything
+    """Load a model and its pieces after checking that regard wrote it."""
+    pieces = read_pieces(content)  # sentencepiece itself does not check its input
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:

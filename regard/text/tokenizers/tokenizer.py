@@ -1,6 +1,6 @@
-"""What a tokenizer is, and its files in a model folder.
+"""The tokenizer protocol, and the files of tokenizers in a model folder.
 
-A4, B1. A tokenizer turns text into numbers and back; the first four numbers are the special tokens.
+A4, B1. A tokenizer maps text to token ids and back; the first four ids are the special tokens.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import NamedTuple, Protocol
 from regard.errors import ModelError
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
-LARGEST_FILE = 64 * 2**20  # bytes
-# A file is held against the number of tokens that the model has. A piece takes fewer than 130 bytes in it, a character
-# at most 12, and a thousand more are the settings.
-BYTES_OF_A_TOKEN = {"tokenizer.model": 130, "characters.json": 12}
-BYTES_BESIDE = 1000
+MAX_FILE_BYTES = 64 * 2**20  # bytes
+# The vocabulary of the model limits the size of the file: a subword takes fewer than 130 bytes, a character at most 12,
+# and the settings about a thousand.
+BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12}
+EXTRA_BYTES = 1000
 SIDES = ("source.", "target.")
-SPACE = "▁"  # U+2581, which stands for a space in pieces shown to people
+SPACE = "▁"  # U+2581, which replaces a space where tokens are displayed
 
 
 class Word(NamedTuple):
-    """The pieces [start:end) that make one word, and its text."""
+    """A word: its text and its tokens [start:end)."""
 
     text: str
     start: int
@@ -30,53 +30,55 @@ class Word(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """Text to numbers and back."""
+    """Maps text to token ids and back."""
 
     @property
     def size(self) -> int:
-        """The numbers run from 0 to size - 1, the four special tokens among them."""
+        """The size of the vocabulary, including the four special tokens; ids run from 0 to size - 1."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without START and END."""
+        """Return the tokens of a text, without START and END."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text."""
+        """Return the tokens of each text."""
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
-        """The text; PAD, START and END are left out. The i-th UNKNOWN is written as unknown[i], or left out."""
+        """Return the text without PAD, START and END. The i-th UNKNOWN becomes unknown[i], if there is one."""
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as it is shown to people, ▁ for a space."""
+        """Return each token as readable text, with ▁ for a space."""
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
-        """The words that the tokens make, in order; PAD, START and END belong to none, an UNKNOWN is one of its own."""
+        """Return the words of the tokens in order. PAD, START and END belong to no word; UNKNOWN is a word."""
 
     def save(self) -> tuple[str, bytes]:
-        """The name of the file in a model folder, and its content."""
+        """Return the name of the tokenizer's file in a model folder, and its content."""
 
 
-def read_tokenizers(folder: str | Path, *, most: int | None = None) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target in a model folder; the same object when they share one.
+def read_tokenizers(folder: str | Path, *, max_tokens: int | None = None) -> tuple[Tokenizer, Tokenizer]:
+    """Read the tokenizers of source and target in a model folder; a shared tokenizer is one object.
 
-    `most` is how many tokens the model has: a file that must hold more is refused before it is read.
+    `max_tokens` is the vocabulary of the model: a file that is too large for it is refused before it is read.
     """
     folder = Path(folder)
-    shared = _read(folder, "", most)
-    sides = [_read(folder, side, most) for side in SIDES]
+    shared = _read(folder, "", max_tokens)
+    sides = [_read(folder, side, max_tokens) for side in SIDES]
     if shared is not None and any(sides):
-        raise ModelError(f"{folder}: holds one tokenizer for both sides and another for one side; one must go")
+        raise ModelError(
+            f"{folder}: contains a tokenizer for both sides and another one for one side; remove one of them"
+        )
     if shared is not None:
         return shared, shared
     source, target = sides
     if source is None and target is None:
-        raise ModelError(f"{folder}: no tokenizer in it (tokenizer.model or characters.json)")
+        raise ModelError(f"{folder}: contains no tokenizer (tokenizer.model or characters.json)")
     if source is None or target is None:
         raise ModelError(f"{folder}: the tokenizer of the {'source' if source is None else 'target'} is missing")
     return source, target
 
 
 def tokenizer_files(source: Tokenizer, target: Tokenizer) -> dict[str, bytes]:
-    """The files of a model folder that read_tokenizers reads: one where both sides share it, else two."""
+    """Return the files that read_tokenizers reads, by name: one if both sides share a tokenizer, else two."""
     files = [source.save(), target.save()]
     if files[0] == files[1]:
         return dict(files[:1])
@@ -84,7 +86,7 @@ def tokenizer_files(source: Tokenizer, target: Tokenizer) -> dict[str, bytes]:
 
 
 def unseen(tokenizer: Tokenizer, sentences: Iterable[Sequence[int]]) -> list[int]:
-    """The tokens that no sentence of the training data has, so that a model cannot know them: mostly bytes."""
+    """Return the tokens that never occur in the training data, mostly bytes, which a model cannot know."""
     seen: set[int] = set()
     for sentence in sentences:
         seen.update(sentence)
@@ -92,13 +94,14 @@ def unseen(tokenizer: Tokenizer, sentences: Iterable[Sequence[int]]) -> list[int
 
 
 def group_words(blanks: Sequence[tuple[bool, bool] | None]) -> list[tuple[int, int]]:
-    """Where words start and end, given for each piece whether it begins with a blank and whether it is nothing else.
+    """Return the start and end of each word.
 
-    None parts words and belongs to none. Blanks lead the word that they stand before; at the very end they are none.
+    `blanks` says for each token whether it begins with whitespace and whether it is nothing but whitespace. None
+    separates words and belongs to none. Whitespace belongs to the word after it; at the very end it belongs to none.
     """
     words: list[tuple[int, int]] = []
-    start: int | None = None  # of the word that is being read
-    solid = False  # whether it has more than blanks yet
+    start: int | None = None  # of the current word
+    solid = False  # whether the current word has more than whitespace
     for i, blank in enumerate([*blanks, None]):
         if start is not None and (blank is None or (blank[0] and solid)):
             if solid:
@@ -110,24 +113,27 @@ def group_words(blanks: Sequence[tuple[bool, bool] | None]) -> list[tuple[int, i
     return words
 
 
-def _read(folder: Path, side: str, most: int | None) -> Tokenizer | None:
-    """The tokenizer under that side's names, None where there is none."""
+def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
+    """Read the tokenizer with the file names of this side; None if there is none."""
     from regard.text.tokenizers.characters import CharacterTokenizer
     from regard.text.tokenizers.subwords import SubwordTokenizer
 
     if (folder / f"{side}tokenizer.json").exists():
         raise ModelError(f"{folder / f'{side}tokenizer.json'}: tokenizers of imported models cannot be read yet")
     paths = {kind: folder / (side + kind.FILE) for kind in (SubwordTokenizer, CharacterTokenizer)}
-    there = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
-    if len(there) > 1:
-        raise ModelError(f"{folder}: both {' and '.join(path.name for path in there.values())}; one must go")
-    for kind, path in there.items():
+    existing = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
+    if len(existing) > 1:
+        names = " and ".join(path.name for path in existing.values())
+        raise ModelError(f"{folder}: contains both {names}; remove one of them")
+    for kind, path in existing.items():
         if path.is_symlink() or not path.is_file():
             raise ModelError(f"{path}: not a plain file")
-        largest = LARGEST_FILE if most is None else min(LARGEST_FILE, BYTES_OF_A_TOKEN[kind.FILE] * most + BYTES_BESIDE)
-        if path.stat().st_size > largest:
-            of = "" if most is None else f" of {most} tokens"
-            raise ModelError(f"{path}: larger than {largest} bytes, which no tokenizer{of} is")
+        limit = MAX_FILE_BYTES
+        if max_tokens is not None:
+            limit = min(limit, BYTES_PER_TOKEN[kind.FILE] * max_tokens + EXTRA_BYTES)
+        if path.stat().st_size > limit:
+            vocabulary = "" if max_tokens is None else f" with {max_tokens} tokens"
+            raise ModelError(f"{path}: larger than {limit} bytes, which is too large for a tokenizer{vocabulary}")
         try:
             return kind(path.read_bytes())
         except ModelError as error:

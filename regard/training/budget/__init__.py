@@ -1,1 +1,1 @@
-"""Memory and time: what a training needs before it starts, and what happens when memory runs out."""
+"""Memory and time: what a training needs, measured before it starts."""

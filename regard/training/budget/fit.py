@@ -19,6 +19,8 @@ from torch import nn
 from regard.errors import ResourceError, UsageError
 from regard.machine import available_memory, free_disk, is_out_of_memory
 from regard.recipes.required import required
+from regard.tasks.corpora import Corpora
+from regard.tasks.objective import recipe_objective
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget.memory import (
     StepMemory,
@@ -26,14 +28,12 @@ from regard.training.budget.memory import (
     full_batch,
     measuring_step,
     process_growth,
-    recipe_loss,
     size_of,
     step_memory,
 )
 from regard.training.checkpoint.files import checkpoint_steps, disk_full_reason
 from regard.training.recipe.defaults import Choice
 from regard.training.recipe.schema import Recipe
-from regard.training.run.prepare import Corpora
 
 SHARE_FOR_CHOICES = 0.8  # of the free memory, for a chosen batch size: a forecast may be wrong by a quarter
 SHARE_TO_WARN = 0.95  # of the free memory; settings that take more get a warning
@@ -116,8 +116,8 @@ def fit_batch(
     Settings of the user, which are not among the choices, stay; they only cause a warning. The model is on its device.
     It stays as it is, and so do the random generators.
     """
-    length = longest_row(recipe, corpora, tokenizers)
-    step = step_memory(model, recipe_loss(model, recipe.training), recipe.training, length=length, device=device)
+    length = recipe.task.longest_row(recipe, corpora, tokenizers)
+    step = step_memory(model, recipe_objective(model, recipe.training), recipe.training, length=length, device=device)
     budget = MemoryBudget(recipe, step, available_memory(device), device, world)
     first = budget.sizes[0]
     if BATCH not in {choice.key for choice in choices}:
@@ -148,11 +148,6 @@ def _with_size(budget: MemoryBudget, choices: Sequence[Choice], size: tuple[int,
     return Fit(dataclasses.replace(recipe, training=training), new_choices, warning)
 
 
-def longest_row(recipe: Recipe, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Return the tokens of the longest row in training, end token included."""
-    return recipe.task.longest_row(recipe, corpora, tokenizers)
-
-
 def first_that_runs(sizes: Sequence[tuple[int, int]], run: Callable[[tuple[int, int]], None]) -> tuple[int, int]:
     """Return the first of the sizes that does not run out of memory; the last one is not tried."""
     for size in sizes[:-1]:
@@ -172,8 +167,8 @@ def trial_step(model: nn.Module, recipe: Recipe, *, rows: int, length: int, devi
     """Allocate everything that a step of such a batch needs, on a copy of the model."""
     training = recipe.training
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        step = measuring_step(model, recipe_loss(model, training), training, device)
-        moments = [torch.empty_like(weight) for weight in step.state.names for _ in range(3 if training.ema else 2)]
+        step = measuring_step(model, recipe_objective(model, training), training, device)
+        moments = [torch.empty_like(weight) for weight in step.state.trainable for _ in range(3 if training.ema else 2)]
         batch = full_batch(model, rows, length, device)
         for _ in range(2):  # during the second pass, the gradients of the first exist too
             (step.loss(batch).total / batch.tokens).backward()

@@ -1,6 +1,6 @@
 """The cost of a training before it starts: memory and time, from a short trial run with a copy of the model.
 
-print("\\n".join(forecast(ready).lines()))    # `ready` comes from regard.training.run.training_run.prepare
+print("\\n".join(forecast(ready).lines()))    # `ready` comes from regard.training.run.prepare
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import torch
 from regard.errors import ResourceError
 from regard.machine import available_memory, is_out_of_memory, memory_in_use, peak_memory, reset_peak_memory
 from regard.recipes.required import required
-from regard.training.budget.fit import SHARE_TO_WARN, MemoryBudget, longest_row
-from regard.training.budget.memory import StepMemory, format_bytes, recipe_loss, step_memory
+from regard.tasks.objective import recipe_objective
+from regard.training.budget.fit import SHARE_TO_WARN, MemoryBudget
+from regard.training.budget.memory import StepMemory, format_bytes, step_memory
 from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.report import duration
-from regard.training.loop.signals import Interrupted, StopFlag
+from regard.training.prepared import Prepared
 from regard.training.recipe.schema import TrainingRecipe
-from regard.training.run.prepared import Prepared
+from regard.training.signals import Interrupted, StopFlag
 
 THOROUGH_SECONDS, BRIEF_SECONDS = 2.0, 0.5  # for each part of a trial run
 SHORT_TRAINING = 200  # steps; a shorter training is over before a forecast of its time would help
@@ -147,9 +148,9 @@ def forecast(
     """
     recipe, model, device = ready.recipe, ready.model, ready.device
     training, counts = recipe.training, counts_of(recipe.training, start)
-    length = longest_row(recipe, ready.corpora, ready.tokenizers)
+    length = recipe.task.longest_row(recipe, ready.corpora, ready.tokenizers)
     before, free = memory_in_use(device), available_memory(device)
-    step = step_memory(model, recipe_loss(model, training), training, length=length, device=device)
+    step = step_memory(model, recipe_objective(model, training), training, length=length, device=device)
     budget = MemoryBudget(recipe, step, free, device, world)
     sharing = 1 if device.type == "cuda" else world  # processes that share the free memory
     peak, room = before + budget.needs(*budget.sizes[0]) / sharing, before + free // sharing

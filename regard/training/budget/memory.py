@@ -21,11 +21,12 @@ from regard.kernels.training.cross_entropy import scores_memory
 from regard.machine import is_out_of_memory
 from regard.models.protocols import TokenPredictor, config_of
 from regard.tasks import task_for
-from regard.tasks.losses import Objective, Together
+from regard.tasks.losses import Objective
+from regard.tasks.precision import autocast_dtype
 from regard.text.batches.batch import Batch
-from regard.training.loop.train_state import TrainState
-from regard.training.loop.train_step import PRECISIONS, TrainStep
+from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 ROWS = (2, 4)  # of the two small batches that are measured
 # On a CPU a process grows by more than its tensors: the allocator keeps part of the freed memory for batches of other
@@ -137,7 +138,7 @@ def step_memory(
         ) from error
     small, large = (sum(sizes.elements()) for sizes in measured)
     largest = max(measured[1] - measured[0], default=0)  # of the tensors that grow with the rows
-    gradients = size_of(step.state.names)
+    gradients = size_of(step.state.trainable)
     row = max(0.0, (large - small) / (ROWS[1] - ROWS[0]))
 
     def temporary(rows: int) -> float:
@@ -163,7 +164,7 @@ def scores(model: nn.Module, training: TrainingRecipe, tokens: int) -> int:
     return scores_memory(
         count,
         weight,
-        PRECISIONS.get(training.precision or "", weight.dtype),
+        autocast_dtype(training.precision) or weight.dtype,
         r_drop=training.r_drop,
         kernels=training.kernels != "off",
     )
@@ -173,8 +174,3 @@ def full_batch(model: nn.Module, rows: int, length: int, device: torch.device) -
     """Return a batch without padding, all rows of that length on each side: the largest of its shape."""
     config = config_of(model)
     return task_for(config.kind).full_batch(config, rows, length, device)
-
-
-def recipe_loss(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-    """Return the loss that a recipe trains this model with; `together` gathers the pairs of all processes."""
-    return task_for(config_of(model).kind).objective(training, together=together)

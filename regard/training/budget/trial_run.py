@@ -17,15 +17,15 @@ import torch
 
 from regard.files import fingerprint, write_synced
 from regard.recipes.required import required
+from regard.tasks.objective import recipe_objective
+from regard.tasks.task import Data
 from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
-from regard.training.budget.memory import recipe_loss
-from regard.training.loop.signals import StopFlag
 from regard.training.loop.torch_compile import uncompiled
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
-from regard.training.run.prepare import Data
-from regard.training.run.prepared import Prepared
+from regard.training.prepared import Prepared
+from regard.training.signals import StopFlag
+from regard.training.state.train_state import TrainState
 
 LARGEST_BATCHES = 2  # batches of the longest rows; one of them may be the incomplete last batch of an epoch
 SPREAD_BATCHES = 8  # batches from long rows to short ones; their mean stands for the epoch's
@@ -63,9 +63,9 @@ class TrialRun:
         self.model = copy.deepcopy(ready.model)
         self.step = TrainStep(
             TrainState(self.model, self.training, device=self.device),
-            recipe_loss(self.model, self.training),
+            recipe_objective(self.model, self.training),
             self.training,
-            count=ready.count,
+            loss_unit=ready.recipe.task.loss_unit,
             one_shape=ready.train.one_shape,
         )
 
@@ -122,7 +122,7 @@ class TrialRun:
             ready.corpora,
             sample,
             ready.tokenizers,
-            recipe_loss(self.model, plain),
+            recipe_objective(self.model, plain),
             folder=folder,
             device=self.device,
             info={},

@@ -15,9 +15,9 @@ from regard.errors import DivergedError, ModelError
 from regard.models.folder_config import shortened
 from regard.text.random_streams import random_keys
 from regard.training.checkpoint.files import Checkpoint, load_checkpoint, point_at, save_checkpoint
-from regard.training.loop.progress import Meter
-from regard.training.loop.train_state import StateDict, TrainState
 from regard.training.parallel.group import ALONE, Group
+from regard.training.state.progress import Meter
+from regard.training.state.train_state import StateDict, TrainState
 
 FORMAT = 2
 RANDOM_PREFIX = "random/"  # before the names of the generators' states: random/RANK/DEVICE

@@ -1,1 +1,1 @@
-"""The training loop, its step, loss, optimizer, schedule and validation."""
+"""The training loop: its step, captured graphs, compiled parts, pending losses and reports."""

@@ -1,7 +1,7 @@
 """The training loop: the order of things. Take a batch, take a step, report, validate, save.
 
 Vaswani et al. 2017, section 5; E7. One loop trains every kind of model, in one process or many. The step itself is in
-train_step.py, what it changes in train_state.py, checkpoints in checkpoint/checkpoints.py.
+train_step.py, what it changes in state/train_state.py, checkpoints in checkpoint/checkpoints.py.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import NamedTuple, Protocol
 
 from regard.errors import StoppedError
 from regard.recipes.required import required
+from regard.tasks.validation import Validation
 from regard.text.batches.batch import Batch
 from regard.text.batches.prefetch import Prefetcher
 from regard.training.checkpoint.checkpoints import Checkpoints
-from regard.training.loop.progress import Meter, Validation
 from regard.training.loop.report import Report
-from regard.training.loop.signals import Interrupted, StopFlag, signal_name
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.loop.train_step import TrainStep
+from regard.training.signals import Interrupted, StopFlag, signal_name
+from regard.training.state.progress import Meter
 
 
 class Data(Protocol):
@@ -60,7 +61,6 @@ class Loop:
         """Train to the last step, or until the validations get no better."""
         recipe, progress = self.recipe, self.state.progress
         steps, save_every = required(recipe.steps), required(recipe.save_every)
-        self.step.warn = report.say
         prefetcher = Prefetcher(self.batches())
         try:
             while True:

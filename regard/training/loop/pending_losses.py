@@ -30,7 +30,7 @@ class PendingLosses:
         self.queue: deque[tuple[StepRecord, Tensor, torch.cuda.Event | None]] = deque()
 
     def add(self, record: StepRecord, values: Tensor) -> None:
-        """Queue a step. `values` (2,) are its loss and gradient norm; the next step may overwrite that tensor."""
+        """Queue a step. `values` (2,) are its nll and gradient norm; the next step may overwrite that tensor."""
         if not values.is_cuda:
             self.queue.append((record, values, None))
             return
@@ -41,7 +41,7 @@ class PendingLosses:
         self.queue.append((record, on_cpu, event))
 
     def arrived(self, *, wait: bool = False) -> Iterator[tuple[StepRecord, float, float]]:
-        """Yield the steps that are done, as (record, loss, gradient norm).
+        """Yield the steps that are done, as (record, nll, gradient norm).
 
         With `wait`, yield every queued step. Otherwise wait only for the oldest ones, while too many are pending.
         """

@@ -1,16 +1,17 @@
 """The training step: from micro-batches to gradients to new weights.
 
 Vaswani et al. 2017, section 5; E7. Read `TrainStep.__call__` first, then `on_device`, the part that a GPU executes.
-Nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA graph (cuda_graphs.py), and its
-loss arrives some steps later (pending_losses.py).
+In a training of one process nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA
+graph (cuda_graphs.py), and its loss arrives some steps later (pending_losses.py). Several processes do wait: for each
+other's gradients, and to agree on whether a step failed or is skipped.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -20,32 +21,32 @@ from regard.errors import DivergedError, ResourceError
 from regard.machine import is_out_of_memory
 from regard.recipes.required import required
 from regard.recipes.schedule import learning_rate
+from regard.tasks.losses import Loss, Objective
+from regard.tasks.precision import autocast
+from regard.tasks.task import LossUnit
 from regard.text.batches.batch import Batch
-from regard.training.budget.out_of_memory import halves, out_of_memory
 from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
-from regard.training.loop.losses import Loss, Objective
-from regard.training.loop.optimizer import set_learning_rate, update_if_finite
+from regard.training.loop.out_of_memory import halves, out_of_memory
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
 from regard.training.loop.torch_compile import compile_parts
-from regard.training.loop.train_state import TrainState
 from regard.training.parallel.gradient_reducer import GradientReducer
 from regard.training.parallel.sharding import full_tensor
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.optimizer import set_learning_rate, update_if_finite
+from regard.training.state.train_state import TrainState
 
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-MAX_SKIPPED_IN_ROW = 20  # steps in a row without finite gradients; then the training has diverged
+MAX_CONSECUTIVE_SKIPS = 20  # steps in a row without finite gradients; then the training has diverged
 MAX_WARNINGS = 5  # skipped steps that are reported
 MAX_NAMED_SAMPLES = 5  # samples that such a message names
-
-Count = Literal["tokens", "samples"]
 
 
 class TrainStep:
     """One update of the weights from the micro-batches of a step.
 
-    `count` says what a loss is divided by: the target tokens of the batch, or its samples where the loss compares the
-    samples of a batch with each other (sentence encoders); such a batch cannot be split.
+    `loss_unit` says what the loss is a mean over: the target tokens of the step, or its samples where the loss compares
+    the samples of a batch with each other (sentence encoders); such a batch cannot be split.
     `describe_sample(sample, epoch)` names a sample in messages. `one_shape` says that all batches have the same shape.
+    `warn` receives warnings: skipped steps, batches that did not fit into memory.
     """
 
     def __init__(
@@ -54,23 +55,23 @@ class TrainStep:
         loss_function: Objective,
         recipe: TrainingRecipe,
         *,
-        count: Count = "tokens",
+        loss_unit: LossUnit = "tokens",
         describe_sample: Callable[[int, int], str] = lambda sample, epoch: f"sample {sample}",
         one_shape: bool = False,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.state, self.loss_function, self.recipe = state, loss_function, recipe
-        self.count, self.describe_sample = count, describe_sample
-        self.warn: Callable[[str], None] = lambda text: None
+        self.loss_unit, self.describe_sample, self.warn = loss_unit, describe_sample, warn
         model, device, world = state.model, state.device, state.group.world
         self.model_width: int = model.config.width  # for noam
         self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
         if recipe.compile:
             compile_parts(model, dynamic=not one_shape)
-        self.reducer = GradientReducer(state.names, state.group) if world > 1 and state.sharded is None else None
+        self.reducer = GradientReducer(state.trainable, state.group) if world > 1 and state.sharded is None else None
         # Processes must agree on when to stop, so several of them wait for each loss.
         self.pending = PendingLosses(MAX_PENDING if world == 1 else 0)
         use_graphs = recipe.capture and device.type == "cuda" and world == 1
-        self.graphs = CapturedSteps(self.on_device, lambda text: self.warn(text)) if use_graphs else None
+        self.graphs = CapturedSteps(self.on_device, warn) if use_graphs else None
         self.compiled_shapes: set[Shapes] = set()
         # Tensors, because a captured step cannot read numbers from Python.
         self.divisor = torch.ones((), device=device)
@@ -78,41 +79,39 @@ class TrainStep:
 
     def __call__(self, micro_batches: list[Batch]) -> None:
         """Take a step: set the learning rate, run the step on the device, and queue its loss."""
-        started = time.perf_counter()
         state, progress = self.state, self.state.progress
-        state.model.train()
-        for features in self.random_features:
-            features.redraw(progress.step)
-        tokens = sum(batch.whole_tokens for batch in micro_batches)
-        samples = [sample for batch in micro_batches for sample in batch.whole_ids]
-        # Every token (or sample) of all micro-batches counts the same.
-        count = tokens if self.count == "tokens" else len(samples)
-        rate = self.learning_rate(progress.step + 1)
-        set_learning_rate(state.optimizer, rate)
-        self.divisor.fill_(count)
-        if state.ema is not None:
-            self.ema_weight.fill_(state.ema.next_weight())
         is_new_shape = self._is_new_shape(micro_batches)
-        values = self.on_device(micro_batches) if self.graphs is None else self.graphs(micro_batches)
-        progress.step += 1
-        progress.tokens += tokens
-        state.meter.tokens += tokens
-        state.meter.cells += sum(batch.labels.numel() for batch in micro_batches)
-        self.pending.add(StepRecord(progress.step, rate, count, samples, progress.epoch), values)
-        self.record_losses(wait=is_new_shape)
-        seconds = time.perf_counter() - started
-        progress.seconds += seconds
-        progress.preparing += seconds if is_new_shape else 0.0
-        state.meter.seconds += seconds
+        with self._metered(micro_batches, is_new_shape=is_new_shape):
+            state.model.train()
+            for features in self.random_features:
+                features.redraw(progress.step)
+            tokens = sum(batch.whole_tokens for batch in micro_batches)
+            samples = [sample for batch in micro_batches for sample in batch.whole_ids]
+            # Every token (or sample) of all micro-batches counts the same.
+            divisor = tokens if self.loss_unit == "tokens" else len(samples)
+            self.divisor.fill_(divisor)
+            rate = self.learning_rate(progress.step + 1)
+            set_learning_rate(state.optimizer, rate)
+            if state.ema is not None:
+                self.ema_weight.fill_(state.ema.next_weight())
+            values = self.on_device(micro_batches) if self.graphs is None else self.graphs(micro_batches)
+            progress.step += 1
+            progress.tokens += tokens
+            self.pending.add(StepRecord(progress.step, rate, divisor, samples, progress.epoch), values)
+            self.record_losses(wait=is_new_shape)
 
     def on_device(self, micro_batches: list[Batch]) -> Tensor:
-        """Run a step on the device without waiting for it; return this process's loss and the gradient norm."""
+        """Run a step on the device.
+
+        Return two numbers: the negative log-likelihood of this process's micro-batches (a sum, without label
+        smoothing), and the norm of the gradient.
+        """
         state = self.state
         if self.graphs is not None:
-            self._clear_gradients()  # a capture that failed may have left some that were never computed
+            self._clear_gradients()  # a capture that failed may have left gradients that were never computed
         nll = self._compute_gradients(micro_batches)  # forward, loss, backward, sum over the processes
         state.scaler.unscale_(state.optimizer)
-        norm = full_tensor(nn.utils.clip_grad_norm_(state.names, self.recipe.clip or math.inf))
+        norm = full_tensor(nn.utils.clip_grad_norm_(state.trainable, self.recipe.clip or math.inf))
         if state.scaler.is_enabled():  # it skips a step without finite gradients itself, and lowers its scale
             state.scaler.step(state.optimizer)
             state.scaler.update()
@@ -155,7 +154,7 @@ class TrainStep:
                 self._record_skipped_step(record)
 
     def _compute_gradients(self, micro_batches: list[Batch]) -> Tensor:
-        """Compute the gradients of all processes' micro-batches; return this process's loss.
+        """Compute the gradients of all processes' micro-batches; return the nll of this process's.
 
         If a batch does not fit into memory in any process, all processes repeat the step with halves of their batches.
         """
@@ -167,7 +166,7 @@ class TrainStep:
         self._clear_gradients()
         if self.state.device.type == "cuda":
             torch.cuda.empty_cache()
-        if self.count == "tokens":
+        if self.loss_unit == "tokens":
             self.warn(f"step {self.state.progress.step + 1} did not fit into memory and is done in halves")
             nll, failed = self._backward([half for batch in micro_batches for half in halves(batch)])
             if not failed:
@@ -177,7 +176,7 @@ class TrainStep:
     def _backward(self, micro_batches: list[Batch]) -> tuple[Tensor, bool]:
         """Forward and backward passes, gradients summed over the processes.
 
-        Return this process's loss, and whether any process ran out of memory.
+        Return the nll of this process's micro-batches, and whether any process ran out of memory.
         """
         nll = torch.zeros((), device=self.state.device)
         failed = False
@@ -195,13 +194,26 @@ class TrainStep:
             if self.state.sharded is not None:  # the other processes wait in the middle of a block: no second try
                 raise ResourceError(out_of_memory(micro_batches, self.recipe)) from error
             failed = True
-        return nll, failed if self.reducer is None else self.reducer.finish(failed=failed)
+        return nll, (failed if self.reducer is None else self.reducer.finish(failed=failed))
 
     def _clear_gradients(self) -> None:
         if self.reducer is not None:
             self.reducer.clear()
         else:
             self.state.optimizer.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def _metered(self, micro_batches: list[Batch], *, is_new_shape: bool) -> Iterator[None]:
+        """Time the step inside the block, and add its seconds and tokens to the progress and the meter."""
+        progress, meter = self.state.progress, self.state.meter
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        progress.seconds += seconds
+        progress.preparing += seconds if is_new_shape else 0.0
+        meter.seconds += seconds
+        meter.tokens += sum(batch.whole_tokens for batch in micro_batches)
+        meter.cells += sum(batch.labels.numel() for batch in micro_batches)
 
     def _is_new_shape(self, micro_batches: list[Batch]) -> bool:
         """Tell whether kernels are selected, compiled or captured in a step of these shapes."""
@@ -218,9 +230,9 @@ class TrainStep:
         progress.skipped += 1
         progress.skipped_in_row += 1
         where = f"at step {record.step}, with learning rate {record.rate:.3g}, on {self._describe_samples(record)}"
-        if progress.skipped_in_row >= MAX_SKIPPED_IN_ROW:
+        if progress.skipped_in_row >= MAX_CONSECUTIVE_SKIPS:
             raise DivergedError(
-                f"training diverged: the gradient was not finite for the {MAX_SKIPPED_IN_ROW}th time in a row, "
+                f"training diverged: the gradient was not finite for the {MAX_CONSECUTIVE_SKIPS}th time in a row, "
                 f"{where}; lower training.lr or raise training.warmup. The last checkpoint is intact"
             )
         if progress.skipped <= MAX_WARNINGS:
@@ -231,9 +243,3 @@ class TrainStep:
         rest = len(record.samples) - len(named)
         text = ", ".join(self.describe_sample(sample, record.epoch) for sample in named)
         return f"{text} and {rest} more" if rest else text
-
-
-def autocast(device: torch.device, precision: str | None) -> torch.autocast:
-    """Compute matrix products in that precision inside the block."""
-    dtype = PRECISIONS.get(precision or "fp32")
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype is not None)

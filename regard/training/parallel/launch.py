@@ -19,7 +19,7 @@ from typing import IO
 
 from regard.errors import RegardError
 from regard.machine import number_of_cores
-from regard.training.loop.signals import StopFlag
+from regard.training.signals import StopFlag
 
 MEETING = "REGARD_MEETING"  # environment variable: the file through which the processes find each other
 MAX_ERROR_BYTES = 4000  # of a failed process's messages that are shown

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.layers.block import Block
+from regard.tasks.losses import Loss, Objective
 from regard.text.batches.batch import Batch
-from regard.training.loop.losses import Loss, Objective
 from regard.training.parallel.group import Group
 
 

@@ -14,12 +14,12 @@ from regard.models.folder import save_model
 from regard.models.random_features import flatten_settings
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
-from regard.training.checkpoint.tensors import load_weights, model_weights
-from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.loop.torch_compile import uncompiled
-from regard.training.loop.train_state import TrainState
+from regard.training.prepared import Prepared
 from regard.training.run.model_card import model_card
-from regard.training.run.prepared import Prepared
+from regard.training.signals import Interrupted, StopFlag
+from regard.training.state.tensors import load_weights, model_weights
+from regard.training.state.train_state import TrainState
 
 FINISHED = "finished"  # the file in training/ that marks a run as complete
 

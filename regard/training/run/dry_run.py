@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard.tasks.task import Data
 from regard.text.batches.pairs import PairData
 from regard.training.budget.forecast import forecast
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import to_toml
-from regard.training.run.prepare import Data
+from regard.training.run.prepare import prepare
 from regard.training.run.torch_settings import torch_settings
-from regard.training.run.training_run import prepare
 
 
 def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
@@ -37,6 +37,6 @@ def data_report(data: Data, read: str, held_out: int) -> list[str]:
     """Describe what was read, what is left out, and how full the batches are."""
     lines = [*f"data: {read}".splitlines(), f"{held_out:,} samples held out for validation"]
     if isinstance(data, PairData) and data.too_long.count:
-        lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.places)}")
+        lines.append(f"too long, left out: {data.too_long.count:,}, first at {', '.join(data.too_long.locations)}")
     lines.append(f"{len(data):,} samples to train on, padding {data.padding:.1%} of all batches")
     return lines

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from regard.machine import device_name, number_of_cores
-from regard.training.loop.progress import Progress
 from regard.training.loop.report import training_time
 from regard.training.recipe.schema import Recipe
+from regard.training.state.progress import Progress
 from regard.version import __version__
 
 

@@ -1,69 +1,123 @@
-"""From a recipe to what the loop needs: data read and split, tokenizers trained, texts cut into tokens.
-
-How that is done is up to the task of the recipe; regard/tasks has one file for each.
-"""
+"""The preparation of a run: read the data, complete the recipe, train or load the tokenizers, make the model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from regard.machine import free_memory
+from regard import kernels
+from regard.api.model_names import find_model
+from regard.errors import UsageError
+from regard.machine import find_device, this_machine
+from regard.models.folder import load_model
+from regard.models.presets import make_model
+from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
-from regard.tasks.task import Data, Tokenizers
-from regard.text.files.corpus import Corpus
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.tasks.task import Tokenizers
+from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
+from regard.text.tokenizers.tokenizer import read_tokenizers
+from regard.training.budget.fit import fit_batch
+from regard.training.checkpoint.checkpoints import seed_generators
+from regard.training.parallel.group import ALONE, Group
+from regard.training.prepared import Prepared
+from regard.training.recipe.defaults import Choice, complete, facts_of
 from regard.training.recipe.schema import Recipe
+from regard.training.run.data import make_data
+from regard.training.run.run_start import resumed_recipe, start_from, with_held_out, write_start
 
-__all__ = ["Corpora", "Data", "lay", "make_data", "make_tokenizers", "read_corpora"]
-
-MOST_TOKENS = 0.05  # of a device's free memory: the rest is for the model
-
-
-def read_corpora(recipe: Recipe) -> Corpora:
-    """Read the data of a recipe; without validation files a part is held out."""
-    return recipe.task.read(recipe)
+Say = Callable[[str], None]
 
 
-def make_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
-    """Train the source's and the target's tokenizer; one and the same where they are shared or there is one side."""
-    return recipe.task.make_tokenizers(recipe, corpus)
-
-
-def make_data(
-    recipe: Recipe,
-    corpora: Corpora,
-    source: Tokenizer,
-    target: Tokenizer,
+def prepare(
+    asked: Recipe,
     *,
-    cache: Path | None = None,
-    device: torch.device | None = None,
-) -> tuple[Data, Data]:
-    """Tokenise the training and the validation part; the latter is always cut into the same batches.
+    folder: Path | None,
+    init: str | Path | None = None,
+    say: Say,
+    group: Group = ALONE,
+    allow_changed_data: bool = False,
+) -> Prepared:
+    """Read the data, complete the recipe, train or load the tokenizers, and make the model.
 
-    The folder `cache` keeps the tokens for the next start. They are moved to the device where they fit.
+    With a folder, decisions of an earlier start of the same run are read from there, and new ones are written there.
+    `choose_settings` chooses the batch size of a new run, and `fit_batch` (budget/fit.py) lowers it where memory is
+    short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning.
     """
-    parts = []
-    for name, corpus in (("train", corpora.train), ("validation", corpora.validation)):
-        folder = cache and cache / name
-        data = recipe.task.make_data(recipe, corpus, (source, target), training=name == "train", cache=folder)
-        parts.append(data)
-    for data in parts:
-        data.where = lay(data, device)
-    train, validation = parts
-    return train, validation
+    corpora = asked.task.read(asked)
+    say(f"data: {corpora.train.report}")
+    resume_folder = None if folder is None else folder / "training"
+    choices: list[Choice] = []
+    is_resumed = resume_folder is not None and (resume_folder / "recipe.toml").exists()
+    if resume_folder is not None and is_resumed:
+        recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
+        tokenizers = read_tokenizers(resume_folder)
+    else:
+        _refuse_foreign_folder(folder)
+        recipe, choices = choose_settings(asked, corpora, init)
+        if init is None:
+            tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
+        else:
+            tokenizers = read_tokenizers(find_model(init))
+    if group.first:
+        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or DEFAULT_MAX_TOKENS):
+            say(f"data: {line}")
+    device = group.device(find_device(recipe.training.device or "auto"))
+    model = initial_model(recipe, tokenizers, init, device)
+    if not is_resumed:
+        fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
+        recipe, choices = fitted.recipe, fitted.choices
+        for choice in choices:
+            say(f"chosen: {choice}")
+        if fitted.warning:
+            say(f"warning: {fitted.warning}")
+    token_cache = None if resume_folder is None else resume_folder / "tokens"
+    train_data, validation_data = make_data(recipe, corpora, *tokenizers, cache=token_cache, device=device)
+    if device.type != "cpu":
+        say(f"data: tokens {train_data.where}")
+    if resume_folder is not None and group.first:
+        write_start(resume_folder, recipe, corpora, tokenizers, init=init)
+    if not group.first:
+        seed_generators(recipe.training.seed, group.rank)
+    return Prepared(
+        recipe=recipe,
+        corpora=corpora,
+        tokenizers=tokenizers,
+        train=train_data,
+        validation=validation_data,
+        model=model,
+        device=device,
+        choices=choices,
+    )
 
 
-def lay(data: Data, device: torch.device | None) -> str:
-    """Move the tokens to a device if they take little of its memory; return where they are and why."""
-    if device is None or device.type == "cpu":
-        return "in main memory, where the model is"
-    if device.type == "cuda" and device.index is None:  # which one is current differs from thread to thread
-        device = torch.device("cuda", torch.cuda.current_device())
-    free = free_memory(str(device))
-    share = f"{data.size / 2**20:,.0f} MB, {data.size / max(free, 1):.1%} of what is free on {device}"
-    if data.size > MOST_TOKENS * free:
-        return f"in main memory: {share}, and more than {MOST_TOKENS:.0%} shall not go to tokens"
-    data.move(device)
-    return f"on {device}: {share}"
+def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
+    """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
+    start = with_held_out(asked if init is None else start_from(asked, init), corpora)
+    return complete(start, facts_of(corpora.train), this_machine(start.training.device))
+
+
+def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:
+    """Return a fresh model, or the model `init`, on the device; on a GPU with fused modules unless the recipe objects.
+
+    This seeds torch's generators, from which the fresh weights and later dropout are drawn.
+    """
+    torch.manual_seed(recipe.training.seed)
+    if init is None:
+        source, target = tokenizers
+        config = model_config(recipe.kind, recipe.model, source_vocabulary=source.size, target_vocabulary=target.size)
+        model = make_model(config)
+    else:
+        model = load_model(find_model(init))
+    model.to(device)
+    if recipe.training.kernels == "auto" and device.type == "cuda":
+        kernels.fuse(model)
+    return model
+
+
+def _refuse_foreign_folder(folder: Path | None) -> None:
+    """Raise UsageError for a folder that exists and belongs to something else than a training run."""
+    if folder is not None and folder.exists() and any(path.name != "training" for path in folder.iterdir()):
+        raise UsageError(f"{folder} exists and is not a training run: it is left alone, choose another --out")

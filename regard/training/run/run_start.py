@@ -15,10 +15,10 @@ from regard.models.folder_config import read_json, shortened
 from regard.models.presets import MODELS
 from regard.models.random_features import flatten_settings
 from regard.recipes.model_table import table_of
+from regard.tasks.corpora import Corpora
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import changed_keys, fill_in, read_recipe, to_toml
-from regard.training.run.prepare import Corpora
 
 
 def resumed_recipe(

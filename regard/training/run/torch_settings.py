@@ -10,6 +10,8 @@ import torch
 
 from regard.training.recipe.schema import TrainingRecipe
 
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # environment variable; torch asks for it in deterministic mode
+
 
 @contextmanager
 def torch_settings(training: TrainingRecipe, device: torch.device) -> Iterator[None]:
@@ -21,8 +23,9 @@ def torch_settings(training: TrainingRecipe, device: torch.device) -> Iterator[N
     """
     was_deterministic = torch.are_deterministic_algorithms_enabled()
     used_cudnn_attention = torch.backends.cuda.cudnn_sdp_enabled()
+    sets_workspace = training.deterministic and CUBLAS_WORKSPACE not in os.environ
     if training.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")
         torch.use_deterministic_algorithms(True)
     if device.type == "cuda" and not training.compile:
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -31,3 +34,5 @@ def torch_settings(training: TrainingRecipe, device: torch.device) -> Iterator[N
     finally:
         torch.use_deterministic_algorithms(was_deterministic)
         torch.backends.cuda.enable_cudnn_sdp(used_cudnn_attention)
+        if sets_workspace:
+            os.environ.pop(CUBLAS_WORKSPACE, None)

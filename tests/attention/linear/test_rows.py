@@ -128,7 +128,7 @@ def test_a_model_has_it_in_cross_attention() -> None:
         config_of("lm", feature_cross_map="rows")
     with pytest.raises(UsageError, match="none of it is random"):
         config_of("translator", feature_cross_map="rows", exact_heads="decoder.*.cross")
-    with pytest.raises(UsageError, match="feature_map 'rows'"):
+    with pytest.raises(UsageError, match=r"random_features\.map .rows."):
         config_of("translator", feature_map="rows")
 
 

@@ -111,6 +111,6 @@ def test_the_kernel_is_the_formula_cuda() -> None:
 if __name__ == "__main__":
     from regard.kernels.training import cross_entropy_triton
 
-    cross_entropy_triton.EACH = 2
+    cross_entropy_triton.SCORES_PER_WARP = 2
     check_all("cpu")
     print("the kernel is the formula")

@@ -164,6 +164,6 @@ def test_who_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 if __name__ == "__main__":
     from regard.kernels.training import embedding_triton
 
-    embedding_triton.NUMBERS = 64  # several rows for a program
+    embedding_triton.NUMBERS_PER_WARP = 64  # several rows for a program
     check_all("cpu")
     print("the kernel is the input")

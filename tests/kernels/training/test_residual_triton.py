@@ -448,7 +448,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
 if __name__ == "__main__":
     from regard.kernels.training import feed_forward_triton as hidden_triton, residual_triton
 
-    residual_triton.FEW, residual_triton.WARPS = 64, 2  # more rows than programs
+    residual_triton.NUMBERS_PER_WARP, residual_triton.WARPS_PER_PROCESSOR = 64, 2  # more rows than programs
     hidden_triton.FORWARD, hidden_triton.BACKWARD, hidden_triton.COLUMNS, hidden_triton.PROGRAMS = 4, 4, 16, 4
     check_all("cpu")
     print("the kernels are the modules")

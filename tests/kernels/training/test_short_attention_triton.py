@@ -66,9 +66,9 @@ def mask_by_hand(seed: Tensor, B: int, H: int, m: int, n: int) -> Tensor:
 
     Four calls make 32 numbers of a row, in the order of words, calls and halves of words.
     """
-    from regard.kernels.training.short_attention_triton import LEAST
+    from regard.kernels.training.short_attention_triton import MIN_TILE
 
-    M, N = (max(LEAST, 1 << (length - 1).bit_length()) for length in (m, n))
+    M, N = (max(MIN_TILE, 1 << (length - 1).bit_length()) for length in (m, n))
     words = np.stack(philox(int(seed), np.arange(B * H * M * N // 8).reshape(-1, 4)), axis=1)  # (…, words, calls)
     halves = np.stack([words & np.uint64(0xFFFF), words >> np.uint64(16)], axis=-1)
     dropped = round(SHARE * 65536)

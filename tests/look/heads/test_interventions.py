@@ -123,9 +123,9 @@ def test_a_recurrent_translator_without_its_context(style: str, small: Any) -> N
     ("off", "message"),
     [
         ([("crosses", 0, 0)], "unknown map 'crosses'; did you mean 'cross'"),
-        ([("cross", 2, 0)], "cross has the layers 0 to 1, and no 2"),
-        ([("cross", 0, 4)], "cross has the heads 0 to 3 in each layer, and no 4"),
-        ([("cross", 0, -1)], "and no -1"),
+        ([("cross", 2, 0)], "cross has layers 0 to 1, not 2"),
+        ([("cross", 0, 4)], "cross has heads 0 to 3 in each layer, not 4"),
+        ([("cross", 0, -1)], "not -1"),
     ],
 )
 def test_heads_that_are_not_there(off: list[Any], message: str, small: Any) -> None:
@@ -135,10 +135,10 @@ def test_heads_that_are_not_there(off: list[Any], message: str, small: Any) -> N
 
 
 def test_models_without_heads(small: Any) -> None:
-    with pytest.raises(UsageError, match="no attention layer"):
+    with pytest.raises(UsageError, match="none of regard's attention layers"):
         trace_text(small.small_face("rnn", attention="none"), small.TEXT, off=[("rnn", 0, 0)])
     joined = join_translators([small.small_face("transformer"), small.small_face("transformer")])
-    with pytest.raises(UsageError, match="an ensemble is several models"):
+    with pytest.raises(UsageError, match="an ensemble has several models"):
         trace_text(joined, small.TEXT, off=[("cross", 0, 0)])
     with heads_off(joined.model.models[0], [("cross", 0, 0)]):
         trace_text(joined, small.TEXT, max_tokens=4)
@@ -214,11 +214,11 @@ def test_a_recurrent_translator_is_forced_too(small: Any) -> None:
     ("looks", "message"),
     [
         ({"decoder.2.cross": 0}, "unknown attention layer 'decoder.2.cross'"),
-        ({"decoder.0.cross": "even"}, "a look is 'uniform'"),
-        ({"decoder.0.cross": 99}, "there is no key 99 to look at, only 0 to"),
+        ({"decoder.0.cross": "even"}, "pass 'uniform'"),
+        ({"decoder.0.cross": 99}, "there is no key 99; the keys are 0 to"),
         ({"decoder.0.cross": torch.ones(2, 3)}, "do not fit"),
-        ({"decoder.0.cross": -torch.ones(1, 8)}, "numbers from 0 on"),
-        ({"decoder.0.cross": torch.ones(8)}, "numbers from 0 on"),
+        ({"decoder.0.cross": -torch.ones(1, 8)}, "weights must be non-negative"),
+        ({"decoder.0.cross": torch.ones(8)}, "weights must be non-negative"),
     ],
 )
 def test_looks_that_mean_nothing(looks: Any, message: str, small: Any) -> None:
@@ -232,5 +232,5 @@ def test_the_end_token_as_a_prefix_ends_the_text(small: Any) -> None:
     ids = [*face.target_tokenizer.encode("the cat"), regard.text.tokenizers.special_tokens.END]
     trace = trace_text(face, small.TEXT, prefix=ids)
     assert trace.output == "the cat" and all(step.given for step in trace.steps) and len(trace.steps) == len(ids)
-    with pytest.raises(UsageError, match="goes on after the end token"):
+    with pytest.raises(UsageError, match="continues after the end token"):
         trace_text(face, small.TEXT, prefix=[*ids, 5])

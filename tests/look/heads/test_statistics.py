@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from regard.errors import UsageError
 from regard.look.heads.statistics import best_alignment_head, head_statistics, rollout
-from regard.look.trace.trace import Axis, Map, Model, Token, Trace, unit_rows
+from regard.look.trace.attention_map import Map, unit_rows
+from regard.look.trace.trace import Axis, Model, Token, Trace
 
 
 def random_map(layers: int, heads: int, m: int, n: int, *, seed: int, causal: bool = False) -> Map:
@@ -105,9 +106,9 @@ def test_what_looks_at_nothing_stays_what_it_is() -> None:
 
 
 def test_rollout_wants_square_maps() -> None:
-    with pytest.raises(UsageError, match="whose maps are square; this one is 2 by 3"):
+    with pytest.raises(UsageError, match="with a square map; this one is 2 by 3"):
         rollout(random_map(1, 1, 2, 3, seed=0))
-    with pytest.raises(UsageError, match=r"residual must be a share from 0 to 1, got 1.5"):
+    with pytest.raises(UsageError, match=r"residual must be from 0 to 1, got 1.5"):
         rollout(random_map(1, 1, 2, 2, seed=0), residual=1.5)
 
 

@@ -153,7 +153,7 @@ def test_the_shipped_model(recomputing: Any) -> None:
         ("transformer", {"layer": -1}, "layer must be from 0 to 1, got -1"),
         ("transformer", {"head": 4}, "head must be from 0 to 3, got 4"),
         ("transformer", {"token": 99}, "token must be from 0 to"),
-        ("transformer", {"stack": "encoder", "target": "a"}, "an encoder only reads"),
+        ("transformer", {"stack": "encoder", "target": "a"}, "an encoder generates no text"),
         ("transformer-lm", {"stack": "encoder"}, "no encoder made of blocks"),
         ("encoder", {}, "no block with attention"),
         ("rnn", {"stack": "encoder"}, "no encoder made of blocks"),

@@ -182,10 +182,10 @@ def test_heads_that_cannot_be_shown(small: Any) -> None:
     with pytest.raises(UsageError, match="head must be from 0 to"):
         read_head(trace, "cross", layer=0, head=99)
     longer = replace(trace.maps["enc_self"], q=2 * trace.maps["enc_self"].q)  # as if the scores had something added
-    with pytest.raises(UsageError, match=r"no softmax of q\.k"):
+    with pytest.raises(UsageError, match=r"not softmax\(scale q\.k\)"):
         read_head(replace(trace, maps={"enc_self": longer}, best_head=None))
     additive = trace_text(small.small_face("rnn"), small.TEXT, vectors=True)
-    with pytest.raises(UsageError, match=r"no softmax of q\.k"):
+    with pytest.raises(UsageError, match=r"not softmax\(scale q\.k\)"):
         read_head(additive)
 
 
@@ -218,7 +218,7 @@ def test_normalised_there_is_no_limit_to_draw() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"map": "plain"}, "drawn anyway"), ({"seeds": 0}, "seeds counts from 1"), ({"features": 7}, "must be even")],
+    [({"map": "plain"}, "always drawn"), ({"seeds": 0}, "seeds must be at least 1"), ({"features": 7}, "must be even")],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -17,7 +17,8 @@ import regard
 from regard.errors import UsageError
 from regard.look import trace_text, write_page
 from regard.look.page.single_file import make_page
-from regard.look.trace.trace import Axis, Map, Model, Token, Trace
+from regard.look.trace.attention_map import Map
+from regard.look.trace.trace import Axis, Model, Token, Trace
 
 EVIL = [
     '"><img src=x onerror=alert(1)>',

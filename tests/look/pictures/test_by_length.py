@@ -49,9 +49,9 @@ def test_length_plot_shows_the_scores(clipped, tmp_path) -> None:
 def test_length_plot_says_how_it_was_made() -> None:
     text = " ".join(length_plot(CURVES).get_supxlabel().split())
     assert "95%" in text and "nrefs:1|tok:13a" in text
-    assert "Joined from smaller buckets with few sentences: 11–24." in text
+    assert "Merged from smaller buckets with few sentences: 11–24." in text
     plain = length_plot({"one": [bucket(4, 4, 50, width=None)]})
-    assert "95%" not in plain.get_supxlabel() and "Joined" not in plain.get_supxlabel()
+    assert "95%" not in plain.get_supxlabel() and "Merged" not in plain.get_supxlabel()
     assert [label.get_text() for label in plain.axes[0].get_xticklabels()] == ["4\n250"]
 
 
@@ -96,7 +96,7 @@ def test_short_count(value: float, text: str) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="'b' has other buckets than 'a'; score both on the same sentences"):
+    with pytest.raises(ValueError, match="'b' and 'a' have different buckets: score both on the same sentences"):
         length_plot({"a": [bucket(1, 2, 50)], "b": [bucket(1, 3, 50)]})
     for empty in ({}, {"a": []}):
         with pytest.raises(ValueError, match="at least one bucket"):

@@ -53,7 +53,7 @@ def test_the_same_picture_gives_the_same_bytes(tmp_path: Path, suffix: str) -> N
 
 @pytest.mark.parametrize(("name", "given"), [("a.gif", "the suffix '.gif'"), ("picture", "no suffix")])
 def test_another_suffix_is_refused(figure: Figure, tmp_path: Path, name: str, given: str) -> None:
-    with pytest.raises(UsageError, match=rf"{name} has {given}; a picture is written as \.png, \.svg, \.pdf"):
+    with pytest.raises(UsageError, match=rf"{name} has {given}; use one of \.png, \.svg, \.pdf"):
         save(figure, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -21,8 +21,9 @@ from regard.look import plot_trace, trace_text
 from regard.look.heads.statistics import head_statistics
 from regard.look.pictures.colours import TABLE
 from regard.look.pictures.search_steps import tree_places
+from regard.look.trace.attention_map import Map
 from regard.look.trace.search_steps import Candidate, Node, Step, Tree
-from regard.look.trace.trace import Axis, Head, Map, Model, Token, Trace
+from regard.look.trace.trace import Axis, Head, Model, Token, Trace
 from regard.look.trace.words import merge_words
 
 # Letters that matplotlib's own font has, from left to right and from right to left; CJK is in test_fonts.py.
@@ -173,7 +174,7 @@ def test_every_format(suffix: str, magic: bytes, tmp_path: Path) -> None:
         ("heads", {"head": 0}, "leave out head"),
         ("steps", {}, "this trace has no steps"),
         ("steps", {"layer": 1}, "leave out map, layer and head"),
-        ("tree", {}, "made by a beam search"),
+        ("tree", {}, "trace a beam search"),
     ],
 )
 def test_what_cannot_be_drawn(kind: str, options: dict[str, Any], message: str) -> None:
@@ -184,6 +185,6 @@ def test_what_cannot_be_drawn(kind: str, options: dict[str, Any], message: str) 
 def test_a_trace_without_attention_offers_its_steps() -> None:
     step = Step(5, (Candidate(5, "a", math.log(0.5)),), 0.5, 0.7)
     trace = Trace(Model("rnn", "rnn-lm", {}, 0, {}), {"target": Axis((Token("a"),))}, {}, (step,))
-    with pytest.raises(UsageError, match="take the kind 'steps'"):
+    with pytest.raises(UsageError, match="use the kind 'steps'"):
         plot_trace(trace)
     assert len(plot_trace(trace, "steps").axes) == 1

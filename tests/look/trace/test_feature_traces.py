@@ -60,14 +60,14 @@ def test_any_head_can_be_switched_off(small: Any) -> None:
 
 def test_what_cannot_be_shown_is_refused(small: Any) -> None:
     face = small.small_face("transformer", **{**MIXED, "exact_heads": "encoder"})
-    refused = pytest.raises(UsageError, match="has random features, and so no scores")
+    refused = pytest.raises(UsageError, match="uses random features, which have no scores")
     with refused, force_attention(face.model, {"decoder.0.cross": "uniform"}):
         pass
     inside_block(face, small.TEXT, stack="encoder", layer=0, token=0, head=0)
-    with pytest.raises(UsageError, match="looks by random features or through a window"):
+    with pytest.raises(UsageError, match="uses random features or a window"):
         inside_block(face, small.TEXT, stack="decoder", layer=0, token=0, head=0)
     near = small.small_face("transformer", window=2)
-    with pytest.raises(UsageError, match="looks by random features or through a window"):
+    with pytest.raises(UsageError, match="uses random features or a window"):
         inside_block(near, small.TEXT, stack="encoder", layer=0, token=0, head=0)
     with regard.record(face.model) as maps:
         face.translate(small.TEXT)

@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from regard.api.ensemble import join_translators
 from regard.look import trace_text
-from regard.look.trace.trace import Map, Trace
+from regard.look.trace.attention_map import Map
+from regard.look.trace.trace import Trace
 
 
 def weights_again(one: Map, score: Any) -> np.ndarray:

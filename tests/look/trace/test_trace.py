@@ -18,8 +18,9 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from regard.errors import DataError, UsageError
+from regard.look.trace.attention_map import Map, make_thumbnails, unit_rows
 from regard.look.trace.search_steps import Candidate, Node, Step, Tree
-from regard.look.trace.trace import Axis, Head, Map, Model, Token, Trace, make_thumbnails, unit_rows
+from regard.look.trace.trace import Axis, Head, Model, Token, Trace
 
 MODEL = Model("tiny", "transformer", {"encoder": 1, "decoder": 2}, 2, {"model": 8, "head": 4}, "scaled", 0.5)
 
@@ -128,9 +129,9 @@ def test_rows_without_a_key_are_zero() -> None:
     weights = np.array([[[[0.5, 0.5], [0.0, 0.0]]]])
     mask = np.array([[1, 1], [0, 0]])
     Map("source", "source", weights, mask)
-    with pytest.raises(DataError, match=r"layer 0, head 0, row 1 sums to 0.000000 and not to 1"):
+    with pytest.raises(DataError, match=r"layer 0, head 0, row 1 sums to 0.000000 instead of 1"):
         Map("source", "source", weights)
-    with pytest.raises(DataError, match="row 1, column 1 is not 0, and the mask bars it"):
+    with pytest.raises(DataError, match="row 1, column 1 is not 0 although it is masked"):
         Map("source", "source", np.array([[[[0.5, 0.5], [0.0, 1.0]]]]), mask)
 
 
@@ -197,46 +198,46 @@ BROKEN = [
     (at(*CROSS, "shape", to=[2, 2, 3]), "maps.cross.weights: 60 numbers do not fill the shape"),
     (at(*CROSS, "shape", to=[4, 1, 3, 5]), r"maps.cross: \[4, 1, 3, 5\] does not fit 2 layers of 2 heads"),
     (at(*CROSS, "shape", to=[60]), r"maps.cross: weights must be \[layer, head,"),
-    (at(*CROSS, "shape", to=[-2, -2, 3, 5]), "weights.shape must be up to four whole numbers from 0"),
+    (at(*CROSS, "shape", to=[-2, -2, 3, 5]), "weights.shape must be up to four non-negative whole numbers"),
     (at(*CROSS, "values", 7, to="x"), r"weights.values\[7\] must be a number, got \"x\""),
     (at(*CROSS, "values", 7, to=True), r"weights.values\[7\] must be a number, got true"),
     (at(*CROSS, "values", 7, to=2.0), "maps.cross: layer 0, head 0, row 1 sums to"),
-    (at(*CROSS, "values", 7, to=1e200), "weights hold a number that is not finite"),
+    (at(*CROSS, "values", 7, to=1e200), "weights must be finite numbers"),
     (at(*CROSS, "values", 7, to=10**400), r"weights.values\[7\] must be a number"),
     (at(*CROSS, "values", to=[]), "0 numbers do not fill the shape"),
     (at(*CROSS, "float16", to=""), "weights must be an array"),
     (at(*CROSS, to={"shape": [1], "float16": "not base64!"}), "weights.float16 is not float16 in base64"),
     (at(*CROSS, to={"shape": [1], "float16": "A!AA="}), "weights.float16 is not float16 in base64"),
     (at(*CROSS, to={"shape": [1], "float16": "AAAA"}), "weights.float16 is not float16 in base64"),
-    (at(*CROSS, to={"shape": [2, 2, 3, 5], "float16": packed([0.25] * 60)}), "sums to 1.250000 and not to 1"),
-    (at(*CROSS, to={"shape": [2, 2, 3, 5], "float16": packed([np.inf] * 60)}), "not finite"),
-    (at("maps", "cross", "thumbnails", to={"shape": [1], "uint8": "AA=="}), "thumbnails, of shape .1., are not those"),
+    (at(*CROSS, to={"shape": [2, 2, 3, 5], "float16": packed([0.25] * 60)}), "sums to 1.250000 instead of 1"),
+    (at(*CROSS, to={"shape": [2, 2, 3, 5], "float16": packed([np.inf] * 60)}), "must be finite numbers"),
+    (at("maps", "cross", "thumbnails", to={"shape": [1], "uint8": "AA=="}), "thumbnails, of shape .1., do not match"),
     (
         at("maps", "cross", "thumbnails", to={"shape": [2, 2, 3, 5], "uint8": "A" * 80}),
-        "maps.cross: the thumbnails, of shape .2, 2, 3, 5., are not those of the weights",
+        "maps.cross: the thumbnails, of shape .2, 2, 3, 5., do not match the weights",
     ),
-    (at("maps", "dec_self", "mask", "values", 1, to=2), "the mask must be 1 where a query may look"),
-    (at("maps", "dec_self", "mask", "values", 0, to=0), "is not 0, and the mask bars it"),
+    (at("maps", "dec_self", "mask", "values", 1, to=2), "the mask must be 1 where a query may attend"),
+    (at("maps", "dec_self", "mask", "values", 0, to=0), "is not 0 although it is masked"),
     (at("maps", "dec_self", "mask", "shape", to=[9]), r"the mask has the shape \[9\]"),
     (at("maps", "enc_self", "q", "shape", to=[1, 1, 5, 8]), r"q has the shape \[1, 1, 5, 8\]"),
     (at("maps", "enc_self", "k", "shape", to=[1, 1, 5, 8]), "q and k have vectors of different widths, 4 and 8"),
     (at("maps", "enc_self", "v", "shape", to=[1, 2, 4, 5]), r"v has the shape \[1, 2, 4, 5\]"),
-    (at("steps", 1, to=...), "2 steps for 3 tokens of the target"),
+    (at("steps", 1, to=...), "2 steps for 3 target tokens"),
     (at("steps", 0, "rest", to=0.3), r"steps\[0\]: the probabilities of the candidates and the rest sum to 1.05"),
     (at("steps", 0, "rest", to=None), r"steps\[0\].rest must be a number, got null"),
     (at("steps", 0, "candidates", 0, "logp", to=1e5), r"steps\[0\]: the probabilities"),
-    (at("steps", 0, "chosen", to=5), r"steps\[0\]: the chosen token 5 must stand once among the candidates"),
+    (at("steps", 0, "chosen", to=5), r"steps\[0\]: the chosen token 5 must be among the candidates exactly once"),
     (at("steps", 0, "entropy", to=-1), "entropy is -1.0, below 0"),
-    (at("steps", 0, "draw", to=0.8), "the draw 0.8 is not in the part of the chosen token, 0.25 to 0.75"),
-    (at("steps", 0, "candidates", 0, "low", to=...), "the draw 0.3 is not in the part of the chosen token, None"),
+    (at("steps", 0, "draw", to=0.8), "the draw 0.8 is not in the interval of the chosen token, 0.25 to 0.75"),
+    (at("steps", 0, "candidates", 0, "low", to=...), "the draw 0.3 is not in the interval of the chosen token, None"),
     (at("tree", "nodes", 2, "parent", to=2), "tree: the parent of node 2 is 2, which does not come before it"),
-    (at("tree", "nodes", 2, "parent", to=1), "tree: node 2 goes on from node 1, which was pruned"),
+    (at("tree", "nodes", 2, "parent", to=1), "tree: node 2 continues node 1, which was pruned"),
     (at("tree", "nodes", 0, "state", to="gone"), r"tree.nodes\[0\]: unknown state 'gone'"),
-    (at("tree", "nodes", 2, "score", to=-0.7), "tree: node 2 has the score -0.7, and sum and length give -0.75"),
-    (at("tree", "length_penalty", to=-1), "tree: length_penalty must be a number from 0, got -1.0"),
-    (at("tree", "length_penalty", to=1e300), "tree: node 2 has the score -0.75, and sum and length give -0.0"),
-    (at("tree", "best", to=1), "best is 1, which is no node"),
-    (at("tree", "best", to=3), "best is 3, which is no node"),
+    (at("tree", "nodes", 2, "score", to=-0.7), "tree: node 2 has the score -0.7, but sum and length give -0.75"),
+    (at("tree", "length_penalty", to=-1), "tree: length_penalty must be at least 0, got -1.0"),
+    (at("tree", "length_penalty", to=1e300), "tree: node 2 has the score -0.75, but sum and length give -0.0"),
+    (at("tree", "best", to=1), "best is 1, which is not a kept or finished node"),
+    (at("tree", "best", to=3), "best is 3, which is not a kept or finished node"),
     (at("best_head", "layer", to=2), "best_head is head 0 of layer 2"),
     (at("search", "width", to=[]), r"search.width must be a text or a whole number or .*, got \[\]"),
     (at("notes", to="x"), "notes must be a list"),
@@ -301,7 +302,7 @@ def test_other_changes_are_fine(tmp_path: Path, change: Callable[[Content], None
         (b"{", "not JSON"),
         (b"[]", "not a trace"),
         (b"null", "not a trace"),
-        (b'{"format": "regard-trace/1", "steps": NaN}', "NaN, which is no number"),
+        (b'{"format": "regard-trace/1", "steps": NaN}', "NaN, which JSON does not allow"),
         (b"[" * 100_000, "not JSON"),
         (b"9" * 10_000, "not JSON"),
         (b"\x1f\x8b broken", "cannot be read"),
@@ -323,15 +324,15 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.look.trace.file_format.LARGEST_FILE", 2**20)
+    monkeypatch.setattr("regard.look.trace.file_format.MAX_FILE_BYTES", 2**20)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * (2**20 + 1)))
-    with pytest.raises(DataError, match="larger than 1 MiB, which no trace is"):
+    with pytest.raises(DataError, match="larger than 1 MiB, the limit of a trace"):
         Trace.load(path)
 
 
 def test_the_name_of_a_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"ends in .json or .json.gz"):
+    with pytest.raises(UsageError, match=r"must end in .json or .json.gz"):
         make_trace().save(tmp_path / "trace.pickle")
 
 

@@ -336,17 +336,17 @@ def test_model_is_described() -> None:
     ("kind", "given", "error", "message"),
     [
         ("transformer", {"text": " "}, DataError, "nothing to translate"),
-        ("transformer", {"search": Greedy(), "target": "a"}, UsageError, "led along a target does not search"),
+        ("transformer", {"search": Greedy(), "target": "a"}, UsageError, "with a target there is no search"),
         ("transformer", {"max_tokens": 5, "target": "a"}, UsageError, "leave out search and max_tokens"),
-        ("encoder", {"search": Greedy()}, UsageError, "this model only reads"),
-        ("encoder", {"prefix": "a"}, UsageError, "this model only reads"),
-        ("learned encoder", {"text": TEXT * 4}, DataError, "the model has places for 24"),
+        ("encoder", {"search": Greedy()}, UsageError, "this model generates no text"),
+        ("encoder", {"prefix": "a"}, UsageError, "this model generates no text"),
+        ("learned encoder", {"text": TEXT * 4}, DataError, "the model has only 24 positions"),
         ("transformer", {"top": 0}, UsageError, "top must be at least 1, got 0"),
         ("transformer", {"max_tokens": 0}, UsageError, "max_tokens must be at least 1, got 0"),
-        ("transformer", {"prefix": [10**6]}, UsageError, "the prefix holds the token 1000000"),
-        ("transformer-lm", {"target": ""}, UsageError, "the target holds no token"),
-        ("learned", {"target": TEXT * 4}, DataError, "the model has places for 24"),
-        ("learned", {"prefix": TEXT * 4}, DataError, "stand before the text"),
+        ("transformer", {"prefix": [10**6]}, UsageError, "the prefix contains token 1000000"),
+        ("transformer-lm", {"target": ""}, UsageError, "the target is empty"),
+        ("learned", {"target": TEXT * 4}, DataError, "the model has only 24 positions"),
+        ("learned", {"prefix": TEXT * 4}, DataError, "prompt or prefix has"),
     ],
 )
 def test_what_cannot_be_traced(kind: str, given: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -358,7 +358,7 @@ def test_a_writer_stays_in_its_context() -> None:
     face = face_of("transformer-lm", context=12)
     trace = trace_text(face, "le chat", search=Greedy())
     assert len(trace.steps) <= 11
-    with pytest.raises(DataError, match="the model has places for 11"):
+    with pytest.raises(DataError, match="the model has only 11 positions"):
         trace_text(face, TEXT * 3)
 
 
@@ -403,8 +403,18 @@ def test_torchs_own_layer_as_a_trace() -> None:
 @pytest.mark.parametrize(
     ("change", "given", "error", "message"),
     [
-        (lambda layers: layers, {"target": "xyz"}, UsageError, "the weights are enc_self: give source="),
-        (lambda layers: layers, {"source": "abcd"}, UsageError, "the weights are dec_self: give target="),
+        (
+            lambda layers: layers,
+            {"target": "xyz"},
+            UsageError,
+            "the weights of enc_self need their tokens: pass source=",
+        ),
+        (
+            lambda layers: layers,
+            {"source": "abcd"},
+            UsageError,
+            "the weights of dec_self need their tokens: pass target=",
+        ),
         (lambda layers: layers, {"source": "abc", "target": "xyz"}, DataError, "does not fit the 3 tokens of source"),
         (lambda layers: layers, {"source": "abcd", "target": "xyz", "row": 2}, UsageError, "0 to 1, got 2"),
         (lambda layers: {}, {"source": "abcd"}, UsageError, "no weights were recorded"),
@@ -464,7 +474,7 @@ def test_names_that_were_copied_stand_where_the_model_wrote_unknown() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", " \n", "\t"])
 def test_a_text_without_a_word_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match="holds no word"):
+    with pytest.raises(DataError, match="the text has no words"):
         trace_text(face_of("transformer"), text)
 
 
@@ -472,7 +482,7 @@ def test_tokens_as_a_target_are_taken_as_they_are() -> None:
     face = face_of("transformer")
     ids = face.target_tokenizer.encode("the black cat")
     assert [step.chosen for step in trace_text(face, TEXT, target=ids).steps] == ids  # not even an end token
-    with pytest.raises(UsageError, match="the target holds the token 9999"):
+    with pytest.raises(UsageError, match="the target contains token 9999"):
         trace_text(face, TEXT, target=[9999])
-    with pytest.raises(UsageError, match="the target holds no token"):
+    with pytest.raises(UsageError, match="the target is empty"):
         trace_text(face, TEXT, target=[])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from regard.text.augment.copied_words import Copies, shared_words
+from regard.text.augment.copied_words import SharedWords, shared_words
 from regard.text.random_streams import random_keys
 
 words = st.lists(st.sampled_from(["Anna", "Bob", " Bob", "Bob\n", "of", "Rome", "Ro"]), max_size=6)
@@ -34,8 +34,8 @@ def test_shared_words_by_hand(pairs: list[tuple[list[str], list[str]]]) -> None:
 def test_a_share_of_the_pairs_has_one_word_hidden() -> None:
     sides = [["the", "Ana", "Bob", "Cleo"], ["no", "Cleo", "Bob", "Ana"]] * 1, [["Ana", "Bob", "Cleo"], ["Dan"]] * 1
     count = 6000
-    copies = Copies(shared_words(sides[0] * count, sides[1] * count))
-    source, target = (places[copies.chosen(0.3, (1, 0), (1, 1))] for places in copies.places)
+    copies = SharedWords(shared_words(sides[0] * count, sides[1] * count))
+    source, target = (places[copies.chosen(0.3, (1, 0), (1, 1))] for places in copies.positions)
     assert (np.diff(source) > 0).all() and (np.diff(target) > 0).all()  # in order, at most one a pair
     assert len({*(source // 8)}) == len(source)
     assert len(source) / count == pytest.approx(0.3, abs=0.02)  # every other pair shares nothing
@@ -44,7 +44,7 @@ def test_a_share_of_the_pairs_has_one_word_hidden() -> None:
     shares = Counter((source % 8).tolist())
     assert all(share / len(source) == pytest.approx(1 / 3, abs=0.05) for share in shares.values())
     chosen = copies.chosen(0.3, (1, 0), (1, 1)).tolist()
-    assert copies.places[0][chosen].tolist() == source.tolist()
+    assert copies.positions[0][chosen].tolist() == source.tolist()
     assert copies.chosen(0.3, (2, 0), (1, 1)).tolist() != chosen
     assert copies.chosen(0.0, (1, 0), (1, 1)).tolist() == []
 
@@ -52,8 +52,8 @@ def test_a_share_of_the_pairs_has_one_word_hidden() -> None:
 def test_words_that_look_alike_take_each_others_place() -> None:
     """Each distinct one as often as the others, though Tom stands in nine pairs of ten."""
     side = [["Tom", "table"]] * 90 + [["Ana", "12"], ["Bob,", "37"], ["Bob", "jazz"]]
-    copies = Copies(shared_words(side, side))
-    words = [[word for words in side for word in words][i] for i in copies.places[0]]
+    copies = SharedWords(shared_words(side, side))
+    words = [[word for words in side for word in words][i] for i in copies.positions[0]]
     assert sorted(words) == sorted(word for words in side for word in words)  # all of them are shared
     every = np.repeat(np.arange(len(words)), 300)
     drawn = copies.like(every, random_keys(len(every), 7))

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from regard.text.augment.joined_sentences import MOST_AFTER, drop_marks, final_marks, join_pairs
-from regard.text.batches.batch import Rows
+from regard.text.augment.joined_sentences import MAX_FOLLOWING, drop_marks, final_marks, join_pairs
+from regard.text.batches.batch import TokenRows
 from regard.text.tokenizers.special_tokens import UNKNOWN
 from regard.text.tokenizers.subwords import train_subwords
 
@@ -18,9 +18,9 @@ COUNT = 4000
 STREAM = (1, 2, 3)
 
 
-def numbered() -> tuple[Rows, Rows]:
+def numbered() -> tuple[TokenRows, TokenRows]:
     """Pair i: its own number on the source side, once more and negative on the target side, 1 to 3 times."""
-    return Rows.of([[10 + i] for i in range(COUNT)]), Rows.of([[-10 - i] * (1 + i % 3) for i in range(COUNT)])
+    return TokenRows.of([[10 + i] for i in range(COUNT)]), TokenRows.of([[-10 - i] * (1 + i % 3) for i in range(COUNT)])
 
 
 def joined(**settings: object) -> list[tuple[list[int], list[int]]]:
@@ -35,9 +35,9 @@ def test_both_sides_go_on_with_the_same_pairs() -> None:
         assert target == [-token for token in source for _ in range(1 + (token - 10) % 3)]
     counts = Counter(len(source) - 1 for source, _ in found)
     assert counts[0] / COUNT == pytest.approx(0.7, abs=0.03)
-    assert {*counts} == {*range(MOST_AFTER + 1)}
-    for more in range(1, MOST_AFTER + 1):
-        assert counts[more] / COUNT == pytest.approx(0.3 / MOST_AFTER, abs=0.02)
+    assert {*counts} == {*range(MAX_FOLLOWING + 1)}
+    for more in range(1, MAX_FOLLOWING + 1):
+        assert counts[more] / COUNT == pytest.approx(0.3 / MAX_FOLLOWING, abs=0.02)
     followers = Counter(token for source, _ in found for token in source[1:])
     assert max(followers.values()) < 8  # any pair may follow
     assert found == joined() and found != joined(stream=(1, 2, 4))
@@ -73,7 +73,7 @@ def test_tokens_of_joined_sentences_are_tokens_of_the_joined_text() -> None:
 def dropped(source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], share: float = 1.0) -> list[object]:
     marks = np.zeros(9, bool)
     marks[[7, 8]] = True
-    rows = drop_marks((Rows.of(source), Rows.of(target)), (marks, marks), share=share, stream=STREAM)
+    rows = drop_marks((TokenRows.of(source), TokenRows.of(target)), (marks, marks), share=share, stream=STREAM)
     return list(zip(*rows, strict=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.augment.proper_names import Spelled, core, find_names, met_names
+from regard.text.augment.proper_names import SegmentedWord, core, find_names, frequent_names
 
 KNOWN = {"Paris", "France"}
 
@@ -12,7 +12,7 @@ KNOWN = {"Paris", "France"}
 def names(text: str, *, spelled: str = "", plain: str = "") -> list[str]:
     """The names in a text; `spelled` are words of many pieces, `plain` ones that are known without their capital."""
     words = text.split()
-    known = [Spelled(word, 5 if word in spelled.split() else 1, word in plain.split()) for word in words]
+    known = [SegmentedWord(word, 5 if word in spelled.split() else 1, word in plain.split()) for word in words]
     return [" ".join(words[start:end]) for start, end in find_names(known, KNOWN)]
 
 
@@ -59,5 +59,5 @@ def test_marks_and_elided_words_do_not_belong_to_a_word() -> None:
 
 def test_names_are_met_inside_sentences_only() -> None:
     texts = ["Paris dort.", "Il aime Paris.", "À Paris, puis en France.", "Vive la France !", "Viens. Paris dort."]
-    assert met_names(texts, 2) == ["France", "Paris"]
-    assert met_names(texts, 3) == []
+    assert frequent_names(texts, 2) == ["France", "Paris"]
+    assert frequent_names(texts, 3) == []

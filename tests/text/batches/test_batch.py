@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import UsageError
-from regard.text.batches.batch import Batch, Rows, Sampler, batches_from
+from regard.text.batches.batch import Batch, Sampler, TokenRows, batches_from
 from regard.text.random_streams import random_fractions, random_keys
 from regard.text.tokenizers.special_tokens import pad_batch
 
@@ -44,7 +44,7 @@ def test_resuming_at_any_batch_gives_the_rest(lengths: list[int], epoch: int, da
 
 def test_a_cursor_inside_a_batch_is_refused() -> None:
     for start in (1, 4, 6, 99):
-        with pytest.raises(UsageError, match=f"{start} samples consumed is not at the end of a batch"):
+        with pytest.raises(UsageError, match=f"no batch of this epoch ends after {start} samples"):
             batches_from([[0, 1], [2], [3, 4]], start)
 
 
@@ -78,9 +78,9 @@ def test_batches_come_in_random_order_and_ties_too() -> None:
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
 
 
-def test_with_rungs_whatever_has_one_rung_is_mixed() -> None:
+def test_with_buckets_whatever_has_one_bucket_is_mixed() -> None:
     sides = np.array([(1 + i % 8, 8) for i in range(80)])
-    sampler = Sampler(sides, batch_tokens=80, seed=3, rungs=[8, 16])
+    sampler = Sampler(sides, batch_tokens=80, seed=3, buckets=[8, 16])
     assert all(len(batch) == 10 for batch in sampler.batches(0))
     assert all(len({int(sides[i, 0]) for i in batch}) > 2 for batch in sampler.batches(0))
 
@@ -100,7 +100,7 @@ def test_little_padding_on_both_sides() -> None:
 
 
 def test_a_sample_longer_than_a_batch_is_refused() -> None:
-    with pytest.raises(UsageError, match="sample 1 has 9 tokens, and a batch may have 8 only"):
+    with pytest.raises(UsageError, match="sample 1 has 9 tokens, but a batch has at most batch_tokens=8"):
         Sampler([3, 9, 2], batch_tokens=8, seed=0)
     assert Sampler([3, 8, 2], batch_tokens=8, seed=0, shuffle=False).batches(0) == [[2, 0], [1]]
     assert Sampler([], batch_tokens=8, seed=0).batches(0) == []
@@ -116,7 +116,7 @@ def test_random_fractions() -> None:
 
 @given(st.lists(st.lists(st.integers(4, 99), max_size=5), min_size=1, max_size=6), st.data())
 def test_rows_are_padded_like_lists(sentences: list[list[int]], data: st.DataObject) -> None:
-    rows = Rows.of(sentences)
+    rows = TokenRows.of(sentences)
     assert len(rows) == len(sentences)
     assert [rows[i] for i in range(len(rows))] == sentences
     ids = data.draw(st.lists(st.integers(0, len(sentences) - 1), max_size=5))

@@ -16,7 +16,8 @@ import torch
 from regard.errors import DataError, UsageError
 from regard.text.augment.word_variants import bare_letters
 from regard.text.batches.batch import Batch
-from regard.text.batches.pairs import PairData, WindowData
+from regard.text.batches.pairs import PairData
+from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus, make_corpus
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
@@ -114,7 +115,7 @@ def test_resuming_gives_the_rest(settings: dict[str, object]) -> None:
         assert one.ids == other.ids
         assert one.source is not None and other.source is not None
         assert one.source.equal(other.source) and one.labels.equal(other.labels)
-    with pytest.raises(UsageError, match="not at the end of a batch"):
+    with pytest.raises(UsageError, match="no batch of this epoch ends after"):
         next(pairs(**settings).batches(2, start=start + 1))
 
 
@@ -146,7 +147,7 @@ def test_shares_make_the_whole(world: int) -> None:
 
 
 def test_where_a_pair_stands() -> None:
-    assert pairs().place(7, 3) == "made:8"
+    assert pairs().location(7, 3) == "made:8"
 
 
 # subword sampling
@@ -332,12 +333,12 @@ def test_long_pairs_are_left_out_and_counted() -> None:
     characters = train_characters(["ab"])
     texts = make_corpus(["a", "aaaa", "a", "a" * 10**6, "aa"], ["b", "b", "bbbb", "b", "bb"], name="x")
     data = PairData(texts, characters, characters, batch_tokens=100, max_length=4)
-    assert data.kept.tolist() == [0, 4]  # aaaa or bbbb and its end token are five
-    assert (data.too_long.count, data.too_long.places) == (3, ["x:2", "x:3", "x:4"])
+    assert data.samples.tolist() == [0, 4]  # aaaa or bbbb and its end token are five
+    assert (data.too_long.count, data.too_long.locations) == (3, ["x:2", "x:3", "x:4"])
     assert sorted(i for ids in data.plan(0) for i in ids) == [0, 4]
     assert len(data) == 2
-    assert PairData(texts, characters, characters, batch_tokens=5).kept.tolist() == [0, 1, 2, 4]
-    with pytest.raises(DataError, match=r"x:1: this pair and all 5 have more than 1 tokens on a side"):
+    assert PairData(texts, characters, characters, batch_tokens=5).samples.tolist() == [0, 1, 2, 4]
+    with pytest.raises(DataError, match=r"x:1: this pair and all others \(5 in all\) have more than 1 tokens"):
         PairData(texts, characters, characters, batch_tokens=100, max_length=1)
 
 
@@ -365,7 +366,7 @@ def test_settings_that_make_no_sense() -> None:
         with pytest.raises(UsageError, match="between 0 and 1"):
             pairs(**wrong)
     for wrong in ({"copy": 0.1}, {"sampling": 0.1}, {"join": 0.1}, {"bare": 0.1}, {"typed": 0.1}, {"invent": 0.1}):
-        with pytest.raises(UsageError, match="for subwords"):
+        with pytest.raises(UsageError, match="needs subword tokenizers"):
             PairData(one, characters, characters, batch_tokens=9, **wrong)
     with pytest.raises(UsageError, match="target side"):
         PairData(make_corpus(["a"], name="x"), characters, characters, batch_tokens=9)
@@ -396,7 +397,7 @@ def test_a_second_start_tokenises_nothing(tmp_path: Path) -> None:
     second = PairData(corpus(), silent, silent, batch_tokens=512, seed=1, **settings, cache=tmp_path)
     assert everything(first) == everything(second) == everything(without)
     assert first.fingerprint == second.fingerprint == without.fingerprint
-    assert second.kept.tolist() == without.kept.tolist()
+    assert second.samples.tolist() == without.samples.tolist()
 
 
 def test_kept_tokens_of_something_else_are_not_used(tmp_path: Path) -> None:
@@ -431,7 +432,7 @@ def test_damaged_tokens_are_made_anew(tmp_path: Path) -> None:
 
 def test_tokens_can_lie_on_a_device() -> None:
     """The device "meta" has shapes and no values: whatever it is asked to do, nothing may come back to the CPU."""
-    for settings in ({}, {"sampling": 0.2}, {"shapes": True}, {"join": 0.3}, {"bare": 0.3}):
+    for settings in ({}, {"sampling": 0.2}, {"bucketed": True}, {"join": 0.3}, {"bare": 0.3}):
         here, there = pairs(**settings), pairs(**settings)
         there.move("meta")
         for one, other in zip(here.batches(1), there.batches(1), strict=True):
@@ -448,7 +449,7 @@ def test_tokens_can_lie_on_a_device() -> None:
 def test_the_next_epoch_is_drawn_while_this_one_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     data, drawn = pairs(sampling=0.2), []
     ahead = threading.Event()
-    draw = PairData._drawn
+    draw = PairData._augmented
 
     def watched(self: PairData, epoch: int) -> object:
         drawn.append(epoch)
@@ -456,7 +457,7 @@ def test_the_next_epoch_is_drawn_while_this_one_is_in_use(monkeypatch: pytest.Mo
             ahead.set()
         return draw(self, epoch)
 
-    monkeypatch.setattr(PairData, "_drawn", watched)
+    monkeypatch.setattr(PairData, "_augmented", watched)
     batches = data.batches(0)
     next(batches)
     assert drawn == [0]  # a single batch, as for a forecast, draws nothing more

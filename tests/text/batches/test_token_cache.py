@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.text.batches import token_cache as store
-from regard.text.batches.token_cache import Arrays, kept_arrays, key_of, read_arrays
+from regard.text.batches.token_cache import Arrays, cache_key, cached_arrays, read_arrays
 
 ARRAYS = {
     "tokens": np.arange(100, dtype=np.int32).reshape(20, 5),
@@ -40,24 +40,24 @@ def same(found: Arrays) -> bool:
 def test_made_once(tmp_path: Path) -> None:
     make = Maker()
     for _ in range(3):
-        found = kept_arrays(tmp_path / "new" / "cache", "k", make)
+        found = cached_arrays(tmp_path / "new" / "cache", "k", make)
         assert same(found)
         assert isinstance(found["tokens"], np.memmap)
     assert make.made == 1
     assert not [path for path in (tmp_path / "new/cache").iterdir() if path.name.startswith(".")]
-    assert same(kept_arrays(None, "", make))
+    assert same(cached_arrays(None, "", make))
     assert make.made == 2
 
 
 def test_another_key_makes_them_anew(tmp_path: Path) -> None:
     make = Maker()
     for key in ("one", "two", "two", "one"):
-        assert same(kept_arrays(tmp_path, key, make))
+        assert same(cached_arrays(tmp_path, key, make))
     assert make.made == 3
 
 
 def test_what_is_written_into_them_never_reaches_the_file(tmp_path: Path) -> None:
-    found = kept_arrays(tmp_path, "k", Maker())
+    found = cached_arrays(tmp_path, "k", Maker())
     found["tokens"][0] = 99
     again = read_arrays(tmp_path, "k")
     assert again is not None
@@ -107,17 +107,17 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_costs_time_and_nothing_more(damage: str, tmp_path: Path) -> None:
     make, folder = Maker(), tmp_path / "cache"
-    kept_arrays(folder, "k", make)
+    cached_arrays(folder, "k", make)
     DAMAGES[damage](folder)
     assert read_arrays(folder, "k") is None
     for _ in range(2):
-        assert same(kept_arrays(folder, "k", make))
+        assert same(cached_arrays(folder, "k", make))
     assert make.made == 2
 
 
 def test_a_write_that_is_cut_off_leaves_nothing_to_believe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old manifest goes first, and the new one comes last."""
-    kept_arrays(tmp_path, "k", Maker())
+    cached_arrays(tmp_path, "k", Maker())
 
     def stop(path: Path, content: bytes) -> None:
         if path.name == "lengths":
@@ -127,17 +127,17 @@ def test_a_write_that_is_cut_off_leaves_nothing_to_believe(tmp_path: Path, monke
     with monkeypatch.context() as patch:
         patch.setattr(store, "replace_file", stop)
         with pytest.raises(KeyboardInterrupt):
-            kept_arrays(tmp_path, "other", Maker())
+            cached_arrays(tmp_path, "other", Maker())
     assert not (tmp_path / "manifest.json").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_end(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.warns(RuntimeWarning, match="tokens cannot be kept there"):
-        assert same(kept_arrays(tmp_path / "file" / "cache", "k", Maker()))
+    with pytest.warns(RuntimeWarning, match="tokens cannot be cached there"):
+        assert same(cached_arrays(tmp_path / "file" / "cache", "k", Maker()))
 
 
 def test_keys() -> None:
-    assert key_of("a", b"bc") == key_of("a", "bc") != key_of("ab", "c")
-    assert key_of("a") != key_of("a", "")
-    assert len({key_of("\ud800"), key_of("\ufffd"), key_of("?")}) == 3  # half a surrogate pair is fine
+    assert cache_key("a", b"bc") == cache_key("a", "bc") != cache_key("ab", "c")
+    assert cache_key("a") != cache_key("a", "")
+    assert len({cache_key("\ud800"), cache_key("\ufffd"), cache_key("?")}) == 3  # half a surrogate pair is fine

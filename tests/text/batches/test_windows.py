@@ -116,15 +116,15 @@ def test_where_a_window_starts(tmp_path: Path) -> None:
     expected = [f"a.txt:{number}" for number, line in enumerate(lines, start=1) for _ in line + "\n"] + ["a.txt:5"]
     expected += ["b.txt:1"] * 2 + ["b.txt:2"] * 3  # a line break is added at the end
     expected += ["c.jsonl:1"] * 4 + ["c.jsonl:3"] * 6 + ["d.jsonl:2"] * 4
-    assert [data.place(i, 0) for i in range(data.tokens)] == [f"{tmp_path}/{place}" for place in expected]
+    assert [data.location(i, 0) for i in range(data.tokens)] == [f"{tmp_path}/{place}" for place in expected]
     data = WindowData(texts, train_characters(["abc\n"]), context=3, batch_tokens=8, seed=1)
     several = WindowData(
         make_corpus(["a\nb", "c\na"], name="x"), train_characters(["abc\n"]), context=1, batch_tokens=8
     )
-    assert [several.place(i, 0) for i in range(8)] == ["x:1"] * 4 + ["x:2"] * 4  # documents, not lines
+    assert [several.location(i, 0) for i in range(8)] == ["x:1"] * 4 + ["x:2"] * 4  # documents, not lines
     for epoch in range(5):
         first = int((data.collate([0], epoch).labels != PAD).sum())
-        assert data.place(2, epoch) == f"{tmp_path}/{expected[first + 3]}"
+        assert data.location(2, epoch) == f"{tmp_path}/{expected[first + 3]}"
 
 
 def test_window_settings_that_make_no_sense() -> None:

@@ -123,8 +123,8 @@ PLANTS: dict[str, tuple[str, Plant]] = {
 
 def test_a_clean_file_is_clean(tmp_path: Path) -> None:
     report = check_data([written(tmp_path, lines_of(FRENCH), lines_of(ENGLISH))])
-    assert (report.kinds, report.rows, report.unit, report.stops) == ((), 150, "pairs", False)
-    assert str(report).count("\n") == 0 and "150 pairs, no faults found; words a line" in str(report)
+    assert (report.problems, report.rows, report.unit, report.stops) == ((), 150, "pairs", False)
+    assert str(report).count("\n") == 0 and "150 pairs, no problems found; words per line" in str(report)
 
 
 @pytest.mark.parametrize("name", PLANTS)
@@ -136,9 +136,9 @@ def test_each_planted_fault_is_found_alone(tmp_path_factory: pytest.TempPathFact
     spots = plant(source, target, row)
     files = written(tmp_path_factory.mktemp("planted"), source, target)
     report = check_data([files])
-    assert [(found.name, found.count) for found in report.kinds] == [(kind, 1)]
-    (found,) = report.kinds
-    assert {example.place for example in found.examples} == {files.place(at + 1, side) for side, at in spots}
+    assert [(found.name, found.count) for found in report.problems] == [(kind, 1)]
+    (found,) = report.problems
+    assert {example.location for example in found.examples} == {files.location(at + 1, side) for side, at in spots}
     assert len(found.examples[0].excerpt) < 200
     assert report.stops is found.stops is (kind in (NOT_UTF8, NUL))
     training_does_so(files, found.training, source, target, row)
@@ -151,12 +151,12 @@ def training_does_so(files: ParallelFiles, told: str, source: Lines, target: Lin
             with pytest.raises(DataError):
                 read_parallel(files.source, files.target)
             corpus = read_parallel(files.source, files.target, faults="skip")
-            assert "leaves them out" in told and len(corpus) == 149 and FRENCH[row] not in corpus.source
-        case "leaves":
+            assert "skips them" in told and len(corpus) == 149 and FRENCH[row] not in corpus.source
+        case "drops":
             corpus = read_parallel(files.source, files.target)
             data = PairData(corpus, TOKENIZER, TOKENIZER, batch_tokens=2000, max_length=256)
-            assert len(data) == 149 and (len(corpus) == 149 or row not in data.kept)
-        case "mends":
+            assert len(data) == 149 and (len(corpus) == 149 or row not in data.samples)
+        case "fixes":
             corpus = read_parallel(files.source, files.target)
             if "NFC" in told:
                 both = (
@@ -175,7 +175,7 @@ def training_does_so(files: ParallelFiles, told: str, source: Lines, target: Lin
 
 
 def names(report: CheckReport) -> list[tuple[str, int]]:
-    return [(kind.name, kind.count) for kind in report.kinds]
+    return [(kind.name, kind.count) for kind in report.problems]
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -186,8 +186,8 @@ def test_a_lost_line_is_found_within_a_few(tmp_path: Path, side: int, lost: int)
     files = written(tmp_path, *sides)
     report = check_data([files])
     assert names(report) == [(kinds.UNEQUAL, 1)] and report.stops
-    (example,) = report.kinds[0].examples
-    assert abs(int(example.place.rpartition(":")[2]) - (lost + 1)) <= 2
+    (example,) = report.problems[0].examples
+    assert abs(int(example.location.rpartition(":")[2]) - (lost + 1)) <= 2
     short, long = (files.source, files.target)[:: 1 - 2 * side]
     assert example.remark.startswith(f"{short} has 149 lines, {long} has 150: from about this line on")
     with pytest.raises(DataError, match="lines"):
@@ -196,11 +196,11 @@ def test_a_lost_line_is_found_within_a_few(tmp_path: Path, side: int, lost: int)
 
 def test_files_that_are_cut_off_or_empty(tmp_path: Path) -> None:
     files = written(tmp_path, lines_of(FRENCH)[:140], lines_of(ENGLISH))
-    (kind,) = check_data([files]).kinds
-    assert (kind.name, kind.count, kind.examples[0].place) == (kinds.UNEQUAL, 10, files.place(140))
-    assert "cut off after this line" in kind.examples[0].remark
+    (kind,) = check_data([files]).problems
+    assert (kind.name, kind.count, kind.examples[0].location) == (kinds.UNEQUAL, 10, files.location(140))
+    assert "truncated after this line" in kind.examples[0].remark
     report = check_data([written(tmp_path, [], lines_of(ENGLISH))])
-    assert names(report) == [(kinds.UNEQUAL, 150)] and report.kinds[0].examples[0].place == str(files.source)
+    assert names(report) == [(kinds.UNEQUAL, 150)] and report.problems[0].examples[0].location == str(files.source)
     report = check_data([written(tmp_path, [], [])])
     assert names(report) == [(kinds.NOTHING, 1)] and report.stops
     with pytest.raises(DataError):
@@ -216,28 +216,31 @@ def test_damaged_files_and_other_encodings(tmp_path: Path) -> None:
     report = check_data([files])
     assert names(report) == [(kinds.UNREADABLE, 1)] and report.stops
     assert (
-        report.kinds[0].examples[0].place == str(packed) and "cut off after line" in report.kinds[0].examples[0].excerpt
+        report.problems[0].examples[0].location == str(packed)
+        and "truncated after line" in report.problems[0].examples[0].excerpt
     )
     wide = ParallelFiles(tmp_path / "wide.fr", files.target)
     wide.source.write_text("\n".join(FRENCH), encoding="utf-16")
     report = check_data([wide])
-    assert names(report) == [(kinds.UNREADABLE, 1)] and report.kinds[0].examples[0].place == f"{wide.source}:1"
+    assert names(report) == [(kinds.UNREADABLE, 1)] and report.problems[0].examples[0].location == f"{wide.source}:1"
 
 
 def test_three_examples_of_each_kind_and_all_are_counted(tmp_path: Path) -> None:
     source = [b"<b>" + line if i % 10 == 3 else line for i, line in enumerate(lines_of(FRENCH))]
     files = written(tmp_path, source, lines_of(ENGLISH))
-    (kind,) = check_data([files]).kinds
-    assert kind.count == 15 and [example.place for example in kind.examples] == [files.place(i) for i in (4, 14, 24)]
+    (kind,) = check_data([files]).problems
+    assert kind.count == 15 and [example.location for example in kind.examples] == [
+        files.location(i) for i in (4, 14, 24)
+    ]
     assert kind.examples[1].excerpt.startswith("<b>" + FRENCH[13][:20])
 
 
 def test_a_duplicate_says_of_what(tmp_path: Path) -> None:
     source, target = (lines_of(side) + lines_of(side)[:20] for side in (FRENCH, ENGLISH))
     files = written(tmp_path, source, target)
-    (kind,) = check_data([files]).kinds
-    assert kind.count == 20 and [one.place for one in kind.examples] == [files.place(151 + i) for i in range(3)]
-    assert kind.examples[1].remark == f"as {files.place(2)}" and FRENCH[1][:20] in kind.examples[1].excerpt
+    (kind,) = check_data([files]).problems
+    assert kind.count == 20 and [one.location for one in kind.examples] == [files.location(151 + i) for i in range(3)]
+    assert kind.examples[1].remark == f"same as {files.location(2)}" and FRENCH[1][:20] in kind.examples[1].excerpt
     target[-1] = b"Another translation of the same sentence.\n"
     assert names(check_data([written(tmp_path, source, target)])) == [(kinds.DUPLICATE, 19)]
 
@@ -245,10 +248,10 @@ def test_a_duplicate_says_of_what(tmp_path: Path) -> None:
 def test_lengths_are_judged_by_what_is_usual_in_the_files(tmp_path: Path) -> None:
     source, target = FRENCH[:60], [f"{text} {text} {text} {text}" for text in ENGLISH[:60]]
     files = written(tmp_path, lines_of(source), lines_of(target))
-    assert check_data([files]).kinds == ()
+    assert check_data([files]).problems == ()
     target[30] = "Yes."
     report = check_data([written(tmp_path, lines_of(source), lines_of(target))])
-    assert names(report) == [(kinds.RATIO, 1)] and report.kinds[0].examples[0].place == files.place(31)
+    assert names(report) == [(kinds.RATIO, 1)] and report.problems[0].examples[0].location == files.location(31)
 
 
 @pytest.mark.parametrize(("words", "found"), [(39, []), (40, [(kinds.LONG, 1)])])
@@ -261,7 +264,7 @@ def test_the_most_tokens_of_a_side(tmp_path: Path, words: int, found: list[tuple
 
 def test_numbers_that_are_the_same_on_both_sides_are_in_order(tmp_path: Path) -> None:
     source, target = ([*side[:50], "19, 77 + 3"] for side in (FRENCH, ENGLISH))
-    assert check_data([written(tmp_path, lines_of(source), lines_of(target))]).kinds == ()
+    assert check_data([written(tmp_path, lines_of(source), lines_of(target))]).problems == ()
 
 
 def test_words_are_parted_by_spaces_where_tokens_are(tmp_path: Path) -> None:
@@ -278,8 +281,8 @@ def test_shards_are_one_corpus(tmp_path: Path) -> None:
     second = written(tmp_path / "2", lines_of([*FRENCH[70:], FRENCH[3]]), lines_of([*ENGLISH[70:], ENGLISH[3]]))
     report = check_data([first, second])
     assert report.rows == 151 and names(report) == [(kinds.DUPLICATE, 1)]
-    assert report.kinds[0].examples[0].place == second.place(81)
-    assert report.kinds[0].examples[0].remark == f"as {first.place(4)}"
+    assert report.problems[0].examples[0].location == second.location(81)
+    assert report.problems[0].examples[0].remark == f"same as {first.location(4)}"
 
 
 def test_leaks_into_validation_and_test(tmp_path: Path) -> None:
@@ -293,8 +296,11 @@ def test_leaks_into_validation_and_test(tmp_path: Path) -> None:
     test = written(tmp_path / "test", lines_of([FRENCH[130], FRENCH[90]]), lines_of([ENGLISH[130], ENGLISH[90]]))
     report = check_data([train], [validation], [test])
     assert names(report) == [(kinds.LEAK, 3)] and not report.stops
-    told = [(one.place, one.remark) for one in report.kinds[0].examples]
-    assert told == [(train.place(8), f"as {validation.place(21)}"), (train.place(91), f"as {test.place(2)}")]
+    told = [(one.location, one.remark) for one in report.problems[0].examples]
+    assert told == [
+        (train.location(8), f"same as {validation.location(21)}"),
+        (train.location(91), f"same as {test.location(2)}"),
+    ]
 
 
 def test_validation_files_have_faults_of_their_own_and_test_files_do_not_matter(tmp_path: Path) -> None:
@@ -304,24 +310,24 @@ def test_validation_files_have_faults_of_their_own_and_test_files_do_not_matter(
     faulty[4] = b"\n"
     held = written(tmp_path / "held", faulty, lines_of(ENGLISH[100:]))
     report = check_data([train], [held])
-    assert names(report) == [(kinds.EMPTY, 1)] and report.kinds[0].examples[0].place == held.place(5)
+    assert names(report) == [(kinds.EMPTY, 1)] and report.problems[0].examples[0].location == held.location(5)
     assert report.rows == 100
-    assert check_data([train], test=[held]).kinds == ()
+    assert check_data([train], test=[held]).problems == ()
 
 
 def test_pairs_in_one_file(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     rows = [f"{i}\t{one}\t{other}\n" for i, (one, other) in enumerate(zip(FRENCH, ENGLISH, strict=True))]
     path.write_text("".join(rows), encoding="utf-8")
-    assert check_data([PairsFile(path, (1, 2))]).kinds == ()
+    assert check_data([PairsFile(path, (1, 2))]).problems == ()
     rows[20] = "no tab\n"
     rows[30] = rows[30].replace("\t", "\t&amp;", 1)
     path.write_text("".join(rows), encoding="utf-8")
     report = check_data([PairsFile(path, (1, 2))])
     assert names(report) == [(MALFORMED, 1), (HTML, 1)] and report.stops
-    assert [kind.examples[0].place for kind in report.kinds] == [f"{path}:21", f"{path}:31"]
+    assert [kind.examples[0].location for kind in report.problems] == [f"{path}:21", f"{path}:31"]
     skipped = check_data([PairsFile(path, (1, 2))], rules=Rules(faults="skip"))
-    assert not skipped.stops and skipped.kinds[0].training.startswith("leaves them out")
+    assert not skipped.stops and skipped.problems[0].training.startswith("skips them")
     assert len(read_pairs(path, (1, 2), faults="skip")) == 149
 
 
@@ -333,7 +339,7 @@ def test_pairs_as_json_lines(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     report = check_data([PairsFile(path)])
     assert names(report) == [(NOT_UTF8, 1), (CONTROL, 1)]
-    assert report.kinds[1].examples[0].excerpt.startswith(r"two\nlines")
+    assert report.problems[1].examples[0].excerpt.startswith(r"two\nlines")
 
 
 def test_text_for_a_language_model(tmp_path: Path) -> None:
@@ -341,18 +347,18 @@ def test_text_for_a_language_model(tmp_path: Path) -> None:
     text = demo_text(5000) + "\n\nA\ttab.\nA\ttab.\n"  # blank and repeated lines, and tabs, are part of a text
     path.write_text(text, encoding="utf-8")
     report = check_data([TextFile(path)])
-    assert (report.kinds, report.unit, report.rows) == ((), "lines", text.count("\n")) and len(report.sides) == 1
+    assert (report.problems, report.unit, report.rows) == ((), "lines", text.count("\n")) and len(report.sides) == 1
     lines = lines_of(text.split("\n"))
     lines[7], lines[9], lines[11] = b"a\0b\n", b"x" * 100_000 + b"\n", b"caf\xc3\x83\xc2\xa9\n"
     path.write_bytes(b"".join(lines))
     report = check_data([TextFile(path)])
     assert names(report) == [(NUL, 1), (kinds.LONG_LINE, 1), (MOJIBAKE, 1)]
-    assert [kind.examples[0].place for kind in report.kinds] == [f"{path}:{line}" for line in (8, 10, 12)]
+    assert [kind.examples[0].location for kind in report.problems] == [f"{path}:{line}" for line in (8, 10, 12)]
     with pytest.raises(DataError, match=r"text\.txt:8: a NUL"):
         read_documents(path)
     corpus = read_documents(path, faults="skip")
     assert corpus.source[0].count("\n") == len(lines) - 1 and "\0" not in corpus.source[0]
-    assert corpus.report.findings["NUL bytes, left out"].places == [f"{path}:8"]
+    assert corpus.report.findings["NUL bytes, left out"].locations == [f"{path}:8"]
 
 
 def test_documents(tmp_path: Path) -> None:
@@ -367,15 +373,15 @@ def test_a_script_of_its_own_is_at_home(tmp_path: Path) -> None:
     russian = [f"Я вижу дом номер {i} и кота." for i in range(60)]
     english = [f"I see house number {i} and the cat." for i in range(60)]
     files = written(tmp_path, lines_of(russian), lines_of(english))
-    assert check_data([files]).kinds == ()
+    assert check_data([files]).problems == ()
     mixed = [f"{text} λόγος" if i % 3 == 0 else text for i, text in enumerate(russian)]  # a second one
-    assert check_data([written(tmp_path, lines_of(mixed), lines_of(english))]).kinds == ()
+    assert check_data([written(tmp_path, lines_of(mixed), lines_of(english))]).problems == ()
     copied = [*english[:7], russian[7], *english[8:]]  # is told once, not as letters out of place too
     assert names(check_data([written(tmp_path, lines_of(russian), lines_of(copied))])) == [(kinds.IDENTICAL, 1)]
     english[5] = english[5].replace("cat", "кот")
     report = check_data([written(tmp_path, lines_of(russian), lines_of(english))])
     assert names(report) == [(f"{SCRIPT} (Cyrillic)", 1)]
-    assert report.kinds[0].examples[0].place == files.place(6, 1)
+    assert report.problems[0].examples[0].location == files.location(6, 1)
 
 
 @pytest.mark.parametrize(
@@ -386,23 +392,23 @@ def test_a_script_of_its_own_is_at_home(tmp_path: Path) -> None:
 def test_text_that_is_in_order(tmp_path: Path, text: str) -> None:
     source = [*FRENCH[:100], text]
     report = check_data([written(tmp_path, lines_of(source), lines_of([*ENGLISH[:100], "It is so."]))])
-    assert [kind.name for kind in report.kinds if "another script" not in kind.name] == []
+    assert [kind.name for kind in report.problems if "another script" not in kind.name] == []
 
 
 def test_by_the_tokens_of_a_model(tmp_path: Path) -> None:
     files = written(tmp_path, lines_of(FRENCH), lines_of(ENGLISH))
     longest = max(len(TOKENIZER.encode(text)) for text in FRENCH + ENGLISH)
     rules = Rules(limit=longest + 1, tokenizers=(TOKENIZER, TOKENIZER))
-    assert check_data([files], rules=rules).kinds == ()
+    assert check_data([files], rules=rules).problems == ()
     shorter = check_data([files], rules=Rules(limit=longest, tokenizers=(TOKENIZER, TOKENIZER)))
     corpus = read_parallel(files.source, files.target)
     data = PairData(corpus, TOKENIZER, TOKENIZER, batch_tokens=2000, max_length=longest)
     assert names(shorter) == [(kinds.LONG, data.too_long.count)] and data.too_long.count >= 1
-    assert f"more than {longest} tokens" in shorter.kinds[0].training
+    assert f"more than {longest} tokens" in shorter.problems[0].training
     tokens = sum(len(TOKENIZER.encode(text)) for text in FRENCH) / sum(len(text.split()) for text in FRENCH)
     assert shorter.tokenizer == "the model's tokenizer"
     assert check_data([files], rules=rules).sides[0].tokens_per_word == pytest.approx(tokens, abs=0.01)
-    by_characters = check_data([files], rules=Rules(limit=60, by_characters=True)).kinds[0]
+    by_characters = check_data([files], rules=Rules(limit=60, by_characters=True)).problems[0]
     assert by_characters.count == sum(max(len(a), len(b)) >= 60 for a, b in zip(FRENCH, ENGLISH, strict=True))
 
 
@@ -413,7 +419,7 @@ def test_text_that_a_tokenizer_was_not_made_for(tmp_path: Path) -> None:
     for tokenizer in (TOKENIZER, characters):
         report = check_data([files], rules=Rules(limit=10_000, tokenizers=(tokenizer, tokenizer)))
         assert (kinds.BYTES, 1) in names(report)
-        assert report.kinds[-1].examples[0].place == files.place(150)
+        assert report.problems[-1].examples[0].location == files.location(150)
 
 
 def test_tokens_per_word_of_a_sample(tmp_path: Path) -> None:
@@ -426,10 +432,10 @@ def test_tokens_per_word_of_a_sample(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_spread_over_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.text.check import scan as check_walk
+    from regard.text.check import scan
 
-    monkeypatch.setattr(check_walk, "SAMPLE", 40)
-    side = check_walk.SideCounts()
+    monkeypatch.setattr(scan, "SAMPLE_LINES", 40)
+    side = scan.SideCounts()
     for i in range(1000):
         side.count(str(i), 1)
     assert 20 <= len(side.sample) <= 40 and side.sample == [str(i) for i in range(0, 1000, 32)]
@@ -456,7 +462,7 @@ def test_excerpts() -> None:
 def test_what_is_told_on_the_way(tmp_path: Path) -> None:
     told: list[int] = []
     files = written(tmp_path, [b"un\n"] * 25_000, [b"one\n"] * 25_000)
-    check_data([files], told=told.append)
+    check_data([files], on_progress=told.append)
     assert told == [10_000, 20_000]
 
 
@@ -479,14 +485,14 @@ def test_short_check(tmp_path: Path) -> None:
     train, validation = (read_parallel(one.source, one.target) for one in (files, held))
     lines = short_check(train, validation)
     assert [line.partition("; training ")[0] for line in lines] == [
-        f"empty, dropped: 1, first at {held.place(2)}",
-        f"{kinds.LONG}: 1, first at {files.place(13)}",
-        f"{kinds.IDENTICAL}: 1, first at {files.place(15)}",
-        f"{kinds.DUPLICATE}: 1, first at {files.place(4)}",
-        f"{kinds.LEAK}: 1, first at {files.place(31)}",
-        f"{INVISIBLE}: 1, first at {files.place(10, 1)}",
+        f"empty, dropped: 1, first at {held.location(2)}",
+        f"{kinds.LONG}: 1, first at {files.location(13)}",
+        f"{kinds.IDENTICAL}: 1, first at {files.location(15)}",
+        f"{kinds.DUPLICATE}: 1, first at {files.location(4)}",
+        f"{kinds.LEAK}: 1, first at {files.location(31)}",
+        f"{INVISIBLE}: 1, first at {files.location(10, 1)}",
     ]
-    assert "leaves them out" in lines[1] and all("keeps them" in line for line in lines[2:])
+    assert "drops them" in lines[1] and all("keeps them" in line for line in lines[2:])
     assert any("too long" in line for line in short_check(train, limit=5))
 
 

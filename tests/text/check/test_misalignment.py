@@ -7,14 +7,14 @@ from random import Random
 import pytest
 
 from regard.demo.corpus import demo_pairs
-from regard.text.check.misalignment import Traits, find_slip
+from regard.text.check.misalignment import LineFeatures, find_misalignment
 
 PAIRS = demo_pairs("train", 400)
 FRENCH, ENGLISH = ([getattr(pair, side) for pair in PAIRS] for side in ("source", "target"))
 
 
-def slip(shorter: list[str], longer: list[str]) -> int | None:
-    return find_slip(Traits(shorter), Traits(longer))
+def misaligned_line(shorter: list[str], longer: list[str]) -> int | None:
+    return find_misalignment(LineFeatures(shorter), LineFeatures(longer))
 
 
 def without(lines: list[str], *lost: int) -> list[str]:
@@ -24,37 +24,37 @@ def without(lines: list[str], *lost: int) -> list[str]:
 def test_lengths_alone() -> None:
     lengths = [Random(i).randrange(5, 90) for i in range(200)]
     ours, theirs = ([letter * n for n in lengths] for letter in "-=")
-    assert abs((slip(without(ours, 120), theirs) or 0) - 121) <= 2
+    assert abs((misaligned_line(without(ours, 120), theirs) or 0) - 121) <= 2
 
 
 def test_ends_alone() -> None:
     ends = [Random(i).choice(".?!:") for i in range(200)]
     ours, theirs = ([letter * 20 + end for end in ends] for letter in "-=")
-    assert abs((slip(without(ours, 70), theirs) or 0) - 71) <= 5
+    assert abs((misaligned_line(without(ours, 70), theirs) or 0) - 71) <= 5
 
 
 def test_names_and_numbers_alone() -> None:
     names = [f"{Random(i).randrange(1000, 9999)}" for i in range(200)]
     ours, theirs = ([f"{letter * 20} {name}" for name in names] for letter in "-=")
-    assert abs((slip(without(ours, 33), theirs) or 0) - 34) <= 2
+    assert abs((misaligned_line(without(ours, 33), theirs) or 0) - 34) <= 2
 
 
 @pytest.mark.parametrize("lost", [(10, 200, 350), (150, 151, 152), (0, 399), (390, 395, 398)])
 def test_lines_are_lost_at_several_places(lost: tuple[int, ...]) -> None:
-    assert abs((slip(without(ENGLISH, *lost), FRENCH) or 0) - (lost[0] + 1)) <= 2
+    assert abs((misaligned_line(without(ENGLISH, *lost), FRENCH) or 0) - (lost[0] + 1)) <= 2
 
 
 def test_more_are_lost_than_places_are_looked_for() -> None:
-    assert abs((slip(FRENCH[:100] + FRENCH[180:], ENGLISH) or 0) - 101) <= 2
+    assert abs((misaligned_line(FRENCH[:100] + FRENCH[180:], ENGLISH) or 0) - 101) <= 2
 
 
 @pytest.mark.parametrize("kept", [399, 380, 200, 0])
 def test_a_file_that_ends_too_early(kept: int) -> None:
-    assert slip(FRENCH[:kept], ENGLISH) is None
+    assert misaligned_line(FRENCH[:kept], ENGLISH) is None
 
 
 def test_blank_and_enormous_lines_do_no_harm() -> None:
     ours, theirs = list(FRENCH), list(ENGLISH)
     ours[20] = theirs[40] = ""
     theirs[60] = "x" * 100_000
-    assert abs((slip(without(ours, 300), theirs) or 0) - 301) <= 3
+    assert abs((misaligned_line(without(ours, 300), theirs) or 0) - 301) <= 3

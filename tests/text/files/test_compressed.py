@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given, settings, strategies as st
 
 from regard.errors import DataError, UsageError
-from regard.text.files.compressed import content_name, open_unpacked
+from regard.text.files.compressed import content_name, open_decompressed
 from regard.text.files.corpus import read_documents, read_pairs, read_parallel
 from regard.text.files.lines import read_lines
 
@@ -37,7 +37,7 @@ def test_lines_of_a_zst_file(tmp_path: Path) -> None:
 def test_a_zst_file_that_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("zst") / "a.zst"
     path.write_bytes(PACK(TEXT)[:cut])
-    with pytest.raises(DataError, match=r"a\.zst: damaged or cut off after line \d+ .*again"):
+    with pytest.raises(DataError, match=r"a\.zst: damaged or truncated after line \d+ .*again"):
         list(read_lines(path))
 
 
@@ -45,14 +45,16 @@ def test_a_zst_file_that_is_cut_off(tmp_path_factory: pytest.TempPathFactory, cu
 def test_a_damaged_zst_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.zst"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.zst: damaged .*without \.zst if it is not packed"):
+    with pytest.raises(DataError, match=r"a\.zst: damaged .*remove \.zst from its name if it is not compressed"):
         list(read_lines(path))
 
 
 def test_a_zst_file_under_another_name(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(PACK(b"text\n"))
-    with pytest.raises(DataError, match=r"a\.txt:1: no text; it begins like a file packed with zstd: name it \.zst"):
+    with pytest.raises(
+        DataError, match=r"a\.txt:1: not a text file; it looks like a zstd file: rename it to end in \.zst"
+    ):
         list(read_lines(path))
 
 
@@ -73,7 +75,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_file_is_closed(tmp_path: Path) -> None:
     (tmp_path / "a.zst").write_bytes(PACK(b"x"))
-    with open_unpacked(tmp_path / "a.zst") as file:
+    with open_decompressed(tmp_path / "a.zst") as file:
         inner = file.raw._file  # type: ignore[attr-defined]
         assert file.read() == b"x" and not inner.closed
     assert inner.closed

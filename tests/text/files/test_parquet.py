@@ -37,8 +37,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_pairs(path: Path) -> None:
     corpus = read_pairs(path)
     assert (corpus.source, corpus.target) == (["un", "deux", "quatre"], ["one", "two", "four"])
-    assert corpus.report.findings["empty, dropped"].places == [f"{path}:3"]
-    assert corpus.place(2) == f"{path}:4"
+    assert corpus.report.findings["empty, dropped"].locations == [f"{path}:3"]
+    assert corpus.location(2) == f"{path}:4"
     assert read_pairs(path, ("target", "source")).source == ["one", "two", "four"]
     assert read_pairs(path, ("translation.en", "translation.fr")).target == ["un"] * 4
 
@@ -55,15 +55,15 @@ def test_many_rows(tmp_path: Path) -> None:
     table = pyarrow.table({"source": texts, "target": [*texts[:-1], ""]})
     pyarrow.parquet.write_table(table, path, row_group_size=3000)
     corpus = read_pairs(path)
-    assert corpus.source == texts[:-1] and corpus.report.findings["empty, dropped"].places == [f"{path}:20000"]
+    assert corpus.source == texts[:-1] and corpus.report.findings["empty, dropped"].locations == [f"{path}:20000"]
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         (("source", "traget"), r"unknown column 'traget'; did you mean 'target'\?"),
-        (("source", "id"), "column 'id' holds INT64, not text"),
-        (("source", "words.list.element"), "holds lists, not text"),
+        (("source", "id"), "column 'id' contains INT64, not text"),
+        (("source", "words.list.element"), "contains lists, not text"),
         (("source", "translation"), r"unknown column 'translation'; did you mean 'translation\.\w\w'\?"),
         (("source", "raw"), r"a\.parquet:2: 'raw' is not UTF-8"),
     ],
@@ -78,7 +78,7 @@ def test_wrong_columns(path: Path, columns: tuple[str, str], message: str) -> No
 def test_rows_that_cannot_be_read_are_left_out(path: Path) -> None:
     corpus = read_pairs(path, ("target", "raw"), faults="skip")
     assert corpus.target == ["un"] and corpus.report.read == 4
-    assert {kind: one.places for kind, one in corpus.report.findings.items()} == {
+    assert {kind: one.locations for kind, one in corpus.report.findings.items()} == {
         "not UTF-8, left out": [f"{path}:2"],
         "NUL bytes, left out": [f"{path}:3"],
         "empty, dropped": [f"{path}:4"],
@@ -100,17 +100,17 @@ def test_damage_gives_clean_errors(path: Path, tmp_path_factory: pytest.TempPath
 
 def test_no_parquet_file(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"un\tone\n")
-    with pytest.raises(DataError, match=r"a\.parquet: damaged or no parquet file, after row 0"):
+    with pytest.raises(DataError, match=r"a\.parquet: damaged after row 0, or not a parquet file"):
         read_pairs(tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"b\.parquet: no such file"):
         read_pairs(tmp_path / "b.parquet")
-    with pytest.raises(UsageError, match=r"a\.parquet\.gz: pairs in one file are"):
+    with pytest.raises(UsageError, match=r"a\.parquet\.gz: a file of pairs must be"):
         read_pairs(tmp_path / "a.parquet.gz")
 
 
 def test_parquet_under_another_name(tmp_path: Path, path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(path.read_bytes())
-    with pytest.raises(DataError, match=r"it begins like a file in parquet: name it \.parquet"):
+    with pytest.raises(DataError, match=r"it looks like a parquet file: rename it to end in \.parquet"):
         read_documents(tmp_path / "a.txt")
 
 
@@ -124,5 +124,5 @@ def test_training_and_the_doctor_take_it(path: Path) -> None:
     recipe = recipe_for_files([path])
     assert recipe.data.pairs == (str(path),) and recipe.name == "a"
     report = check_data([PairsFile(path)])
-    assert [(kind.name, kind.examples[0].place) for kind in report.kinds] == [("empty", f"{path}:3")]
+    assert [(problem.name, problem.examples[0].location) for problem in report.problems] == [("empty", f"{path}:3")]
     assert check_data([TextFile(path)]).unit == "documents"

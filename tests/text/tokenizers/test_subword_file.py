@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import ModelError
-from regard.text.tokenizers.subword_file import LARGEST_PIECE, LARGEST_SIZE, read_pieces
+from regard.text.tokenizers.subword_file import MAX_PIECE_BYTES, MAX_PIECES, read_pieces
 from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords
 
 ROOT = Path(__file__).parents[3]
@@ -71,8 +71,8 @@ def test_the_parts_make_the_whole() -> None:
 SPECIAL = "not the special tokens"
 OURS = "not a sentencepiece model of regard: "
 PIECES = {
-    "piece twice": (lambda p: [*p, entry(b"zzz"), entry(b"zzz")], "stands there twice"),
-    "special token twice": (lambda p: [*p, entry(b"<s>")], "stands there twice"),
+    "piece twice": (lambda p: [*p, entry(b"zzz"), entry(b"zzz")], "occurs twice"),
+    "special token twice": (lambda p: [*p, entry(b"<s>")], "occurs twice"),
     "empty piece": (lambda p: [*p, entry(b"")], "is empty"),
     "no pieces": (lambda p: [], SPECIAL),
     "three pieces": (lambda p: p[:3], SPECIAL),
@@ -83,45 +83,45 @@ PIECES = {
     "no bytes": (lambda p: p[:BYTES] + p[FIRST:], "the 256 bytes do not follow"),
     "a byte less": (lambda p: p[: FIRST - 1] + p[FIRST:], "the 256 bytes do not follow"),
     "bytes in another order": (lambda p: [*p[:4], p[5], p[4], *p[6:]], "the 256 bytes do not follow"),
-    "a byte that is a usual piece": (lambda p: [*p[:4], entry(b"<0x00>"), *p[5:]], "a kind that it cannot be"),
-    "one more control piece": (lambda p: [*p, entry(b"zzz", 0.0, 3)], "a kind that it cannot be"),
-    "a piece defined by a user": (lambda p: [*p, entry(b"zzz", 0.0, 4)], "a kind that it cannot be"),
-    "an unused piece": (lambda p: [*p, entry(b"zzz", 0.0, 5)], "a kind that it cannot be"),
-    "a kind that does not exist": (lambda p: [*p, entry(b"zzz", 0.0, 77)], "a kind that it cannot be"),
+    "a byte that is a usual piece": (lambda p: [*p[:4], entry(b"<0x00>"), *p[5:]], "the wrong kind"),
+    "one more control piece": (lambda p: [*p, entry(b"zzz", 0.0, 3)], "the wrong kind"),
+    "a piece defined by a user": (lambda p: [*p, entry(b"zzz", 0.0, 4)], "the wrong kind"),
+    "an unused piece": (lambda p: [*p, entry(b"zzz", 0.0, 5)], "the wrong kind"),
+    "a kind that does not exist": (lambda p: [*p, entry(b"zzz", 0.0, 77)], "the wrong kind"),
     "no number": (lambda p: [*p, entry(b"zzz", float("nan"))], "a score is not a number"),
     "infinity": (lambda p: [*p, entry(b"zzz", float("-inf"))], "a score is not a number"),
-    "a number beyond measure": (lambda p: [*p, entry(b"zzz", -3e38)], "beyond all measure"),
-    "no text": (lambda p: [*p, entry(b"\xff\xfe")], "damaged, cut short, or of another writer"),
-    "half a surrogate": (lambda p: [*p, entry(b"\xed\xa0\x80")], "damaged, cut short, or of another writer"),
-    "long piece": (lambda p: [*p, entry(b"z" * (LARGEST_PIECE - 6))], "damaged, cut short, or of another writer"),
+    "a number beyond measure": (lambda p: [*p, entry(b"zzz", -3e38)], "too large"),
+    "no text": (lambda p: [*p, entry(b"\xff\xfe")], "damaged, truncated, or from another program"),
+    "half a surrogate": (lambda p: [*p, entry(b"\xed\xa0\x80")], "damaged, truncated, or from another program"),
+    "long piece": (lambda p: [*p, entry(b"z" * (MAX_PIECE_BYTES - 6))], "damaged, truncated, or from another program"),
     "score and text the other way round": (
         lambda p: [*p, b"\x0a\x08\x15\0\0\0\0\x0a\x01z"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
     "two texts": (
         lambda p: [*p, b"\x0a\x0b\x0a\x01z\x0a\x01y\x15\0\0\0\0"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
     "two kinds": (
         lambda p: [*p, b"\x0a\x0c\x0a\x01z\x15\0\0\0\0\x18\x01\x18\x03"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
     "text under another number": (
         lambda p: [*p, b"\x0a\x08\x12\x01z\x15\0\0\0\0"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
     "score under another number": (
         lambda p: [*p, b"\x0a\x08\x0a\x01z\x1d\0\0\0\0"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
-    "no score": (lambda p: [*p, b"\x0a\x03\x0a\x01z"], "damaged, cut short, or of another writer"),
+    "no score": (lambda p: [*p, b"\x0a\x03\x0a\x01z"], "damaged, truncated, or from another program"),
     "something behind the score": (
         lambda p: [*p, b"\x0a\x0a\x0a\x01z\x15\0\0\0\0\x20\x01"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
     "piece behind the end": (
         lambda p: [*p, b"\x0a\x7f\x0a\x01z\x15\0\0\0\0"],
-        "damaged, cut short, or of another writer",
+        "damaged, truncated, or from another program",
     ),
 }
 
@@ -133,12 +133,12 @@ def test_pieces(name: str) -> None:
     with pytest.raises(ModelError, match=message):
         read_pieces(written(change(pieces), settings, rules))
     if name in ("long piece", "piece twice"):  # the same without the fault
-        assert read_pieces(written([*pieces, entry(b"zzz"), entry(b"z" * (LARGEST_PIECE - 10))], settings, rules))
+        assert read_pieces(written([*pieces, entry(b"zzz"), entry(b"z" * (MAX_PIECE_BYTES - 10))], settings, rules))
 
 
 def test_too_many_pieces() -> None:
-    with pytest.raises(ModelError, match=f"more than {LARGEST_SIZE} pieces"):
-        read_pieces(entry(b"e") * (LARGEST_SIZE + 1))
+    with pytest.raises(ModelError, match=f"more than {MAX_PIECES} pieces"):
+        read_pieces(entry(b"e") * (MAX_PIECES + 1))
 
 
 # number and wire type of a field, and its value; see sentencepiece_model.proto
@@ -146,17 +146,17 @@ SETTINGS = {
     "words instead of pieces": (b"\x18\x03", "neither unigram nor bpe"),
     "a model of no type": (b"\x18\x00", "neither unigram nor bpe"),
     "type as a text": (b"\x1a\x01\x01", "neither unigram nor bpe"),
-    "without bytes": (b"\x98\x02\x00", "does without bytes"),
-    "spaces behind words": (b"\xc0\x01\x01", "ends words with a space"),
-    "padding elsewhere": (b"\xd8\x02\x05", "numbers the special tokens otherwise"),
-    "unknown elsewhere": (b"\xc0\x02\x05", "numbers the special tokens otherwise"),
-    "no start": (b"\xc8\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "numbers the special tokens otherwise"),
+    "without bytes": (b"\x98\x02\x00", "no byte fallback"),
+    "spaces behind words": (b"\xc0\x01\x01", "puts spaces after words"),
+    "padding elsewhere": (b"\xd8\x02\x05", "special tokens have other names or numbers"),
+    "unknown elsewhere": (b"\xc0\x02\x05", "special tokens have other names or numbers"),
+    "no start": (b"\xc8\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "special tokens have other names or numbers"),
     "end with another name": (b"\xfa\x02\x01x", "names or numbers"),
     "another text for unknown": (b"\xe2\x02\x01x", "names or numbers"),
-    "cut short": (b"\xe2\x02\x09x", "its settings are damaged or cut short"),
-    "endless number": (b"\x90\x03" + b"\xff" * 11 + b"\0", "its settings are damaged or cut short"),
-    "group": (b"\x93\x03\0\0\0\0", "its settings are damaged or cut short"),
-    "field 0": (b"\x00\x01", "its settings are damaged or cut short"),
+    "cut short": (b"\xe2\x02\x09x", "its settings are damaged or truncated"),
+    "endless number": (b"\x90\x03" + b"\xff" * 11 + b"\0", "its settings are damaged or truncated"),
+    "group": (b"\x93\x03\0\0\0\0", "its settings are damaged or truncated"),
+    "field 0": (b"\x00\x01", "its settings are damaged or truncated"),
 }
 
 
@@ -169,13 +169,13 @@ def test_settings(name: str) -> None:
 
 
 RULES = {
-    "rules": (b"\x12\x05\x01\0\0\0x", "rules of its own"),
-    "rules of no length": (b"\x10\x00", "rules of its own"),
-    "spaces half kept": (b"\x18\x00", "rules of its own"),
-    "no prefix that is a number": (b"\x18\x02", "rules of its own"),
-    "spaces not escaped": (b"\x28\x00", "rules of its own"),
+    "rules": (b"\x12\x05\x01\0\0\0x", "its own rules"),
+    "rules of no length": (b"\x10\x00", "its own rules"),
+    "spaces half kept": (b"\x18\x00", "its own rules"),
+    "no prefix that is a number": (b"\x18\x02", "its own rules"),
+    "spaces not escaped": (b"\x28\x00", "its own rules"),
     "rules as a table": (b"\x32\x01x", "its rules have the field 6"),
-    "cut short": (b"\x12\x05", "damaged or cut short"),
+    "cut short": (b"\x12\x05", "damaged or truncated"),
 }
 
 
@@ -192,17 +192,17 @@ def test_parts() -> None:
     pieces, settings, rules = parts()
     good = written(pieces, settings, rules)
     for added, message in (
-        (part(2, settings), "it has 2 times settings"),
-        (part(3, rules), "it has 2 times rules"),
-        (part(4, b""), "it has the field 4"),
-        (part(5, b"\x12\x05\x01\0\0\0x"), "it has the field 5"),  # rules for the way back
-        (entry(b"zzz"), "it has the field 1"),
-        (b"\x15\0\0\0\0", "it has the field 2"),
-        (b"\x11\0\0\0", "damaged, cut short, or of another writer"),
+        (part(2, settings), "it has settings 2 times"),
+        (part(3, rules), "it has rules 2 times"),
+        (part(4, b""), "unexpected field 4"),
+        (part(5, b"\x12\x05\x01\0\0\0x"), "unexpected field 5"),  # rules for the way back
+        (entry(b"zzz"), "unexpected field 1"),
+        (b"\x15\0\0\0\0", "unexpected field 2"),
+        (b"\x11\0\0\0", "damaged, truncated, or from another program"),
     ):
         with pytest.raises(ModelError, match=message):
             read_pieces(good + added)
-    with pytest.raises(ModelError, match="it has 0 times settings"):
+    with pytest.raises(ModelError, match="it has settings 0 times"):
         read_pieces(b"".join(pieces) + part(3, rules))
-    with pytest.raises(ModelError, match="it has 0 times rules"):
+    with pytest.raises(ModelError, match="it has rules 0 times"):
         read_pieces(b"".join(pieces) + part(2, settings))

@@ -13,7 +13,7 @@ from regard.models.folder import NAMES
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.subwords import train_subwords
 from regard.text.tokenizers.tokenizer import (
-    LARGEST_FILE,
+    MAX_FILE_BYTES,
     Tokenizer,
     group_words,
     read_tokenizers,
@@ -62,13 +62,13 @@ def test_folders_that_are_not_whole(tmp_path: Path) -> None:
             path.unlink()
 
     name, content = SUBWORDS.save()
-    refused("no tokenizer in it")
+    refused("contains no tokenizer")
     write(tmp_path, {f"source.{name}": content})
     refused("the tokenizer of the target is missing")
     write(tmp_path, {f"target.{name}": content})
     refused("the tokenizer of the source is missing")
     write(tmp_path, {f"target.{name}": content, name: content})
-    refused("one tokenizer for both sides and another for one side")
+    refused("a tokenizer for both sides and another one for one side")
     write(tmp_path, dict([SUBWORDS.save(), CHARACTERS.save()]))
     refused("both tokenizer.model and characters.json")
     write(tmp_path, {name: content[:-5]})
@@ -79,9 +79,9 @@ def test_folders_that_are_not_whole(tmp_path: Path) -> None:
     refused(r"tokenizer\.json: tokenizers of imported models cannot be read yet")
     (tmp_path / "elsewhere").write_bytes(content)
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
-    refused("not a plain file")
+    refused("not a regular file")
     with open(tmp_path / name, "wb") as file:
-        os.truncate(file.fileno(), LARGEST_FILE + 1)
+        os.truncate(file.fileno(), MAX_FILE_BYTES + 1)
     refused("larger than")
 
 

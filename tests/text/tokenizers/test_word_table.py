@@ -55,7 +55,7 @@ def drawn_by_hand(sentences: list[list[str]], keys: np.ndarray) -> list[list[int
 
 @pytest.mark.parametrize("block", [1, 7, 65_536])
 def test_as_drawn_by_hand(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "BLOCK", block)
+    monkeypatch.setattr(word_table, "BLOCK_SENTENCES", block)
     table, keys = WordTable(table_arrays(SENTENCES, Ways())), random_keys(len(SENTENCES), 4)
     assert len(table) == len(SENTENCES)
     assert list(table.draw(keys)) == drawn_by_hand(SENTENCES, keys)
@@ -90,8 +90,8 @@ def test_a_sentence_too_long_stays_as_usual() -> None:
 
 @pytest.mark.parametrize("block", [2, 65_536])
 def test_hidden_words_are_unknown(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "BLOCK", block)
-    table = WordTable(table_arrays([["a", "bc"], ["a"], ["bc", "a", "a"], ["a"]], Ways(), most=0))
+    monkeypatch.setattr(word_table, "BLOCK_SENTENCES", block)
+    table = WordTable(table_arrays([["a", "bc"], ["a"], ["bc", "a", "a"], ["a"]], Ways(), max_words=0))
     hidden = np.array([1, 2, 4])
     assert list(table.draw(random_keys(4, 0), hidden=hidden)) == [[10, UNKNOWN], [UNKNOWN], [20, UNKNOWN, 10], [10]]
     assert list(table.draw(random_keys(4, 0), hidden=hidden[:0])) == [[10, 20], [10], [20, 10, 10], [10]]
@@ -100,7 +100,7 @@ def test_hidden_words_are_unknown(block: int, monkeypatch: pytest.MonkeyPatch) -
 def test_variants_stand_beside_their_words() -> None:
     """And can be drawn in place of them; each kind of word is listed once."""
     swap = {"a": "bc", "bc": "bc", "long": "never"}
-    arrays = table_arrays([["a", "long"], ["bc"]], Ways(), most=0, variants=[swap.__getitem__, str])
+    arrays = table_arrays([["a", "long"], ["bc"]], Ways(), max_words=0, variants=[swap.__getitem__, str])
     table = WordTable(arrays)
     assert arrays["variants"].tolist() == [[0, 1, 2], [2, 3, 2], [0, 1, 2]]
     assert len(arrays["firsts"]) == 5
@@ -114,7 +114,7 @@ def test_only_the_most_frequent_words_have_several_choices() -> None:
     """Which bounds the memory, and the time to list them."""
     ways = Ways()
     sentences = [["bc", "never"], ["long"], ["never", "bc"], ["long", "a"], ["never", "long"]]  # 2, 3, 3 and 1 times
-    table = WordTable(table_arrays(sentences, ways, most=2))
+    table = WordTable(table_arrays(sentences, ways, max_words=2))
     assert ways.asked == ["never", "long"]
     drawn = [token for seed in range(40) for row in table.draw(random_keys(5, seed)) for token in row]
     assert {20, 10} < set(drawn)
@@ -128,12 +128,12 @@ def test_words_that_are_equally_frequent_are_taken_as_they_come(monkeypatch: pyt
     for word in words:
         monkeypatch.setitem(WAYS, word, {(10,): 1.0})
     ways = Ways()
-    table_arrays([words, words[1::2]], ways, most=200)  # every other one twice
+    table_arrays([words, words[1::2]], ways, max_words=200)  # every other one twice
     assert ways.asked == [word for i, word in enumerate(words) if i % 2 or i < 100]
 
 
 def test_choices_end_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_table, "MOST_PIECES", 5)
+    monkeypatch.setattr(word_table, "MAX_TABLE_TOKENS", 5)
     ways = Ways()
     table = WordTable(table_arrays([["bc", "never", "long"]], ways))  # 3 and 6 pieces
     assert ways.asked == ["bc", "never"]

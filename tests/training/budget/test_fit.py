@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from regard.errors import ResourceError, UsageError
 from regard.models.presets import make_model
 from regard.models.transformer import Transformer
+from regard.tasks.corpora import Corpora
+from regard.tasks.objective import recipe_objective
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.budget import fit, memory
@@ -28,14 +30,12 @@ from regard.training.budget.fit import (
     disk_lines,
     first_that_runs,
     fit_batch,
-    longest_row,
     trial_step,
 )
 from regard.training.budget.memory import KERNEL_BYTES, SLACK, StepMemory, size_of
 from regard.training.recipe.defaults import Choice, Machine, complete, facts_of
 from regard.training.recipe.schema import DataRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import changed_keys, fill_in
-from regard.training.run.prepare import Corpora, make_tokenizers, read_corpora
 
 CPU = torch.device("cpu")
 DATA = DataRecipe(demo=300, validation=20)
@@ -59,18 +59,21 @@ class Begun:
         return fit_batch(self.recipe, self.choices, self.model, self.corpora, self.tokenizers, device=CPU, **options)
 
     def space(self, free: int, **options: Any) -> MemoryBudget:
-        training, length = self.recipe.training, longest_row(self.recipe, self.corpora, self.tokenizers)
-        loss = memory.recipe_loss(self.model, training)
+        training, length = (
+            self.recipe.training,
+            self.recipe.task.longest_row(self.recipe, self.corpora, self.tokenizers),
+        )
+        loss = recipe_objective(self.model, training)
         step = memory.step_memory(self.model, loss, training, length=length, device=CPU)
         return MemoryBudget(self.recipe, step, free, CPU, **options)
 
 
 def begin(data: DataRecipe = DATA, **training: Any) -> Begun:
     asked = Recipe(name="a", data=data, tokenizer=CHARACTERS, model=MODEL, training=TrainingRecipe(**training))
-    corpora = read_corpora(asked)
+    corpora = asked.task.read(asked)
     facts = dataclasses.replace(facts_of(corpora.train), characters=10**6)  # enough for batches of 2048
     recipe, choices = complete(asked, facts, Machine("cpu", 2, 2**33))
-    tokenizers = make_tokenizers(recipe, corpora.train)
+    tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
     sizes = [one.size for one in tokenizers]
     model = make_model(recipe.config(source_vocabulary=sizes[0], target_vocabulary=sizes[1]))
     return Begun(asked, recipe, choices, model, corpora, tokenizers)
@@ -297,19 +300,20 @@ def test_the_longest_row(begun: Begun) -> None:
 
     def longest(limit: int | None = None, **tables: Any) -> int:
         data = dataclasses.replace(begun.recipe.data, max_length=limit)
-        return longest_row(dataclasses.replace(begun.recipe, data=data, **tables), corpora, begun.tokenizers)
+        recipe = dataclasses.replace(begun.recipe, data=data, **tables)
+        return recipe.task.longest_row(recipe, corpora, begun.tokenizers)
 
     assert longest() == 200  # and the end
     assert longest(150) == 150
     assert longest(training=dataclasses.replace(begun.recipe.training, batch_tokens=100)) == 100
     assert longest(tokenizer=TokenizerRecipe(kind="unigram", sampling=0.1)) == 300
     text = Recipe(name="a", data=DataRecipe(text="/a", context=33), model={"kind": "rnn-lm"})
-    assert longest_row(text, corpora, begun.tokenizers) == 33
+    assert text.task.longest_row(text, corpora, begun.tokenizers) == 33
 
 
 def test_the_longest_row_of_the_target(begun: Begun) -> None:
     corpus = make_corpus(["a", "a"], ["a", "aaa"], name="made")
-    assert longest_row(begun.recipe, Corpora(corpus, corpus), begun.tokenizers) == 4
+    assert begun.recipe.task.longest_row(begun.recipe, Corpora(corpus, corpus), begun.tokenizers) == 4
 
 
 # The disk.

@@ -16,18 +16,20 @@ import pytest
 import torch
 
 from regard.machine import memory_in_use as held
+from regard.tasks.objective import recipe_objective
 from regard.text.batches.batch import Batch
 from regard.training.budget import forecast as module
 from regard.training.budget.forecast import LATER_GROWTH, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
-from regard.training.budget.memory import StepMemory, recipe_loss
+from regard.training.budget.memory import StepMemory
 from regard.training.budget.trial_run import BatchSample, TrialRun
-from regard.training.loop.signals import StopFlag
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
+from regard.training.prepared import Prepared
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.dry_run import dry_run_report
-from regard.training.run.training_run import Prepared, prepare
+from regard.training.run.prepare import prepare
+from regard.training.signals import StopFlag
+from regard.training.state.train_state import TrainState
 
 CPU = torch.device("cpu")
 MB = 1 << 20
@@ -86,7 +88,7 @@ def test_a_training_after_a_forecast_is_the_same(ready: Any) -> None:
         begun = ready("transformer", ema=0.9)
         if forecasts:
             forecast(begun, seconds=QUICK)
-        loss = recipe_loss(begun.model, begun.recipe.training)
+        loss = recipe_objective(begun.model, begun.recipe.training)
         state = TrainState(begun.model, begun.recipe.training, device=CPU)
         step = TrainStep(state, loss, begun.recipe.training)
         for _, batch in zip(range(4), begun.train.batches(0), strict=False):

@@ -18,6 +18,7 @@ from regard.kernels.training import cross_entropy
 from regard.machine import memory_in_use as held, peak_memory as peak_held, reset_peak_memory as forget_peak
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import recipe_objective
 from regard.text.batches.batch import Batch
 from regard.training.budget import memory
 from regard.training.budget.fit import trial_step
@@ -30,14 +31,13 @@ from regard.training.budget.memory import (
     full_batch,
     measuring_step,
     process_growth,
-    recipe_loss,
     saved_activations,
     size_of,
     step_memory,
 )
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 CPU = torch.device("cpu")
 SIDES = {"source_vocabulary": 300, "target_vocabulary": 400}
@@ -56,7 +56,7 @@ def small(kind: str, **training: Any) -> tuple[nn.Module, TrainingRecipe]:
 
 def profiled_peak(model: nn.Module, batch: Batch, training: TrainingRecipe) -> int:
     """Most bytes that torch's allocator held at once in a step, beside the weights and Adam's means."""
-    step = TrainStep(TrainState(model, training, device=CPU), recipe_loss(model, training), training)
+    step = TrainStep(TrainState(model, training, device=CPU), recipe_objective(model, training), training)
     micro = [batch] * (training.accumulate or 1)
     step(micro)  # creates Adam's moments
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
@@ -85,7 +85,7 @@ def test_saved_tensors_are_what_backward_needs() -> None:
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_step_of_many_rows_is_told_from_few(kind: str, accumulate: int) -> None:
     model, training = small(kind, accumulate=accumulate)
-    found = step_memory(model, recipe_loss(model, training), training, length=12, device=CPU)
+    found = step_memory(model, recipe_objective(model, training), training, length=12, device=CPU)
     count = sum(parameter.numel() for parameter in model.parameters())
     assert (found.weights, found.gradients, found.optimizer) == (4 * count, 4 * count, 8 * count)
     real = found.weights + found.optimizer + profiled_peak(model, full_batch(model, 24, 12, CPU), training)
@@ -119,7 +119,7 @@ def test_scores_are_told_up_to_as_many_as_there_are_at_a_time(r_drop: float, mon
     assert memory.scores(model, training, 50) == each * passes * 50 * 400
     half = dataclasses.replace(training, precision="bf16")
     assert memory.scores(model, half, 50) == (2 + 4 + 4 + 2) * passes * 50 * 400
-    monkeypatch.setattr(cross_entropy, "ON_CPU", 1000)
+    monkeypatch.setattr(cross_entropy, "MAX_CPU_SCORES", 1000)
     assert memory.scores(model, training, 50) == each * 1000
     assert memory.scores(small("encoder")[0], training, 50) == 0
 
@@ -132,7 +132,7 @@ def test_a_process_on_a_cpu_grows_by_more_than_its_tensors() -> None:
 def test_frozen_parts_have_no_gradients() -> None:
     model, training = small("transformer", freeze=("encoder.*",))
     encoder = sum(parameter.numel() for name, parameter in model.named_parameters() if name.startswith("encoder."))
-    found = step_memory(model, recipe_loss(model, training), training, length=12, device=CPU)
+    found = step_memory(model, recipe_objective(model, training), training, length=12, device=CPU)
     assert found.weights - found.gradients == 4 * encoder > 0
     assert found.optimizer == 2 * found.gradients
     assert all(parameter.requires_grad for parameter in model.parameters())
@@ -143,7 +143,7 @@ def test_settings_that_take_more_or_less() -> None:
 
     def measured(**settings: Any) -> StepMemory:
         changed = dataclasses.replace(training, **settings)
-        return step_memory(model, recipe_loss(model, changed), changed, length=12, device=CPU)
+        return step_memory(model, recipe_objective(model, changed), changed, length=12, device=CPU)
 
     plain = measured()
     assert 0.4 * plain.row < measured(precision="bf16").row < 0.9 * plain.row
@@ -156,7 +156,7 @@ def test_nothing_is_changed(training: bool) -> None:
     model, settings = small("transformer")
     model.train(training)
     before, numbers = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    step_memory(model, recipe_loss(model, settings), settings, length=12, device=CPU)
+    step_memory(model, recipe_objective(model, settings), settings, length=12, device=CPU)
     assert torch.equal(torch.get_rng_state(), numbers)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -173,7 +173,7 @@ def test_a_full_batch(kind: str) -> None:
     if kind == "transformer":
         assert batch.source is not None and batch.source.shape == (50, 12)
         assert int(batch.source.max()) < 300 <= int(batch.labels.max()) < 400
-    step = measuring_step(model, recipe_loss(model, TrainingRecipe()), TrainingRecipe(), CPU)
+    step = measuring_step(model, recipe_objective(model, TrainingRecipe()), TrainingRecipe(), CPU)
     sizes = saved_activations(step, batch)
     assert sum(sizes.elements()) > max(sizes) > 0
 
@@ -183,7 +183,7 @@ def test_what_stands_beside_grows_from_tensors_that_grow() -> None:
     training = TrainingRecipe()
     config = {"source_vocabulary": 9, "target_vocabulary": 5000, "layers": 1, "dim": 16, "heads": 2, "hidden": 32}
     model = make_model(TransformerConfig(**config))
-    found = step_memory(model, recipe_loss(model, training), training, length=5, device=CPU)
+    found = step_memory(model, recipe_objective(model, training), training, length=5, device=CPU)
     assert found.temporary(10_000) == memory.scores(model, training, 50_000) < 10_000 / 4 * (5000 * 16 * 4)
 
 
@@ -223,7 +223,7 @@ def test_a_step_on_cuda_takes_what_was_told(precision: str) -> None:
     training = TrainingRecipe(precision=precision, accumulate=2)
     recipe = Recipe(name="a", data=DataRecipe(demo=9), model=sizes, training=training)
     model = make_model(recipe.config(source_vocabulary=8000, target_vocabulary=8000)).to(device)
-    found = step_memory(model, recipe_loss(model, training), training, length=50, device=device)
+    found = step_memory(model, recipe_objective(model, training), training, length=50, device=device)
     gc.collect()  # what earlier tests left behind must not go away in between
     torch.cuda.empty_cache()
     before = held(device)

@@ -22,9 +22,9 @@ from regard.training.budget.trial_run import (
     BatchSample,
     TrialRun,
 )
-from regard.training.loop.signals import Interrupted, StopFlag
 from regard.training.recipe.toml_file import read_recipe
-from regard.training.run.training_run import prepare
+from regard.training.run.prepare import prepare
+from regard.training.signals import Interrupted, StopFlag
 
 
 class Counted:

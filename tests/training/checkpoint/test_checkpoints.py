@@ -19,10 +19,10 @@ from regard.errors import DivergedError, ModelError
 from regard.models.presets import make_model
 from regard.recipes.model_table import model_config
 from regard.training.checkpoint.checkpoints import Checkpoints
-from regard.training.loop.train_state import TrainState
 from regard.training.parallel.group import Group
 from regard.training.recipe.toml_file import read_recipe
 from regard.training.run.training_run import train
+from regard.training.state.train_state import TrainState
 
 FORMAT_2 = Path(__file__).with_name("format_2")
 TABLE = "input.embedding.weight"

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from regard.errors import ModelError, ResourceError
 from regard.training.checkpoint.files import average_weights, checkpoint_steps, load_checkpoint, save_checkpoint
-from regard.training.checkpoint.tensors import load_optimizer, load_weights, model_weights, optimizer_tensors
+from regard.training.state.tensors import load_optimizer, load_weights, model_weights, optimizer_tensors
 
 
 def save(folder: Path, step: int, *, keep: int = 3) -> Path:

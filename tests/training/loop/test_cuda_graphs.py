@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,15 +23,15 @@ from torch.utils._pytree import tree_leaves
 from regard.errors import UsageError
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
-from regard.text.batches.length_buckets import filled
+from regard.text.batches.length_buckets import pad_rows
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.loop import train_step as train_step_module
 from regard.training.loop.cuda_graphs import CapturedSteps, shapes
-from regard.training.loop.losses import objective
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
 STACK: dict[str, Any] = {"layers": 1, "dim": 16, "heads": 2, "hidden": 32, "dropout": 0.2}
@@ -116,10 +116,17 @@ def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: 
     source, labels = (pad_batch([[*text[::way], END] for text in texts]) for way in (1, -1))
     inputs = pad_batch([[START, *text[::-1]] for text in texts])
     batch = Batch(list(range(len(texts))), source if translates else None, inputs, labels, int((labels != PAD).sum()))
-    return filled(batch, rows)
+    return pad_rows(batch, rows)
 
 
-def make_step(kind: str = "transformer", *, device: str = "cpu", capture: bool = False, **settings: Any) -> TrainStep:
+def make_step(
+    kind: str = "transformer",
+    *,
+    device: str = "cpu",
+    capture: bool = False,
+    warn: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> TrainStep:
     chosen: dict[str, Any] = {"steps": 40, "lr": 1e-2, "warmup": 4, "schedule": "inverse-sqrt", "precision": "fp32"}
     chosen |= {"accumulate": 1, "label_smoothing": 0.1, "r_drop": 1.0, "ema": 0.9, "clip": 0.5, **settings}
     recipe = TrainingRecipe(capture=capture, **chosen)
@@ -127,13 +134,13 @@ def make_step(kind: str = "transformer", *, device: str = "cpu", capture: bool =
     model = make_model(MODELS[kind]).to(device)
     loss = objective(model, smoothing=0.1, r_drop=recipe.r_drop)
     state = TrainState(model, recipe, device=torch.device(device))
-    step = TrainStep(state, loss, recipe, describe_sample=lambda sample, epoch: f"a.fr:{sample + 1}")
+    step = TrainStep(state, loss, recipe, describe_sample=lambda sample, epoch: f"a.fr:{sample + 1}", warn=warn)
     if device == "cpu":  # what a step on a GPU does by itself
         for group in state.optimizer.param_groups:
             group["lr"] = torch.zeros(())
             group["capturable"] = True  # where there is a GPU too, AdamW insists on it while a step is captured
         if capture:
-            step.graphs = CapturedSteps(step.on_device, lambda text: step.warn(text))
+            step.graphs = CapturedSteps(step.on_device, warn)
     return step
 
 
@@ -191,9 +198,8 @@ def test_repeated_steps_are_those_taken_one_by_one_cuda(kind: str, precision: st
 
 def leave_one_out(device: str) -> None:
     """A batch that claims to have no tokens is divided by 0; that is seen in the repeated steps too."""
-    step = make_step(device=device, capture=True)
     said: list[str] = []
-    step.warn = said.append
+    step = make_step(device=device, capture=True, warn=said.append)
     batch = make_batch(3).to(step.state.device)
     for number in range(5):
         before = copy.deepcopy(contents(step))
@@ -313,9 +319,8 @@ def test_a_generator_that_does_not_survive_ends_the_training(recorder: None) -> 
 
 def test_a_step_that_waits_cannot_be_recorded_and_is_right_nevertheless(recorder: None) -> None:
     """On a CPU the recurrent encoder looks at the lengths; on a GPU it may not, and the test above would tell."""
-    eager, recorded = (make_step("gru", capture=capture) for capture in (False, True))
     said: list[str] = []
-    recorded.warn = said.append
+    eager, recorded = make_step("gru"), make_step("gru", capture=True, warn=said.append)
     torch.testing.assert_close(steps(recorded, 6), steps(eager, 6), rtol=0, atol=0)
     assert said == ["steps of 5 rows run without a CUDA graph: operation not permitted when stream is capturing"] * 2
 
@@ -333,6 +338,8 @@ def out_of_memory(step: TrainStep, *, recording: int = 0) -> list[str]:
         return good(model, batch)
 
     step.loss_function, step.warn = limited, said.append
+    if step.graphs is not None:
+        step.graphs.warn = said.append
     return said
 
 

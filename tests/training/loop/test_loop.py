@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import DivergedError, ResourceError, UsageError
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
 from regard.recipes.schedule import learning_rate
+from regard.tasks.objective import objective
+from regard.tasks.validation import Validation
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.checkpoint.checkpoints import Checkpoints
 from regard.training.loop.loop import Loop
-from regard.training.loop.losses import objective
-from regard.training.loop.optimizer import freeze, make_optimizer, set_learning_rate, update_if_finite
 from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
-from regard.training.loop.progress import Validation
 from regard.training.loop.report import Report
-from regard.training.loop.signals import StopFlag
-from regard.training.loop.train_state import TrainState
-from regard.training.loop.train_step import MAX_SKIPPED_IN_ROW, TrainStep
+from regard.training.loop.train_step import MAX_CONSECUTIVE_SKIPS, TrainStep
 from regard.training.parallel.group import ALONE
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.signals import StopFlag
+from regard.training.state.optimizer import freeze, make_optimizer, set_learning_rate, update_if_finite
+from regard.training.state.train_state import TrainState
 
 CPU = torch.device("cpu")
 
@@ -248,7 +248,7 @@ def test_a_step_without_finite_gradients_changes_nothing() -> None:
     with pytest.raises(
         DivergedError, match=r"at step 23, with learning rate 0\.004.*, on a\.fr:1, a\.fr:2, a\.fr:3, a\.fr:4;"
     ) as error:
-        train_steps(train_step, MAX_SKIPPED_IN_ROW)
+        train_steps(train_step, MAX_CONSECUTIVE_SKIPS)
     assert error.value.exit_code == 5
     assert flat(train_step.state.model).isfinite().all()
 
@@ -257,9 +257,9 @@ def test_a_step_without_finite_gradients_changes_nothing() -> None:
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_an_update_without_finite_gradients_is_left_out(bad: float, kind: str) -> None:
     """Neither the weights nor anything of Adam's changes, its count of steps included; then it goes on."""
-    weight = torch.randn(1, 5).requires_grad_()
+    model = nn.Linear(5, 1, bias=False)
     recipe = TrainingRecipe(optimizer=kind, weight_decay=0.1)
-    optimizer, plain = (make_optimizer({one: "w"}, recipe) for one in (weight, copy.deepcopy(weight)))
+    optimizer, plain = (make_optimizer(either, recipe) for either in (model, copy.deepcopy(model)))
 
     def step(optimizer: torch.optim.Optimizer, *gradient: float) -> list[Tensor]:
         (one,) = (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -12,14 +12,14 @@ from torch._dynamo.testing import CompileCounter
 
 from regard.models.config import Config, RecurrentTranslatorConfig, TransformerConfig
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import PAD
 from regard.training.loop import train_step as train_step_module
-from regard.training.loop.losses import objective
 from regard.training.loop.torch_compile import compile_parts, uncompiled
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.train_state import TrainState
 
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
 STACK = TransformerConfig(**SIDES, layers=2, dim=16, heads=2, hidden=32, dropout=0.2)

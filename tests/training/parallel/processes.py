@@ -23,14 +23,14 @@ from regard.models.config import (
     TransformerLMConfig,
 )
 from regard.models.presets import make_model
+from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
-from regard.training.checkpoint.tensors import model_weights
-from regard.training.loop.losses import objective
-from regard.training.loop.train_state import TrainState
 from regard.training.loop.train_step import TrainStep
 from regard.training.parallel.group import ALONE, Group, join
 from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.tensors import model_weights
+from regard.training.state.train_state import TrainState
 
 BLOCKS: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 SIDES = {"source_vocabulary": 20, "target_vocabulary": 20}
@@ -70,8 +70,8 @@ def make_step(kind: str, group: Group, parallel: str, **settings: Any) -> TrainS
     )  # fmt: skip
     together = group.gather_rows if group.world > 1 else None
     state = TrainState(model, recipe, device=torch.device("cpu"), group=group)
-    count = "samples" if kind == "encoder" else "tokens"
-    return TrainStep(state, objective(model, together=together), recipe, count=count)
+    loss_unit = "samples" if kind == "encoder" else "tokens"
+    return TrainStep(state, objective(model, together=together), recipe, loss_unit=loss_unit)
 
 
 def steps(train_step: TrainStep, *, rows: tuple[list[int], ...] = ROWS) -> None:

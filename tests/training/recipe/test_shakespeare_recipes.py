@@ -8,7 +8,6 @@ import pytest
 
 from regard.models.presets import make_model
 from regard.training.recipe.toml_file import read_recipe
-from regard.training.run.prepare import read_corpora
 
 CHARACTERS = 1_115_394  # of the file
 LETTERS = 65 + 4  # with the special tokens
@@ -41,7 +40,8 @@ def test_the_last_tenth_is_held_out(tmp_path: Path) -> None:
     text = "".join(f"{number:08}\n" for number in range(CHARACTERS // 9)) + "the\n" + "\n" * (CHARACTERS % 9 - 4)
     (tmp_path / "input.txt").write_text(text)
     assert len(text) == CHARACTERS
-    parts = read_corpora(read_recipe("shakespeare", {"data.text": str(tmp_path / "input.txt")}))
+    recipe = read_recipe("shakespeare", {"data.text": str(tmp_path / "input.txt")})
+    parts = recipe.task.read(recipe)
     (train,), (validation,) = parts.train.source, parts.validation.source
     assert len(train) == CHARACTERS * 9 // 10 and train + validation == text
     for name in MILLIONS:

@@ -10,7 +10,6 @@ import zstandard
 from regard.errors import DataError
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import DataRecipe, Recipe
-from regard.training.run.prepare import read_corpora
 
 GOOD, BAD = b"un deux\ntrois\nquatre\n", b"un deux\ncaf\xe9\nquatre\n"
 
@@ -34,13 +33,14 @@ def test_the_policy_for_faults(tmp_path: Path, form: str, validation: bool) -> N
     model = {"kind": "transformer-lm"} if form == "text" else {}
 
     def read(faults: str) -> object:
-        return read_corpora(Recipe(name="x", data=DataRecipe(**keys, faults=faults), model=model))  # type: ignore[arg-type]
+        recipe = Recipe(name="x", data=DataRecipe(**keys, faults=faults), model=model)  # type: ignore[arg-type]
+        return recipe.task.read(recipe)
 
     with pytest.raises(DataError, match=r"bad\.\w+:2: byte 0xe9"):
         read("stop")
     corpora = read("skip")
     part = corpora.validation if validation else corpora.train  # type: ignore[attr-defined]
-    (place,) = part.report.findings["not UTF-8, left out"].places
+    (place,) = part.report.findings["not UTF-8, left out"].locations
     assert place.endswith(("bad.txt:2", "bad.tsv:2")) and "caf" not in "".join(part.source)
 
 
@@ -52,12 +52,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     message = (
         r"train\.frx: no such file; did you mean .*train\.fr\? \(data\.target names it\).*docs/data\.md.*--set data\.t"
     )
+    recipe = Recipe(name="x", data=DataRecipe(**files, **missing))
     with pytest.raises(DataError, match=message):
-        read_corpora(Recipe(name="x", data=DataRecipe(**files, **missing)))
+        recipe.task.read(recipe)
     files["target"] = str(tmp_path / "train.en")
     (tmp_path / "train.en").write_bytes(GOOD)
+    recipe = Recipe(name="x", data=DataRecipe(**files, **missing))
     with pytest.raises(DataError, match=r"no folder .*no \(data\.validation_source names it\)"):
-        read_corpora(Recipe(name="x", data=DataRecipe(**files, **missing)))
+        recipe.task.read(recipe)
 
 
 def test_zst_files_by_their_names(tmp_path: Path) -> None:

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.random_rows import draw_rows
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.training.checkpoint.files import average_weights, load_checkpoint, save_checkpoint
-from regard.training.checkpoint.tensors import load_weights, model_weights
-from regard.training.loop.optimizer import make_optimizer, set_learning_rate, trainable_parameters
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.run.training_run import train
+from regard.training.state.optimizer import make_optimizer, set_learning_rate, trainable_parameters
+from regard.training.state.tensors import load_weights, model_weights
 
 WORDS = {
     "model.attention": "random-features",
@@ -109,8 +110,9 @@ def test_a_learned_scale_does_not_decay() -> None:
     config = TransformerConfig(
         source_vocabulary=9, target_vocabulary=9, layers=1, dim=8, heads=2, hidden=8, attention="random-features"
     )
-    names = trainable_parameters(make_model(config))
-    optimizer = make_optimizer(names, TrainingRecipe(weight_decay=0.1, optimizer="adamw"))
+    model = make_model(config)
+    names = trainable_parameters(model)
+    optimizer = make_optimizer(model, TrainingRecipe(weight_decay=0.1, optimizer="adamw"))
     decayed = [names[weight] for group in optimizer.param_groups if group["weight_decay"] for weight in group["params"]]
     assert decayed and not any(name.endswith("sigma") for name in decayed)
     assert sum(name.endswith("sigma") for name in names.values()) == 3
@@ -118,3 +120,19 @@ def test_a_learned_scale_does_not_decay() -> None:
     fast = [names[weight] for group in optimizer.param_groups if group["lr"] == 0.1 for weight in group["params"]]
     assert len(fast) == 3 and all(name.endswith("sigma") for name in fast)
     assert {group["lr"] for group in optimizer.param_groups} == {0.01, 0.1}
+
+
+def test_the_name_sigma_alone_means_nothing() -> None:
+    """A model of the user may call any parameter sigma; only the scales of random features learn faster."""
+
+    class Gaussian(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean, self.sigma = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.ones(2, 3))
+
+    model = nn.Sequential(Gaussian())
+    recipe = TrainingRecipe(weight_decay=0.1, optimizer="adamw")
+    (matrices, vectors) = make_optimizer(model, recipe).param_groups
+    assert matrices["params"] == [model[0].sigma] and matrices["weight_decay"] == 0.1
+    assert vectors["params"] == [model[0].mean]
+    assert matrices["rate_factor"] == vectors["rate_factor"] == 1.0

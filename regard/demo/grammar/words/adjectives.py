@@ -116,7 +116,7 @@ Tables = dict[str, tuple[Adjective, ...]]
 
 
 def _read() -> tuple[Tables, Tables, Tables]:
-    """By kind of noun: the adjectives beside it, those said of it, and those said of it for a while."""
+    """By kind of noun: the adjectives beside it, those used as its predicate, and those for temporary states."""
     beside: dict[str, list[Adjective]] = {kind: [] for kind in NOUNS}
     said: dict[str, list[Adjective]] = {kind: [] for kind in NOUNS}
     passing: dict[str, list[Adjective]] = {kind: [] for kind in NOUNS}
@@ -128,7 +128,7 @@ def _read() -> tuple[Tables, Tables, Tables]:
             (passing if place == "mood" else said)[kind].append(adjective)
             if place in ("before", "after"):
                 beside[kind].append(adjective)
-    # A relative and a person of a profession are persons too; a new doctor is none whose newness is told.
+    # A relative and a person of a profession are persons too; "new" does not describe a doctor as a person.
     for kind in ("profession", "relative"):
         said[kind], passing[kind] = said["person"], passing["person"]
     beside["relative"] = [adjective for adjective in beside["person"] if not adjective.before]

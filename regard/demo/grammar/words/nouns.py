@@ -120,7 +120,7 @@ TABLES = {
     "lesson": """
         leçon f lesson; chapitre m chapter
     """,
-    # Rooms, streets and landscapes; what one does there is in settings.py.
+    # Rooms, streets and landscapes; time_and_place.py says what one does there.
     "place": """
         jardin m garden; parc m park; rue f street; plage f beach; forêt f forest; lac m lake; rivière f river
         montagne f mountain; cuisine f kitchen; chambre f bedroom; bureau m office; gare f station; marché m market

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from regard.training.loop.signals import StopFlag
+from regard.training.signals import StopFlag
 
 
 def test_the_first_signal_is_only_remembered() -> None:

@@ -1,4 +1,4 @@
-"""How far a training is, what it measured since the last report, and the result of a validation."""
+"""How far a training is, and what it measured since the last report."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from regard.tasks.validation import Validation
 from regard.training.parallel.group import Group
-
-__all__ = ["Meter", "Progress", "Validation"]
 
 
 @dataclass
@@ -56,7 +53,7 @@ class Progress:
 class Meter:
     """Sums since the last report, of this process. Checkpoints store them as a list, in the order of the fields."""
 
-    nll: float = 0.0
+    nll: float = 0.0  # negative log-likelihood, without label smoothing
     norm: float = 0.0  # gradient norms; equal in all processes, as are counted, tokens and steps
     cells: float = 0.0  # tokens of this process's batches, padding included
     counted: float = 0.0  # tokens or samples that the loss is divided by

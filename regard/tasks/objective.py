@@ -1,4 +1,7 @@
-"""The loss of a model, as its task and a recipe define it."""
+"""The loss of a model, as its task defines it.
+
+E7, C2.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from torch import nn
 from regard.models.protocols import config_of
 from regard.recipes.tables import TrainingRecipe
 from regard.tasks import task_for
-from regard.tasks.losses import Loss, Objective, Together
-
-__all__ = ["Loss", "Objective", "Together", "objective"]
+from regard.tasks.losses import Objective, Together
 
 
 def objective(
@@ -22,7 +23,12 @@ def objective(
 ) -> Objective:
     """Return the loss that this kind of model is trained with, as a function of (model, batch).
 
-    `smoothing` and `r_drop` are for the models that predict tokens, `temperature` and `together` for sentence encoders.
+    `smoothing` and `r_drop` are for models that predict tokens, `temperature` and `together` for sentence encoders.
     """
     training = TrainingRecipe(label_smoothing=smoothing, temperature=temperature, r_drop=r_drop)
+    return recipe_objective(model, training, together=together)
+
+
+def recipe_objective(model: nn.Module, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
+    """Return the loss that a recipe trains this model with; `together` gathers the pairs of all processes."""
     return task_for(config_of(model).kind).objective(training, together=together)

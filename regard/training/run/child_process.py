@@ -1,6 +1,6 @@
 """Train in a child process, so that its memory can be measured.
 
-    python -m regard.training.budget.child_process RECIPE FOLDER [--quiet]
+    python -m regard.training.run.child_process RECIPE FOLDER [--quiet]
 
 This module imports nothing heavy at the top, so an early signal is obeyed at once.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
-from regard.training.loop.signals import StopFlag
+from regard.training.signals import StopFlag
 
 MEMORY = "memory.json"
 
 
 def train_apart(recipe: Path, folder: Path, *, quiet: bool = False) -> None:
     """Train in another process, or continue; its progress goes to our stderr, and signals are forwarded to it."""
-    command = [sys.executable, "-m", "regard.training.budget.child_process", str(recipe), str(folder)]
+    command = [sys.executable, "-m", "regard.training.run.child_process", str(recipe), str(folder)]
     with StopFlag() as stop:
         # In a new session, so that Ctrl-C in the terminal reaches only this process, which forwards it once.
         child = subprocess.Popen([*command, *(["--quiet"] if quiet else [])], start_new_session=True)

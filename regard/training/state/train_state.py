@@ -1,6 +1,6 @@
 """Everything that a training changes from step to step, and that a checkpoint must hold.
 
-train_step.py changes it, loop.py decides when it is validated and saved, checkpoint/checkpoints.py stores it.
+loop/train_step.py changes it, loop/loop.py decides when it is validated and saved, checkpoint/checkpoints.py stores it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.training.checkpoint.tensors import (
+from regard.training.parallel.group import ALONE, Group
+from regard.training.parallel.sharding import shard
+from regard.training.recipe.schema import TrainingRecipe
+from regard.training.state.ema import Ema
+from regard.training.state.optimizer import freeze, make_optimizer, trainable_parameters
+from regard.training.state.progress import Meter, Progress
+from regard.training.state.tensors import (
     generator_states,
     load_generator_states,
     load_optimizer,
@@ -24,12 +30,6 @@ from regard.training.checkpoint.tensors import (
     on_cpu,
     optimizer_tensors,
 )
-from regard.training.loop.ema import Ema
-from regard.training.loop.optimizer import freeze, make_optimizer, trainable_parameters
-from regard.training.loop.progress import Meter, Progress
-from regard.training.parallel.group import ALONE, Group
-from regard.training.parallel.sharding import shard
-from regard.training.recipe.schema import TrainingRecipe
 
 EMA_PREFIX = "ema/"  # before the parameter names of the exponential moving average
 
@@ -72,16 +72,17 @@ class TrainState:
         group.broadcast_weights(model)
         self.full_model = copy.deepcopy(model) if is_sharded else model
         self.sharded = shard(model, group) if is_sharded else None
-        self.names = trainable_parameters(model)
-        self.optimizer = make_optimizer(self.names, recipe)
-        self.ema = Ema({name: parameter for parameter, name in self.names.items()}, recipe.ema) if recipe.ema else None
+        self.trainable = trainable_parameters(model)  # parameter -> name: checkpoints store tensors by name
+        self.optimizer = make_optimizer(model, recipe)
+        by_name = {name: parameter for parameter, name in self.trainable.items()}
+        self.ema = Ema(by_name, recipe.ema) if recipe.ema else None
         self.scaler = torch.amp.GradScaler(device.type, enabled=recipe.precision == "fp16")
         self.progress, self.meter = Progress(), Meter()
 
     def state_dict(self) -> StateDict:
         """Return the common state as full tensors on the CPU. With FSDP all processes must call this."""
         weights = model_weights(self.model)
-        optimizer = optimizer_tensors(self.optimizer, self.names)
+        optimizer = optimizer_tensors(self.optimizer, self.trainable)
         if self.ema is not None:
             optimizer |= {EMA_PREFIX + name: on_cpu(weight) for name, weight in self.ema.weights.items()}
         numbers = {
@@ -100,7 +101,7 @@ class TrainState:
             if name.startswith(EMA_PREFIX)
         }
         rest = {name: value for name, value in state.optimizer.items() if not name.startswith(EMA_PREFIX)}
-        load_optimizer(self.optimizer, self.names, rest)
+        load_optimizer(self.optimizer, self.trainable, rest)
         if self.ema is not None:
             self.ema.load(averages, int(state.numbers["updates"]))
         self.progress = Progress.from_dict(state.numbers["progress"])

@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
+from regard.attention.linear.features import RandomFeatures
 from regard.errors import UsageError
 from regard.training.parallel.sharding import is_sharded
 from regard.training.recipe.schema import TrainingRecipe
 
-SCALE_SUFFIX = ".sigma"  # of random features: one factor per dimension, 1 at first
-# Adam changes every number by about the learning rate. In a softmax head a whole matrix sets the sharpness; here only
-# these few numbers do, so they move faster.
+# For the learned scales of random features. Adam changes every number by about the learning rate. In a softmax head a
+# whole matrix sets the sharpness; here only these few numbers do, so they move faster.
 SCALE_RATE_FACTOR = 10.0
 FUSED_DEVICES = ("cpu", "cuda")  # devices on which torch has a fused Adam
 
@@ -33,15 +33,22 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
 
 
 def trainable_parameters(model: nn.Module) -> dict[Tensor, str]:
-    """Return the parameters that train, with their names."""
+    """Return the parameters that train, in the order of the model, each with its name."""
     return {parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.optim.Optimizer:
+def learned_scales(model: nn.Module) -> set[Tensor]:
+    """Return the scales sigma of random features: one factor per head and dimension, 1 at first."""
+    features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
+    return {module.sigma for module in features if module.sigma is not None}
+
+
+def make_optimizer(model: nn.Module, recipe: TrainingRecipe) -> torch.optim.Optimizer:
     """Return a fused Adam or AdamW; weight decay applies to matrices, not to biases, norms and learned scales."""
     optimizer_class = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    scales = [parameter for parameter, name in names.items() if name.endswith(SCALE_SUFFIX)]
-    others = [parameter for parameter, name in names.items() if not name.endswith(SCALE_SUFFIX)]
+    parameters, scale_parameters = trainable_parameters(model), learned_scales(model)
+    scales = [parameter for parameter in parameters if parameter in scale_parameters]
+    others = [parameter for parameter in parameters if parameter not in scale_parameters]
     matrices = [parameter for parameter in others if parameter.dim() > 1]
     vectors = [parameter for parameter in others if parameter.dim() <= 1]
     groups = [
@@ -49,10 +56,10 @@ def make_optimizer(names: dict[Tensor, str], recipe: TrainingRecipe) -> torch.op
         {"params": vectors, "weight_decay": 0.0, "rate_factor": 1.0},
         {"params": scales, "weight_decay": 0.0, "rate_factor": SCALE_RATE_FACTOR},
     ]
-    device = next(iter(names)).device
+    device = next(iter(parameters)).device
     on_gpu = device.type == "cuda"
     return optimizer_class(
-        # A captured step (cuda_graphs.py) reads its learning rate from a tensor, one per group, so it can change.
+        # A captured step (loop/cuda_graphs.py) reads its learning rate from a tensor, one per group, so it can change.
         [group | {"lr": torch.zeros((), device=device) if on_gpu else 0.0} for group in groups if group["params"]],
         betas=recipe.betas,
         eps=recipe.eps,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from regard.training.loop.ema import Ema
+from regard.training.state.ema import Ema
 
 
 def named(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64, seed: int = 0) -> dict[str, nn.Parameter]:

@@ -10,11 +10,12 @@ import torch
 
 from regard.errors import DataError
 from regard.tasks.corpora import split_pairs, split_text
+from regard.tasks.task import Data
 from regard.text.files.corpus import make_corpus, read_documents, read_parallel
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import PAD, UNKNOWN
 from regard.training.recipe.schema import recipe_from
-from regard.training.run.prepare import Data, make_data, make_tokenizers, read_corpora
+from regard.training.run.data import make_data
 
 
 def numbered(count: int, *, copies: int = 1):
@@ -55,7 +56,7 @@ def test_the_places_stay(tmp_path: Path) -> None:
     for part in (parts.train, parts.validation):
         for i, source in enumerate(part.source):
             _, shard, line = source.split()
-            assert part.place(i) == f"{tmp_path / shard}.fr:{line}"
+            assert part.location(i) == f"{tmp_path / shard}.fr:{line}"
 
 
 def test_too_much_held_out() -> None:
@@ -81,7 +82,7 @@ def test_the_places_of_a_text_stay(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_text(f"{name}\n" * 10)
     parts = split_text(read_documents([tmp_path / name for name in "abc"]), 30)
-    assert [parts.train.place(i) for i in range(2)] == [f"{tmp_path}/a:1", f"{tmp_path}/b:1"]
+    assert [parts.train.location(i) for i in range(2)] == [f"{tmp_path}/a:1", f"{tmp_path}/b:1"]
     assert parts.train.source == ["a\n" * 10, "b\n" * 5]
     assert "".join(parts.validation.source) == "b\n" * 5 + "c\n" * 10
 
@@ -99,17 +100,19 @@ def demo_recipe(**tokenizer: object):
 
 
 def test_demo_parts_share_no_sentence() -> None:
-    parts = read_corpora(demo_recipe())
+    recipe = demo_recipe()
+    parts = recipe.task.read(recipe)
     assert (len(parts.train), len(parts.validation), len(parts.gold or ())) == (300, 20, 20)
     assert not set(parts.train.source) & set(parts.validation.source)
     assert not set(parts.train.target) & set(parts.validation.target)
 
 
 def test_shared_and_separate_vocabularies() -> None:
-    corpora = read_corpora(demo_recipe())
-    source, target = make_tokenizers(demo_recipe(shared=True), corpora.train)
+    shared, separate = demo_recipe(shared=True), demo_recipe(shared=False)
+    corpora = shared.task.read(shared)
+    source, target = shared.task.make_tokenizers(shared, corpora.train)
     assert source is target
-    source, target = make_tokenizers(demo_recipe(shared=False), corpora.train)
+    source, target = separate.task.make_tokenizers(separate, corpora.train)
     assert source is not target
     assert len(source.encode("Les enfants mangent.")) < len(target.encode("Les enfants mangent."))
 
@@ -117,16 +120,16 @@ def test_shared_and_separate_vocabularies() -> None:
 def test_words_are_hidden_in_training_and_never_in_validation() -> None:
     recipe = demo_recipe(shared=True)
     recipe = replace(recipe, data=replace(recipe.data, copy=0.9))
-    corpora = read_corpora(recipe)
-    train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+    corpora = recipe.task.read(recipe)
+    train, validation = make_data(recipe, corpora, *recipe.task.make_tokenizers(recipe, corpora.train))
     assert any(bool((batch.source == UNKNOWN).any()) for batch in train.batches(0))
     assert not any(bool((batch.source == UNKNOWN).any()) for batch in validation.batches(0))
 
 
 def test_training_is_sampled_and_validation_never() -> None:
     recipe = demo_recipe(shared=True, sampling=0.5)
-    corpora = read_corpora(recipe)
-    tokenizers = make_tokenizers(recipe, corpora.train)
+    corpora = recipe.task.read(recipe)
+    tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
 
     def pieces(data: Data, epoch: int) -> dict[int, list[int]]:
         """Sample id to its source in that epoch, without padding."""
@@ -162,8 +165,8 @@ def language_model_recipe(**training: object):
 
 def test_tokens_are_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for recipe in (demo_recipe(sampling=0.2), language_model_recipe()):
-        corpora = read_corpora(recipe)
-        tokenizers = make_tokenizers(recipe, corpora.train)
+        corpora = recipe.task.read(recipe)
+        tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
         cache = tmp_path / recipe.name
         first = make_data(recipe, corpora, *tokenizers, cache=cache)
         assert {path.name for path in cache.iterdir()} == {"train", "validation"}
@@ -180,8 +183,8 @@ def test_tokens_are_kept_for_the_next_start(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("setting", ["compile", "capture"])
 def test_fixed_shapes_are_for_training_and_not_for_validation(setting: str) -> None:
     recipe = language_model_recipe(**{setting: True})
-    corpora = read_corpora(recipe)
-    train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+    corpora = recipe.task.read(recipe)
+    train, validation = make_data(recipe, corpora, *recipe.task.make_tokenizers(recipe, corpora.train))
     assert {batch.labels.shape for batch in train.batches(0)} == {(4, 16)}
     assert not any(batch.fixed for batch in validation.batches(0))
     eager, _ = make_data(language_model_recipe(), corpora, train_characters(["a"]), train_characters(["a"]))
@@ -190,8 +193,8 @@ def test_fixed_shapes_are_for_training_and_not_for_validation(setting: str) -> N
     for kind, fixed in (("transformer", {True}), *([("encoder", {False})] if setting == "compile" else [])):
         recipe = replace(demo_recipe(), model={"kind": kind})
         recipe = replace(recipe, training=replace(recipe.training, **{setting: True}))
-        corpora = read_corpora(recipe)
-        train, validation = make_data(recipe, corpora, *make_tokenizers(recipe, corpora.train))
+        corpora = recipe.task.read(recipe)
+        train, validation = make_data(recipe, corpora, *recipe.task.make_tokenizers(recipe, corpora.train))
         assert {batch.fixed for batch in train.batches(0)} == fixed
         assert len({batch.labels.shape for batch in train.batches(0)}) > 1 and not train.one_shape
         assert not any(batch.fixed for batch in validation.batches(0))
@@ -200,12 +203,12 @@ def test_fixed_shapes_are_for_training_and_not_for_validation(setting: str) -> N
 def test_tokens_are_laid_on_a_device_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device "meta" stands for a GPU here."""
     recipe = language_model_recipe()
-    corpora = read_corpora(recipe)
-    tokenizers = make_tokenizers(recipe, corpora.train)
+    corpora = recipe.task.read(recipe)
+    tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
     device = torch.device("meta")
 
     def make(free: float, device: torch.device | None = device) -> Data:
-        monkeypatch.setattr("regard.training.run.prepare.free_memory", lambda name: int(free))
+        monkeypatch.setattr("regard.training.run.data.free_memory", lambda name: int(free))
         return make_data(recipe, corpora, *tokenizers, device=device)[0]
 
     size = make(0, None).size

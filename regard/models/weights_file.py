@@ -1,0 +1,100 @@
+"""model.safetensors of a model folder: the weights in the format of a storage, checked before they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from regard.errors import ModelError
+from regard.models.folder_config import shortened
+
+Storage = Literal["float32", "bfloat16", "int8"]
+SCALE = ".scale"  # an int8 weight w is stored with w.scale, one number per output row
+
+
+def distinct_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a model by name; shared ones (tied tables) occur once."""
+    seen: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    return {name: weight for name, weight in state.items() if seen.setdefault(id(weight), name) == name}
+
+
+def stored_weights(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
+    """Return the weights as they are stored: shared ones once, matrices in the format of the storage."""
+    stored: dict[str, Tensor] = {}
+    for name, parameter in distinct_weights(model).items():
+        weight = parameter.detach().cpu().contiguous()
+        if not weight.is_floating_point():  # such as the number of a draw of random features
+            stored[name] = weight
+            continue
+        weight = weight.float()
+        if storage == "int8" and weight.dim() == 2:
+            scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+            stored[name] = (weight / scale[:, None]).round().to(torch.int8)
+            stored[name + SCALE] = scale
+        else:
+            stored[name] = weight.bfloat16() if storage == "bfloat16" else weight
+    return stored
+
+
+def read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Read the weights; ModelError unless they are exactly those of the model."""
+    expected = {
+        name: ("I64" if weight.dtype == torch.int64 else "", tuple(weight.shape))
+        for name, weight in distinct_weights(model).items()
+    }
+    weights: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # not a dict
+            stored = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+            _check_weights(path, stored, expected)
+            for name in expected:
+                weight = file.get_tensor(name)
+                if weight.dtype == torch.int8:
+                    scale = file.get_tensor(name + SCALE)
+                    if not (scale.isfinite() & (scale > 0)).all():
+                        raise ModelError(f"{path}: a scale of the weight {name!r} is not a positive number")
+                    weight = weight.float() * scale[:, None]
+                weights[name] = weight.to(device=device, dtype=None if weight.dtype == torch.int64 else dtype)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
+    return weights
+
+
+def header_size(path: Path) -> int:
+    """Return the length in bytes of the header of a safetensors file."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if not 0 < size <= path.stat().st_size - 8:
+        raise ModelError(f"{path}: cannot be read as safetensors: its header is missing or longer than the file")
+    return size
+
+
+def _check_weights(
+    path: Path, stored: dict[str, tuple[str, tuple[int, ...]]], expected: dict[str, tuple[str, tuple[int, ...]]]
+) -> None:
+    """Raise ModelError unless names, types and shapes are those of the model, before any weight is read.
+
+    `expected` has the shape of each weight, and its type unless that depends on the storage.
+    """
+    scales = {
+        name + SCALE: ("F32", shape[:1]) for name, (_, shape) in expected.items() if stored.get(name, ("",))[0] == "I8"
+    }
+    for name, (dtype, shape) in {**expected, **scales}.items():
+        if name not in stored:
+            raise ModelError(f"{path}: the weight {name!r} is missing")
+        stored_dtype, stored_shape = stored[name]
+        if stored_shape != shape:
+            raise ModelError(
+                f"{path}: the weight {name!r} has shape {shortened(stored_shape)}, the settings ask for {shape}"
+            )
+        valid = (dtype,) if dtype else ("F32", "BF16", "I8")
+        if stored_dtype not in valid or (stored_dtype == "I8" and len(shape) != 2):
+            raise ModelError(f"{path}: the weight {name!r} is stored as {stored_dtype}, which the format does not know")
+    if extra := stored.keys() - expected.keys() - scales.keys():
+        raise ModelError(f"{path}: the weight {shortened(repr(min(extra)))} belongs to no part of the model")

@@ -182,13 +182,13 @@ def replace_helper(model: Any) -> None:
 def replace_helper_on_the_instance(model: Any) -> None:
     feed_forward = model.decoder.blocks[1].feed_forward
     activate = feed_forward._activate
-    feed_forward._activate = lambda h: 2 * activate(h)
+    feed_forward._activate = lambda h: -20 * activate(h)
 
 
 def replace_forward_of_a_part(model: Any) -> None:
     down = model.decoder.blocks[1].feed_forward.down
     forward = down.forward
-    down.forward = lambda h: 2 * forward(h)
+    down.forward = lambda h: -20 * forward(h)
 
 
 REPLACEMENTS = {

@@ -22,7 +22,7 @@ class Setting:
 SETTINGS = {
     "REGARD_GRAPHS": Setting(
         "0 decodes on a GPU with the plain modules, without regard's kernels and without captured CUDA graphs. "
-        "Compare with it when you suspect a fault there.",
+        "Use it for comparison if you suspect an error there.",
         values=("0", "1"),
         default="1",
     ),

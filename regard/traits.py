@@ -38,6 +38,8 @@ def own_traits(module: nn.Module) -> frozenset[str]:
         declared = frozenset()
     else:
         return frozenset({f"module {kind.__name__}"})
+    if torch.compiler.is_compiling():  # the names of an instance are no constants; a compiled module is checked before
+        return declared
     return declared if _method_names(kind).isdisjoint(attributes) else declared | {f"module {kind.__name__}"}
 
 
@@ -46,14 +48,9 @@ def _is_primitive(kind: type) -> bool:
     return kind.__module__.startswith("torch.nn.") and kind.__name__ in CONTAINERS_AND_PRIMITIVES
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _method_names(kind: type) -> frozenset[str]:
-    """Return the names that must not be replaced on an instance; for torch.compile a constant of the class."""
-    return _cached_method_names(kind)
-
-
 @cache
-def _cached_method_names(kind: type) -> frozenset[str]:
+def _method_names(kind: type) -> frozenset[str]:
+    """Return the names that must not be replaced on an instance."""
     return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
 
 

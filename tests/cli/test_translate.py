@@ -83,7 +83,7 @@ def test_a_line_that_cannot_be_translated_fails_alone(command: Run, models: dict
     alone = load(models["short"]).translate([lines[0], lines[2]], include=["cat"])
     wanted = [alone[0].text, "", alone[1].text, ""]
     assert result.stdout.split("\n") == [text.replace("\n", " ") for text in wanted]
-    assert "line 2: include is for one sentence, and a text has several parts" in result.stderr
+    assert "line 2: include works for one sentence, but a text has several parts" in result.stderr
 
 
 def test_long_words_are_parted(command: Run, models: dict[str, str]) -> None:

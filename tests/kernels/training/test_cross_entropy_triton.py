@@ -94,7 +94,7 @@ def test_parts_of_the_table_gradient_add_up_cuda(dtype: torch.dtype, monkeypatch
         return torch.autograd.grad(total, table)[0].double().cpu()
 
     wanted = gradient("cpu", torch.float64, torch.float64)
-    monkeypatch.setattr(cross_entropy, "_most", lambda _: 24 * 20)
+    monkeypatch.setattr(cross_entropy, "_max_scores", lambda _: 24 * 20)
     found = gradient("cuda", torch.float32, dtype)
     assert (found - wanted).norm() < {torch.float32: 1e-5}.get(dtype, 3e-2) * wanted.norm()
 

@@ -101,7 +101,7 @@ def test_B3_odd_width_is_defined_but_the_two_fail() -> None:
     # No matrix leads one step on and is a rotation: the length of p_t itself changes.
     with pytest.raises(ValueError, match="the last sine of an odd width has no cosine, so this fails"):
         rotation(1, 7)
-    assert "two properties of B3 fail" in " ".join(sinusoidal.__doc__.split())
+    assert "properties of B3 then fail" in " ".join(sinusoidal.__doc__.split())
 
 
 def test_B4_heat_map_is_100_by_500() -> None:
@@ -133,7 +133,7 @@ def test_B5_fraction_means_another_step_in_another_sentence() -> None:
     assert steps == {5: pytest.approx(1 / 4), 11: pytest.approx(1 / 10)}
     # Nobody can tell how many words lie in a range: here from 0 to a half.
     assert [(fraction(n, 1) <= 0.5).sum().item() for n in (5, 11)] == [3, 6]
-    with pytest.raises(ValueError, match="nobody knows its length"):
+    with pytest.raises(ValueError, match="its length is unknown"):
         Fraction(dim=2).embed(torch.zeros(1, 1, 2), torch.tensor([3]))
 
 

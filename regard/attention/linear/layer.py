@@ -206,6 +206,11 @@ class RandomFeatureAttention(nn.Module):
         warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
         return self.project_source(key, value, mask=mask)
 
+    def recall(self, query: Tensor, state: FeatureState) -> Tensor:
+        """Deprecated name of `query_source`."""
+        warnings.warn("recall is deprecated; call query_source instead", DeprecationWarning, stacklevel=2)
+        return self.query_source(query, state)
+
     def query_source(self, query: Tensor, state: FeatureState) -> Tensor:
         """Attend to a text that was summed up, (B, m, dim) -> (B, m, dim).
 

@@ -127,7 +127,7 @@ def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
         raise ModelError(f"{folder}: contains both {names}; remove one of them")
     for kind, path in existing.items():
         if path.is_symlink() or not path.is_file():
-            raise ModelError(f"{path}: not a plain file")
+            raise ModelError(f"{path}: not a regular file")
         limit = MAX_FILE_BYTES
         if max_tokens is not None:
             limit = min(limit, BYTES_PER_TOKEN[kind.FILE] * max_tokens + EXTRA_BYTES)

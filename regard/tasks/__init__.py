@@ -37,6 +37,7 @@ def register(task: Task) -> None:
     """Add a task, with its kinds of model, to those that recipes can name and `regard.load` can read."""
     from regard.models.presets import MODELS
 
+    _refuse_built_in(task.name)
     for kind in task.models:
         if kind in MODELS and kind not in TASKS.get(task.name, Entry("", "", ())).kinds:
             raise UsageError(f"task {task.name!r}: the kind of model {kind!r} already exists")
@@ -49,9 +50,15 @@ def unregister(name: str) -> None:
     """Remove a registered task and its kinds of model."""
     from regard.models.presets import MODELS
 
+    _refuse_built_in(name)
     for kind in TASKS.pop(name).kinds:
         del MODELS[kind]
     del _loaded[name]
+
+
+def _refuse_built_in(name: str) -> None:
+    if name in TASKS and TASKS[name].module:
+        raise UsageError(f"{name!r} is a task of regard itself: give your task another name")
 
 
 def task_for(kind: str) -> Task:

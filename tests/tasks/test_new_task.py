@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import regard
+from regard.api.translator import Translator
+from regard.cli.shared.model_options import load_as
 from regard.errors import UsageError
 from regard.models.presets import MODELS
 from regard.tasks import TASKS, default_kind, face_for, register, task_for, unregister
@@ -58,6 +60,8 @@ def test_a_new_task_trains_and_loads(toy_task: ClassifyLines, tmp_path: Path) ->
     assert run.scores["accuracy"] == 1.0
     classifier = run.load(device="cpu")
     assert classifier.classify("cat hen dog") == "A" and classifier.classify("jar pin saw") == "B"
+    with pytest.raises(UsageError, match="is not a translator, so this command cannot use it"):
+        load_as(Translator, str(run.folder), "cpu", "float32")
     assert face_of(run.folder) == "classifier"
     assert "python classify.py THIS_FOLDER" in (run.folder / "README.md").read_text()
     again = regard.train(recipe, out=tmp_path / "run", overrides=overrides, say=lines.append)  # nothing is left to do
@@ -78,6 +82,15 @@ def test_a_kind_belongs_to_one_task(toy_task: ClassifyLines) -> None:
     with pytest.raises(UsageError, match="the kind of model 'line-classifier' already exists"):
         register(Other())
     assert "other" not in TASKS and task_for("line-classifier") is toy_task
+
+
+def test_the_tasks_of_regard_cannot_be_replaced(toy_task: ClassifyLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClassifyLines, "name", "translation")  # as if a subclass of Translation forgot its name
+    for action in (lambda: register(ClassifyLines()), lambda: unregister("translation")):
+        with pytest.raises(UsageError, match="'translation' is a task of regard itself"):
+            action()
+    monkeypatch.undo()
+    assert task_for("transformer").name == "translation"
 
 
 def test_the_table_of_tasks_is_complete() -> None:

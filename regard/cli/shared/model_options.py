@@ -51,6 +51,8 @@ def load_as(expected: type[Face], model: str, device: str, dtype: str) -> Face:
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, expected):
+        if type(face).__name__ not in COMMANDS:  # of a registered task
+            raise UsageError(f"{model} is not a {expected.__name__.lower()}, so this command cannot use it")
         does, command = COMMANDS[type(face).__name__]
         kind = face.info.get("kind")
         raise UsageError(f"{model} is a model of kind {kind!r}, which {does}: use `regard {command} -m {model}`")

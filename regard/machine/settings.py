@@ -27,13 +27,13 @@ SETTINGS = {
         default="1",
     ),
     "REGARD_NATIVE": Setting(
-        "0 leaves the C kernels for the CPU out, as if there were no C compiler. Slower; the text is the same.",
+        "0 turns the C kernels for the CPU off, as if there were no C compiler. This is slower; the text is the same.",
         values=("0", "1"),
         default="1",
     ),
     "REGARD_MEETING": Setting(
-        "The file over which the processes of `regard train --nproc` find each other. The launcher sets it for the "
-        "processes that it starts; do not set it yourself."
+        "The file through which the processes of `regard train --nproc` find each other. The launcher sets it for the "
+        "processes it starts; do not set it yourself."
     ),
 }
 

@@ -28,7 +28,7 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module without those of the modules inside it.
 
     A module that declares no traits contributes its class name, which no engine knows. So does a subclass that defines
-    methods and declares no traits, and a module with a method replaced on the instance.
+    methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance.
     """
     attributes = vars(module)
     kind: Any = type(module)
@@ -38,7 +38,7 @@ def own_traits(module: nn.Module) -> frozenset[str]:
         declared = frozenset()
     else:
         return frozenset({f"module {kind.__name__}"})
-    if torch.compiler.is_compiling():  # the names of an instance are no constants; a compiled module is checked before
+    if torch.compiler.is_compiling():  # torch 2.11 cannot trace the comparison below, so compiled code goes without it
         return declared
     return declared if _method_names(kind).isdisjoint(attributes) else declared | {f"module {kind.__name__}"}
 

@@ -84,7 +84,7 @@ def test_parts_import_only_from_parts_above() -> None:
 
 # The order inside the parts that have folders of their own: modules and folders, by name.
 ORDER_INSIDE = {
-    "text": ("random_streams", "files", "tokenizers", "batches", "augment", "check"),
+    "text": ("random_streams", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
     "decoding": (
         "requests",
         "searches",

@@ -38,7 +38,7 @@ class PlaceholderReader:
         if not free or self.known_names is None:
             return hidden
         names = hide(hidden.text, self._names(hidden.text), symbols=free)
-        return Hidden(names.text, {**hidden.carried, **names.carried})
+        return Hidden(names.text, {**hidden.carried, **names.carried}, {**hidden.originals, **names.originals})
 
     def has_room(self, text: str) -> bool:
         """Whether there are enough placeholders for the spans of a text."""
@@ -82,7 +82,8 @@ def restore_all(text: str, carried: Carried) -> str:
     return " ".join([restore(text, carried), *missing]).strip() if missing else restore(text, carried)
 
 
-def show_carried(tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str], carried: Carried) -> list[str]:
+def show_tokens(tokenizer: Tokenizer, ids: Sequence[int], carried: Carried) -> list[str]:
     """Return the tokens as readable text, with the carried spans in place of placeholders."""
     spans = {placeholder_token(tokenizer, symbol): span for symbol, span in carried.items()}
+    pieces = tokenizer.pieces(ids)
     return [SPACE + spans[token] if token in spans else piece for token, piece in zip(ids, pieces, strict=True)]

@@ -34,6 +34,7 @@ class Source:
         Word
     ]  # which may be copied into the translation: words, or characters if the tokenizer splits into those
     carried: Carried = field(default_factory=dict)  # spans that the translation must contain, by their placeholders
+    originals: Carried = field(default_factory=dict)  # the same spans as the source writes them
 
 
 class SourceReader:
@@ -62,12 +63,12 @@ class SourceReader:
             tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
         if self.unseen:
             tokens, words = hide_unseen(tokens, words, self.unseen)
-        words = [word._replace(text=restore(word.text, hidden.carried)) for word in words]
+        words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
         self._check_length(text, len(tokens))
-        return Source(text, [*tokens, END], words, any(map(str.isalpha, hidden.text)), units, hidden.carried)
+        return Source(text, [*tokens, END], words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
 
     def fits(self, text: str) -> bool:
         """Whether a text is no longer than those of training, and fits the positions of the model."""

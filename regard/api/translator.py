@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.degenerate_output import is_degenerate, repetition_end
 from regard.api.draft_model import check_draft
-from regard.api.placeholder_reader import carry_rule, restore_all, show_carried
+from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import TextPart, join_translations, split_text
@@ -399,15 +399,11 @@ class Translator:
     def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
         """Make a translation of tokens; each UNKNOWN becomes its most attended source word, placeholders their text."""
         written = [token for token in ids if token != END]
-        sides = (self.source_tokenizer, source.ids), (self.target_tokenizer, ids)
-        source_tokens, tokens = (
-            show_carried(tokenizer, side, tokenizer.pieces(side), source.carried) for tokenizer, side in sides
-        )
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
-            source_tokens=source_tokens,
-            tokens=tokens,
+            source_tokens=show_tokens(self.source_tokenizer, source.ids, source.originals),
+            tokens=show_tokens(self.target_tokenizer, ids, source.carried),
             source_ids=source.ids,
             ids=ids,
             source_words=source.words,

@@ -33,7 +33,8 @@ class Hidden(NamedTuple):
     """A text with placeholders, and what they stand for."""
 
     text: str
-    carried: Carried
+    carried: Carried  # as the translation writes it
+    originals: Carried  # as the text writes it
 
 
 def hide(
@@ -44,13 +45,13 @@ def hide(
         kind: [symbol for symbol in symbols_of_kind if symbol in {*symbols}]
         for kind, symbols_of_kind in SYMBOLS.items()
     }
-    hidden, carried = [], {}
+    hidden, carried, originals = [], {}, {}
     for span in spans:
         if (symbol := _next_symbol(free, span.kind)) is None:
             break
         hidden.append((span, symbol))
-        carried[symbol] = localised(span, text, target)
-    return Hidden(_replaced(text, hidden), carried)
+        carried[symbol], originals[symbol] = localised(span, text, target), span.text(text)
+    return Hidden(_replaced(text, hidden), carried, originals)
 
 
 def restore(text: str, carried: Carried) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.text.files.corpus import make_corpus
 from regard.text.placeholders.placeholders import Hidden, hide, hide_carried, hide_corpus, hide_pair, restore
@@ -28,7 +27,7 @@ def hidden(text: str, language: str | None = None) -> Hidden:
 def test_restoring_gives_any_text_back(text: str, language: str | None) -> None:
     result = hidden(text, language)
     if any(symbol in text for symbol in PLACEHOLDERS):
-        assert result == (text, {})
+        assert result == (text, {}, {})
     else:
         assert restore(result.text, result.carried) == text
         assert all(result.text.count(symbol) == 1 for symbol in result.carried)
@@ -43,7 +42,7 @@ def test_spans_are_in_order_and_do_not_overlap(text: str, language: str | None) 
 
 
 @pytest.mark.parametrize(
-    "text, spans",
+    ("text", "spans"),
     [
         ("Le train part à 17 h 45 du quai 9.", ["17 h 45", "9"]),
         ("De 9h à 17h30, ou 10:30.", ["9h", "17h30", "10:30"]),
@@ -72,7 +71,7 @@ def test_dates_and_ordinals_are_localised_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "source, target, count",
+    ("source", "target", "count"),
     [
         ("Ça coûte 1,5 €.", "It costs €1.5.", 1),
         ("Je pars à 14 h 30.", "I leave at 2:30 p.m.", 1),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
 from regard.text.tokenizers.subwords import SubwordTokenizer, train_subwords

@@ -10,10 +10,13 @@ from regard.decoding.searches.logit_rules import EachOnce
 from regard.text.augment.proper_names import ELISION, SegmentedWord, core, find_names
 from regard.text.placeholders.placeholders import Carried, Hidden, hide, restore
 from regard.text.placeholders.spans import Span, find_spans
+from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import PLACEHOLDERS
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer
 
 Readable = Callable[[str], str]
+SENTENCE_MARKS = ".,;:!?…"
+DOUBLE_NAME = re.compile(r"[^\W\d_]+(?:-[A-ZÀ-Þ][^\W\d_]+)+")  # Jean-Pierre
 
 
 class PlaceholderReader:
@@ -23,22 +26,36 @@ class PlaceholderReader:
         data = (info.get("recipe") or {}).get("data") or {}
         self.tokenizer, self.known_names = tokenizer, known_names
         self.source, self.target = data.get("source_language"), data.get("target_language")
-        unseen = frozenset(info.get("unseen_pieces") or ())
+        self.unseen = frozenset(info.get("unseen_pieces") or ())
         self.symbols: list[str] = []
         if data.get("placeholders"):
-            self.symbols = [symbol for symbol in PLACEHOLDERS if placeholder_token(tokenizer, symbol) not in unseen]
+            self.symbols = [
+                symbol for symbol in PLACEHOLDERS if placeholder_token(tokenizer, symbol) not in self.unseen
+            ]
+        # The tokens of placeholders, and the joiner before one inside a word.
+        self.tokens = frozenset(token for symbol in self.symbols for token in tokenizer.encode(f"({symbol}")[-2:])
 
     def hide(self, text: str, readable: Readable | None = None) -> Hidden:
-        """Replace numbers, addresses and code, then rare names in what is left, which `readable` may change first."""
+        """Replace numbers, addresses and code; then, in what is left, rare names and words that cannot be read.
+
+        `readable` changes what is left after the names.
+        """
+        if self.symbols:
+            text = ANY_PLACEHOLDER.sub("\ufffd", text)  # characters that no text should contain
         spans = find_spans(text, self.source) if self.symbols else ()
         hidden = hide(text, spans, target=self.target, symbols=self.symbols)
+        if not text.isupper():  # in capitals, names cannot be recognized
+            hidden = self._hide_more(hidden, self._names)
         if readable is not None:
             hidden = hidden._replace(text=readable(hidden.text))
-        free = [symbol for symbol in self.symbols if symbol not in hidden.carried]
-        if not free or self.known_names is None:
+        return self._hide_more(hidden, self._unreadable)
+
+    def _hide_more(self, hidden: Hidden, find: Callable[[str], Iterator[Span]]) -> Hidden:
+        """Replace more spans by the placeholders that are free."""
+        if not (free := [symbol for symbol in self.symbols if symbol not in hidden.carried]):
             return hidden
-        names = hide(hidden.text, self._names(hidden.text), symbols=free)
-        return Hidden(names.text, {**hidden.carried, **names.carried}, {**hidden.originals, **names.originals})
+        more = hide(hidden.text, find(hidden.text), symbols=free)
+        return Hidden(more.text, {**hidden.carried, **more.carried}, {**hidden.originals, **more.originals})
 
     def has_room(self, text: str) -> bool:
         """Whether there are enough placeholders for the spans of a text."""
@@ -52,11 +69,28 @@ class PlaceholderReader:
             cut = elided.end() if elided else 0
             parts += [(word[0][:cut], word.start())] * bool(cut) + [(word[0][cut:], word.start() + cut)]
         segmented = [SegmentedWord(part, len(self.tokenizer.encode(part)), self._is_plain(part)) for part, _ in parts]
-        for first, last in find_names(segmented, self.known_names or ()):
+        for first, last in self._name_words(segmented):
             (begin, start), (end, end_start) = parts[first], parts[last - 1]
             span = Span(start + begin.find(core(begin)), end_start + end.rfind(core(end)) + len(core(end)), "word", "")
-            if not any(symbol in span.text(text) for symbol in PLACEHOLDERS):
+            shouted = span.text(text).isupper() and not span.text(text).isascii()  # TRÈS is hardly a name
+            if not shouted and not ANY_PLACEHOLDER.search(span.text(text)):
                 yield span
+
+    def _name_words(self, words: Sequence[SegmentedWord]) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each name, as `find_names` does; a double name may begin the sentence."""
+        if self.known_names is None:
+            return
+        names = dict(find_names(words, self.known_names))
+        if words and 0 not in names and DOUBLE_NAME.fullmatch(core(words[0].text)):
+            names[0] = names.pop(1, 1)
+        yield from sorted(names.items())
+
+    def _unreadable(self, text: str) -> Iterator[Span]:
+        """Yield the words that have a token which training never saw, such as smileys."""
+        for word in re.finditer(r"\S+", text):
+            bare = word[0].rstrip(SENTENCE_MARKS)
+            if bare and not ANY_PLACEHOLDER.search(bare) and not self.unseen.isdisjoint(self.tokenizer.encode(bare)):
+                yield Span(word.start(), word.start() + len(bare), "word", "")
 
     def _is_plain(self, word: str) -> bool:
         """Whether the capitalized word, in lowercase, is one token."""

@@ -62,7 +62,7 @@ class SourceReader:
         if self.known_names is not None:
             tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
         if self.unseen:
-            tokens, words = hide_unseen(tokens, words, self.unseen)
+            tokens, words = hide_unseen(tokens, words, self.unseen - self.placeholders.tokens)
         words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):

@@ -56,7 +56,7 @@ def test_models_without_the_recipe_key_read_as_before(translator_of: Callable[..
 
 
 def test_the_result_shows_the_spans_in_words_and_tokens(carrying: Translator) -> None:
-    result = carrying.translate(TEXT, guard=False)
+    result = carrying.translate(TEXT, prefix="the 17 h 45", guard=False)
     assert any("3 mars 2025" in word.text for word in result.source_words)
     assert "▁3 mars 2025" in result.source_tokens
     assert "▁17 h 45" in result.tokens
@@ -93,3 +93,18 @@ def test_a_trace_carries_spans(carrying: Translator) -> None:
     trace = trace_text(carrying, TEXT)
     assert trace.output is not None
     assert all(span in trace.output for span in SPANS)
+
+
+def test_words_that_cannot_be_read_and_double_names_are_carried(translator_of: Callable[..., Translator]) -> None:
+    plain = translator_of()
+    seen = {*plain.source_tokenizer.encode("le chat noir dort dans la maison Jean-Pierre")}
+    unseen = [token for token in range(4, 240) if token not in seen]  # bytes
+    result = translator_of(**INFO, unseen_pieces=unseen).translate("Jean-Pierre dort, le chat 😍🎶 !")
+    assert result.text.count("😍🎶") == 1
+    assert result.text.count("Jean-Pierre") == 1
+
+
+def test_a_placeholder_in_the_input_is_not_taken_for_ours(carrying: Translator) -> None:
+    result = carrying.translate("le chat \ufdd0 visite Zanzibar 12")
+    assert result.text.count("12") == result.text.count("Zanzibar") == 1
+    assert "\ufdd0" not in result.text

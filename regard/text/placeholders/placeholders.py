@@ -56,7 +56,7 @@ def hide(
 
 def restore(text: str, carried: Carried) -> str:
     """Put the carried texts in place of their placeholders; a placeholder that stands for nothing is removed."""
-    return ANY_PLACEHOLDER.sub(lambda symbol: carried.get(symbol[0], ""), text) if carried else text
+    return ANY_PLACEHOLDER.sub(lambda symbol: carried.get(symbol[0], ""), text)
 
 
 def hide_carried(text: str, carried: Carried) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.degenerate_output import is_degenerate, repetition_end
 from regard.api.draft_model import check_draft
+from regard.api.foreign_input import warn_about_foreign
 from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
@@ -147,7 +148,8 @@ class Translator:
 
         A text longer than those of training is translated in parts: lines, sentences, or less (split_long_text.py). A
         text without letters is copied. If a translation is empty or repeats itself (degenerate_output.py), the search
-        runs again and excludes this, and truncates the text if that does not help. `guard=False` disables all of this.
+        runs again and excludes this, and truncates the text if that does not help. Input that does not look like the
+        source language causes a warning (foreign_input.py). `guard=False` disables all of this.
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
@@ -183,6 +185,8 @@ class Translator:
             else next(translated)
             for sentence, parts in zip(texts, split, strict=True)
         ]
+        if guard:
+            warn_about_foreign(results, self.info)
         if attention:
             for result in results:
                 for alternative in result.alternatives:
@@ -418,7 +422,7 @@ class Translator:
             copies = fit_copies(copies, ids, result.tokens)
             result.text = self.target_tokenizer.decode(written, unknown=copies)
             result.words = name_copies(self.target_tokenizer, written, result.words, copies)
-        if source.carried:
+        if self.reader.placeholders.symbols:
             result.text = restore_all(result.text, source.carried)
             result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from regard.errors import ModelError, ResourceError
 from regard.files import fingerprint, replace_file, sync_file, sync_folder, write_synced
-from regard.models.folder_config import read_json
+from regard.models.folder.config_file import read_json
 from regard.system import DISK_FULL_CODES, LOCKS_MAPPED_FILES, replace
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")

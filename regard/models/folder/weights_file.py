@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from regard.errors import ModelError
-from regard.models.folder_config import shortened
+from regard.models.folder.config_file import shortened
 from regard.system import LOCKS_MAPPED_FILES
 
 Storage = Literal["float32", "bfloat16", "int8"]

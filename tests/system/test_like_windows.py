@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from small_recipes import write_recipe
+from ..small_recipes import write_recipe
 
 SCRIPT = Path(__file__).parent / "like_windows.py"
 

@@ -14,6 +14,7 @@ _WHERE = {
     "demo_pairs": "regard.demo.corpus",
     # positions
     "positions": "regard.positions",
+    "register_position": "regard.positions.by_name",
     # attention
     "masks": "regard.attention.masks",
     "attend": "regard.attention.dispatch",
@@ -21,6 +22,7 @@ _WHERE = {
     "BilinearScore": "regard.attention.scores",
     "ConcatScore": "regard.attention.scores",
     "DotScore": "regard.attention.scores",
+    "register_score": "regard.attention.scores",
     "ContentAttention": "regard.attention.single_head",
     "KeyValueAttention": "regard.attention.single_head",
     "MultiHeadAttention": "regard.attention.multihead",

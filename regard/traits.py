@@ -43,6 +43,19 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     return declared if _method_names(kind).isdisjoint(attributes) else declared | {f"module {kind.__name__}"}
 
 
+def replaced_methods(module: nn.Module) -> list[str]:
+    """Return the names of the methods that were replaced on an instance; compiled ones still compute the same."""
+    kind, attributes = type(module), vars(module)
+    names = sorted(_method_names(kind).intersection(attributes))  # type: ignore[arg-type]  # a class is hashable
+    return [name for name in names if _before_compiling(attributes[name]) is not getattr(kind, name)]
+
+
+def _before_compiling(method: Any) -> Any:
+    """Return the function that torch.compile was given, of a method without its instance."""
+    method = getattr(method, "_torchdynamo_orig_callable", method)
+    return getattr(method, "__func__", method)
+
+
 @cache
 def _is_primitive(kind: type) -> bool:
     return kind.__module__.startswith("torch.nn.") and kind.__name__ in CONTAINERS_AND_PRIMITIVES

@@ -37,10 +37,10 @@ class Embedder:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         tokens = [[*ids, END] for ids in self.tokenizer.encode_all(texts)]
-        config = self.model.config
-        if config.position == "learned" and (longest := max(map(len, tokens), default=0)) > config.max_length:
+        config, longest = self.model.config, max(map(len, tokens), default=0)
+        if config.max_positions is not None and longest > config.max_positions:
             raise DataError(
-                f"a text has {longest} tokens, but this model has positions for {config.max_length} only: "
+                f"a text has {longest} tokens, but this model has positions for {config.max_positions} only: "
                 "split the text"
             )
         vectors = torch.zeros(len(texts), config.dim)

@@ -16,6 +16,7 @@ from torch import nn
 
 from regard.errors import UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
+from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
 from regard.models.folder.loading import FORMAT, NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
@@ -47,6 +48,8 @@ def save_model(
     config = getattr(model, "config", None)
     if config is None or config.kind not in MODELS:
         raise UsageError(f"only regard's models have a folder format, got {type(model).__name__}")
+    if reason := why_not_saved(model):
+        raise UsageError(f"cannot save this model: {reason}")
     for name in files or {}:
         if not NAMES.fullmatch(name) or name in ("config.json", "model.safetensors", "README.md"):
             raise UsageError(f"{name!r} is not a tokenizer file of a model folder")

@@ -20,8 +20,8 @@ from regard.traits import replaced_methods
 
 # Classes from these packages compute what the class computes that they are derived from.
 WRAPPERS = ("regard.kernels.", "torch.distributed.")
-# Options that have no effect on the outputs in eval mode.
-WITHOUT_EFFECT = frozenset({"training", "p", "inplace", "dropout", "backend", "returns_weights", "redraw_every"})
+# Attributes that have no effect on the outputs in eval mode, and the number of a draw, which a buffer stores.
+NOT_COMPARED = frozenset({"training", "p", "inplace", "dropout", "backend", "returns_weights", "redraw_every", "draw"})
 COMPARED = (bool, int, float, str, tuple, FunctionType, type(None))
 
 
@@ -55,7 +55,7 @@ def _changes(model: nn.Module, fresh: nn.Module) -> Iterator[str]:
         if any(not str(getattr(hook, "__module__", "")).startswith(("regard.", "torch.")) for hook in hooks):
             yield f"{name} ({kind.__name__}) has a hook, which could change its output"
         for option, value in vars(expected[path]).items():
-            if option.startswith("_") or option in WITHOUT_EFFECT or not isinstance(value, COMPARED):
+            if option.startswith("_") or option in NOT_COMPARED or not isinstance(value, COMPARED):
                 continue
             actual = vars(module).get(option)
             if not _same(actual, value):

@@ -58,6 +58,7 @@ _WHERE = {
     "RecurrentTranslatorConfig": "regard.models.config",
     "SentenceEncoder": "regard.models.sentence_encoder",
     "EncoderConfig": "regard.models.config",
+    "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",

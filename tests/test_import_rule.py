@@ -91,6 +91,7 @@ ORDER_INSIDE = {
         "attention_layers",
         "recurrent_layers",
         "stack",
+        "torch_weights",
         "transformer",
         "language_model",
         "sentence_encoder",

@@ -84,6 +84,13 @@ class MultiHeadAttention(nn.Module):
         self.k_norm = nn.RMSNorm(self.d_k) if qk_norm else None
         self.output = make_output(heads * self.d_v, dim, bias=bias) if output else None  # W^O
 
+    @staticmethod
+    def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
+        """Return a layer with a copy of PyTorch's weights. It takes (B, length, dim), and True = may attend."""
+        from regard.attention.torch_weights import attention_from_torch
+
+        return attention_from_torch(module)
+
     @property
     def traits(self) -> frozenset[str]:
         """What this layer computes, by the options in use; see regard.traits."""

@@ -28,7 +28,8 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module without those of the modules inside it.
 
     A module that declares no traits contributes its class name, which no engine knows. So does a subclass that defines
-    methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance.
+    methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance:
+    `regard.kernels.fuse` and the trainer look for such modules before they compile.
     """
     attributes = vars(module)
     kind: Any = type(module)

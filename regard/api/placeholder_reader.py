@@ -11,7 +11,7 @@ from regard.text.augment.proper_names import ELISION, SegmentedWord, core, find_
 from regard.text.placeholders.placeholders import Carried, Hidden, hide, restore
 from regard.text.placeholders.spans import Span, find_spans
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import PLACEHOLDERS
+from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer
 
 Readable = Callable[[str], str]
@@ -103,11 +103,14 @@ def placeholder_token(tokenizer: Tokenizer, symbol: str) -> int:
     return tokenizer.encode(symbol)[-1]
 
 
-def carry_rule(tokenizer: Tokenizer, carried: Carried) -> EachOnce:
-    """Return the rule by which a search writes each carried placeholder once, and no other one."""
+def carry_rule(tokenizer: Tokenizer, carried: Carried, *, unknown: bool) -> EachOnce:
+    """Return the rule by which a search writes each carried placeholder once, and no other one.
+
+    UNKNOWN would copy a carried span a second time, unless the source has an `unknown` word of its own.
+    """
     tokens = tuple(placeholder_token(tokenizer, symbol) for symbol in carried)
     others = tuple(placeholder_token(tokenizer, symbol) for symbol in PLACEHOLDERS if symbol not in carried)
-    return EachOnce(tokens, others)
+    return EachOnce(tokens, others if unknown else (*others, UNKNOWN))
 
 
 def restore_all(text: str, carried: Carried) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from regard.api.draft_model import check_draft
 from regard.api.foreign_input import warn_about_foreign
 from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
+from regard.api.saving import save_face
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import TextPart, join_translations, split_text
 from regard.api.word_alignment import make_alignment, shared_weights, token_ends, token_shares
@@ -32,7 +34,8 @@ from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.layer_names import is_cross_attention
+from regard.models.folder.weights_file import Storage
 from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
@@ -88,6 +91,11 @@ class Translator:
     def decoding_model(self) -> Any:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
+
+    def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
+        """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        return save_face(self.model, folder, tokenizer=tokenizers, info=self.info, storage=storage)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -261,7 +269,7 @@ class Translator:
         """Return the search for a translation that contains each carried span of this source once."""
         if not source.carried:
             return search
-        return with_rule(search, carry_rule(self.target_tokenizer, source.carried))
+        return with_rule(search, carry_rule(self.target_tokenizer, source.carried, unknown=UNKNOWN in source.ids))
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """Return all attention weights of the model, by forced decoding of the target `ids`."""
@@ -337,9 +345,10 @@ class Translator:
         """Search for translations of each source; return the hypotheses after the prefix."""
         if not requests:
             return []
-        groups: dict[tuple[str, ...], list[int]] = {}  # requests with the same placeholders share their rule
+        groups: dict[tuple[Any, ...], list[int]] = {}  # requests with the same placeholders share their rule
         for i, request in enumerate(requests):
-            groups.setdefault(tuple(sorted(request.source.carried)), []).append(i)
+            carried = sorted(request.source.carried)
+            groups.setdefault((*carried, bool(carried) and UNKNOWN in request.source.ids), []).append(i)
         if len(groups) > 1:
             grouped: dict[int, list[Hypothesis]] = {}
             for rows in groups.values():

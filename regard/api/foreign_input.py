@@ -28,8 +28,6 @@ def doubt(translation: Translation) -> float:
 
 def looks_foreign(translation: Translation, max_doubt: float) -> bool:
     """Whether an input does not look like the source language of its translator."""
-    if not translation.ids:  # copied
-        return False
     enough = len(translation.source_words) >= MIN_WORDS
     return _unknown_share(translation) > MAX_UNKNOWN or (enough and doubt(translation) > max_doubt)
 

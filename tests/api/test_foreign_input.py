@@ -42,3 +42,11 @@ def test_no_warning_without_a_limit_or_without_guard(careful: Translator) -> Non
         careful.translate("42, 43 !")
         del careful.info["max_doubt"]
         careful.translate(FOREIGN)
+
+
+def test_a_text_that_is_only_copied_causes_a_warning_too(translator_of: Callable[..., Translator]) -> None:
+    unseen = list(range(4, 240))
+    data = {"placeholders": True}
+    careful = translator_of(unseen_pieces=unseen, max_doubt=9.0, recipe={"data": data}, languages={"source": "fr"})
+    with pytest.warns(UserWarning, match="does not look like French"):
+        assert careful.translate(FOREIGN).text == FOREIGN

@@ -32,7 +32,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files", "machine", "traits", "settings")
+ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "settings")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 

@@ -20,6 +20,7 @@ from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_faul
 from regard.models.folder.loading import FORMAT, NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
 from regard.models.presets import MODELS
+from regard.system import replace
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 from regard.version import __version__
 
@@ -96,12 +97,12 @@ def _swap(fresh: Path, folder: Path) -> None:
     """Replace the old folder by the new one; at every moment at least one of them exists under some name."""
     old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
     if folder.exists():
-        os.rename(folder, old)
+        replace(folder, old)
     try:
-        os.rename(fresh, folder)
+        replace(fresh, folder)
     except BaseException:
         if old.exists():
-            os.rename(old, folder)
+            replace(old, folder)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
@@ -112,7 +113,7 @@ def _fill(fresh: Path, folder: Path) -> None:
     If this is interrupted, the run can still resume, and the checksums show that the model is incomplete.
     """
     for path in sorted(fresh.iterdir(), key=lambda path: path.name == "manifest.json"):
-        os.replace(path, folder / path.name)
+        replace(path, folder / path.name)
     sync_folder(folder)
     fresh.rmdir()
 

@@ -36,6 +36,7 @@ from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.errors import RegardError
 from regard.machine import check_environment
+from regard.system.terminal import perhaps_closed_terminal
 from regard.version import __version__
 
 
@@ -66,7 +67,8 @@ class Commands(TyperGroup):
         if ctx.params["debug"]:
             traceback.print_exc()
         elif message:  # empty when another process has printed it
-            typer.echo(f"regard: {message}", err=True)
+            with perhaps_closed_terminal():
+                typer.echo(f"regard: {message}", err=True)
         raise typer.Exit(code)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from regard.errors import UsageError
 from regard.machine import launched_by_torchrun
+from regard.system.terminal import perhaps_closed_terminal
 
 
 def train_model(
@@ -51,7 +52,6 @@ def train_model(
     """
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
-    from regard.training.run.training_run import train
 
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
@@ -63,7 +63,8 @@ def train_model(
 
     def say(text: str) -> None:
         if not quiet:
-            typer.echo(text, err=True)
+            with perhaps_closed_terminal():
+                typer.echo(text, err=True)
 
     if dry_run:
         from regard.training.run.dry_run import dry_run_report
@@ -86,6 +87,8 @@ def train_model(
         options += [flag for flag, is_set in flags.items() if is_set]
         launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
         return
+    from regard.training.run.training_run import train
+
     run = train(
         recipe,
         out=out,
@@ -95,7 +98,8 @@ def train_model(
         tensorboard=tensorboard,
         allow_changed_data=allow_changed_data,
     )
-    typer.echo(str(run.folder))
+    with perhaps_closed_terminal():
+        typer.echo(str(run.folder))
 
 
 def split_setting(text: str) -> tuple[str, str]:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regard.errors import UsageError
-from regard.system import STOP_SIGNALS, allow_port_reuse
+from regard.system import allow_port_reuse
+from regard.system.process_exit import stop_signals
 
 PORTS_TRIED = 20  # consecutive ports
 DRAIN_SECONDS = 10  # for running requests when the server stops
@@ -81,7 +82,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
         code = 128 + number
         server.should_exit = True  # also if the signal arrives before uvicorn handles signals itself
 
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         signal.signal(number, stop)  # uvicorn handles them while it runs and raises them again at its end
     begin()
     server.run(sockets=[listening])

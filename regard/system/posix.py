@@ -15,7 +15,8 @@ from typing import Any
 
 HAS_SEVERAL_PROCESSES = True  # whether `regard train --nproc` works
 HAS_C_KERNELS = True  # whether the C files of regard/kernels/native can be compiled
-STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)  # they end a training or a server in good order
+# They end a training or a server in good order. SIGHUP: the terminal was closed.
+STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DISK_FULL_CODES: tuple[int, ...] = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

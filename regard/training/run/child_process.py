@@ -16,6 +16,7 @@ from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
 from regard.system import forward_signal, start_child
+from regard.system.process_exit import exit_process
 from regard.training.signals import StopFlag
 
 MEMORY = "memory.json"
@@ -87,4 +88,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_process(main(sys.argv[1:]))

@@ -36,7 +36,7 @@ from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.errors import RegardError
 from regard.machine import check_environment
-from regard.system.terminal import perhaps_closed_terminal
+from regard.system.terminal import perhaps_closed_terminal, show_plain_warnings
 from regard.version import __version__
 
 
@@ -124,6 +124,7 @@ app.add_typer(plots, name="plot")
 def main() -> None:
     """Run the command line; the entry point of the console script."""
     write_utf8()
+    show_plain_warnings()
     try:
         app(prog_name="regard")
     except SystemExit as error:

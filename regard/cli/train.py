@@ -18,7 +18,7 @@ def train_model(
         str | None,
         typer.Option(help="Kind of model: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; default: from the languages.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights and the tokenizer of this model: folder or name.")
@@ -85,7 +85,7 @@ def train_model(
         options += [part for text in settings or [] for part in ("--set", text)]
         flags = {"--allow-changed-data": allow_changed_data, "--tensorboard": tensorboard, "--quiet": quiet}
         options += [flag for flag, is_set in flags.items() if is_set]
-        launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
+        launch(["train", *what, *options], nproc=nproc)
         return
     from regard.training.run.training_run import train
 

@@ -21,8 +21,8 @@ DISK_FULL_CODES: tuple[int, ...] = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, which is created if it is missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    """Open a lock file, which is created if it is missing. Links are not followed: they might lead to any file."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 
 
 def try_lock(handle: int) -> bool:
@@ -37,7 +37,8 @@ def try_lock(handle: int) -> bool:
 def remove_lock(path: Path, handle: int) -> None:
     """Remove a lock file that this process has locked. It goes before the lock, so nobody else's file is removed."""
     try:
-        path.unlink(missing_ok=True)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):  # unless the folder was moved meanwhile
+            path.unlink()
     finally:
         os.close(handle)
 

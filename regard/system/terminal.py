@@ -1,8 +1,9 @@
-"""Output to a terminal that may go away while a program runs."""
+"""What a command prints: warnings without source code, and lines for a terminal that may go away."""
 
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,3 +16,8 @@ def perhaps_closed_terminal() -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.EIO:
             raise
+
+
+def show_plain_warnings() -> None:
+    """Print warnings as messages of regard, without the lines of source code that Python shows."""
+    warnings.formatwarning = lambda message, *place, **line: f"regard: warning: {message}\n"

@@ -17,6 +17,7 @@ from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
 from regard.system import forward_signal, start_child
 from regard.system.process_exit import exit_process
+from regard.system.terminal import show_plain_warnings
 from regard.training.signals import StopFlag
 
 MEMORY = "memory.json"
@@ -65,6 +66,7 @@ def main(arguments: list[str]) -> int:
     """Train in the child process; return the exit code."""
     recipe, folder = map(Path, arguments[:2])
     quiet = "--quiet" in arguments
+    show_plain_warnings()
 
     def say(text: str) -> None:
         if not quiet:

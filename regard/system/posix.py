@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_private(path: Path) -> bool:
+    """Tell whether a file or folder belongs to this user, and nobody else may write to it; links are not followed."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    is_link = stat.S_ISLNK(status.st_mode)
+    return status.st_uid == os.geteuid() and not is_link and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def replace(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cache of compiled C: only libraries of the user are loaded, and only from folders that nobody else can write to."""
+"""The cache of compiled C: a library is loaded only if it belongs to the user and nobody else can write to it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def test_it_is_compiled_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_planted_library_is_not_loaded(how: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The name is predictable, so whoever can write to the cache folder could put code of their own there."""
     assert load_library(source).answer() == 42
-    (library,) = (tmp_path / "cache" / "regard").iterdir()
-    content = planted(source)
-    library.unlink()  # not overwritten: this process has mapped it
+    (compiled,) = (tmp_path / "cache" / "regard").iterdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other cache"))  # a process loads each path only once
+    content, library = planted(source), tmp_path / "other cache" / "regard" / compiled.name
+    library.parent.mkdir(mode=0o700, parents=True)
     if how == "the file is a link":
         library.symlink_to(tmp_path / "other.so")
     else:

@@ -1,7 +1,7 @@
 """The command line, `regard`: one file per command. Each command imports torch and matplotlib only when it runs.
 
 Exit codes: 0 success, 1 a bug in regard, 2 usage, 3 input data, 4 model, 5 training diverged, 6 out of memory or disk
-space, 130 and 143 interrupted, 141 closed pipe.
+space, 129, 130 and 143 interrupted, 141 closed pipe.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def test_a_failure_leaves_the_old_folder(
 
     monkeypatch.setattr(saving, "save_file", failing(saving.save_file))
     monkeypatch.setattr(saving, "write_synced", failing(saving.write_synced))
-    monkeypatch.setattr(saving.os, "rename", failing(os.rename))
+    monkeypatch.setattr(saving, "replace", failing(saving.replace))
     with pytest.raises(type(error)):
         save_model(make_model(TransformerConfig(**TINY, **SIDES)), old, files={"tokenizer.model": b"x"})
     monkeypatch.undo()
@@ -285,7 +285,7 @@ def test_the_manifest_of_a_run_comes_last(tmp_path: Path, monkeypatch: Any) -> N
     (tmp_path / "run" / "training").mkdir(parents=True)
     moved: list[str] = []
     real = os.replace
-    monkeypatch.setattr(saving.os, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
+    monkeypatch.setattr(saving, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
     save_model(make_model(RecurrentLMConfig(vocabulary=9, embedding=4, hidden=4)), tmp_path / "run")
     assert moved[-1] == "manifest.json"
     assert set(moved) == {"manifest.json", "config.json", "model.safetensors", "README.md"}

@@ -36,11 +36,12 @@ def train_model(
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every chosen setting with its reason.")] = False,
 ) -> None:
     """Train a model from text files or a recipe.
 
     Input files may be compressed (.gz, .xz, .zst). Settings that you leave out are chosen from the data and the
-    machine, and each choice is explained. The run is saved in runs/NAME; run the same command again to resume it.
+    machine. The run is saved in runs/NAME; run the same command again to resume it.
 
     Examples:
       regard train fr.txt en.txt            two parallel files: a translator
@@ -82,7 +83,12 @@ def train_model(
             part for option, value in options_with_value.items() if value is not None for part in (option, str(value))
         ]
         options += [part for text in settings or [] for part in ("--set", text)]
-        flags = {"--allow-changed-data": allow_changed_data, "--tensorboard": tensorboard, "--quiet": quiet}
+        flags = {
+            "--allow-changed-data": allow_changed_data,
+            "--tensorboard": tensorboard,
+            "--quiet": quiet,
+            "--verbose": verbose,
+        }
         options += [flag for flag, is_set in flags.items() if is_set]
         launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
         return
@@ -94,6 +100,7 @@ def train_model(
         quiet=quiet,
         tensorboard=tensorboard,
         allow_changed_data=allow_changed_data,
+        verbose=verbose,
     )
     typer.echo(str(run.folder))
 

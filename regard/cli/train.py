@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
-from regard.machine import launched_by_torchrun
+from regard.machine import launched_by_torchrun, set_threads
 
 
 def train_model(
@@ -30,6 +31,7 @@ def train_model(
         typer.Option("--dry-run", help="Show the recipe, the data and the expected memory and time; do not train."),
     ] = False,
     nproc: Annotated[int, typer.Option(min=1, help="Number of data-parallel processes on this machine.")] = 1,
+    threads: Threads = None,
     allow_changed_data: Annotated[
         bool,
         typer.Option("--allow-changed-data", help="Resume even though the data has changed since the run started."),
@@ -50,6 +52,8 @@ def train_model(
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """
+    if threads is not None or nproc == 1:  # the launcher divides the cores among its processes
+        set_threads(threads)
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
     from regard.training.run.training_run import train

@@ -16,6 +16,8 @@ from regard.cli.shared.model_options import (
     Device,
     Dtype,
     Models,
+    Threads,
+    UnknownLetters,
     check_utf8,
     load_translators,
     plain_warnings,
@@ -40,6 +42,7 @@ from regard.cli.shared.search_options import (
     with_draft,
 )
 from regard.errors import DataError, RegardError, UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from regard.api.results import Translation
@@ -108,6 +111,7 @@ def translate_text(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Translate text line by line.
 
@@ -122,6 +126,7 @@ def translate_text(
       regard translate --text "Le chat dort." --attention
       regard translate -m runs/mine fr.txt --json --alternatives 3
     """
+    set_threads(threads)
     if text is not None and file is not None:
         raise UsageError("pass a file or --text, not both")
     if attention and not as_json and text is None:
@@ -142,7 +147,8 @@ def translate_text(
     translator = load_translators(model, device, dtype)
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+    letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
+    settings = Settings(search, alternatives, max_tokens, attention, as_json, letters, phrases)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     write_utf8()
     with plain_warnings():
@@ -161,6 +167,7 @@ class Settings:
     max_tokens: int | None
     attention: bool
     as_json: bool
+    letters: UnknownLetters
     include: Sequence[str] = ()
 
 
@@ -186,6 +193,7 @@ def check_lengths(
 
 def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
     """Translate one sentence and print it, with its alignment if the options ask for it."""
+    settings.letters.name_in(text)
     translation = translator.translate(
         text,
         search=settings.search,
@@ -232,6 +240,7 @@ def translate_lines(
     for index, line in enumerate(lines):
         try:
             texts[index] = read_line(line)
+            settings.letters.name_in(texts[index])
         except DataError as error:
             yield index, str(error)
     # Longest first: a batch that does not fit into memory should fail early.

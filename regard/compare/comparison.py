@@ -32,10 +32,10 @@ from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
+from regard.recipes.facts import choice_lines
 from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 from regard.training.checkpoint.files import checkpoint_steps
-from regard.recipes.facts import choice_lines
 from regard.training.recipe.defaults import complete, facts_of, this_machine
 from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 from regard.training.recipe.toml_file import read_recipe, to_toml
@@ -127,7 +127,7 @@ def begin(asked: Recipe, out: Path, *, parameters: int | None, test: tuple[Path,
     common, choices = complete(recipe, facts_of(corpora.train, corpora.validation), this_machine())
     # The settings of the model and the learning rate differ between systems.
     shared = [choice for choice in choices if not choice.key.startswith("model.") and choice.key != "training.lr"]
-    for line in choice_lines(shared, data / "common.toml"):
+    for line in choice_lines(shared, f"{data / 'common.toml'} has them all"):
         say(line)
     source, target = common.task.make_tokenizers(common, corpora.train)
     for name, content in tokenizer_files(source, target).items():

@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.folder_config import MAX_JSON_BYTES, STORAGES, find_fault, read_checked_config, read_json, shortened
+from regard.models.foreign_folder import describe_foreign_folder
 from regard.models.presets import MODELS, make_model
 from regard.models.weights_file import Storage, header_size, read_weights, stored_weights
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
@@ -170,7 +171,8 @@ def verify_folder(folder: str | Path) -> list[str]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
     if not (folder / "manifest.json").is_file():
-        raise ModelError(f"{folder}: no manifest.json, so this is not a model folder")
+        foreign = describe_foreign_folder(folder)
+        raise ModelError(foreign or f"{folder}: no manifest.json, so this is not a model folder of regard")
     manifest = read_json(folder / "manifest.json")
     version, files = manifest.get("format"), manifest.get("files")
     if type(version) is not int or version < 1 or not isinstance(files, dict):

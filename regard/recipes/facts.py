@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -32,16 +31,15 @@ MAIN_CHOICES = (
 )
 
 
-def choice_lines(choices: Sequence[Choice], recipe: Path | None, *, verbose: bool = False) -> list[str]:
+def choice_lines(choices: Sequence[Choice], elsewhere: str, *, verbose: bool = False) -> list[str]:
     """Describe the choices that say what will be trained and for how long; with `verbose` all of them.
 
-    `recipe` is the file that contains all settings, if there is one.
+    `elsewhere` says where the others are.
     """
     shown = [choice for choice in choices if verbose or choice.key in MAIN_CHOICES]
     lines = [f"chosen: {choice}" for choice in shown]
     if hidden := len(choices) - len(shown):
-        where = "" if recipe is None else f", and {recipe} has them all"
-        lines.append(f"chosen: {hidden} other settings; --verbose shows them{where}")
+        lines.append(f"chosen: {hidden} other settings; {elsewhere}")
     return lines
 
 

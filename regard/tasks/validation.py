@@ -79,7 +79,7 @@ class ValidationData(Protocol):
 class Validator:
     """Evaluate the model on the validation part. Perplexity uses the true likelihood, without label smoothing.
 
-    A task that measures more overrides `quality`, `summary` or `more_scores`, and `measure` names the score that selects
+    A task that measures more overrides `quality`, `summary` or `more_scores`. `measure` names the score that selects
     the best model.
     """
 

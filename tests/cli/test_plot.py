@@ -237,7 +237,7 @@ def test_a_model_is_led_along_a_target() -> None:
     ("options", "code", "message"),
     [
         (("none.json",), 3, "none.json: no such file"),
-        (("{jane}", "--beam", "2"), 2, "--target and --beam need --model"),
+        (("{jane}", "--beam", "2"), 2, "--target and --beam are for a text"),
         (("{jane}", "--layer", "9"), 2, ", got 9"),
         (("{jane}", "--map", "crosses"), 2, "unknown map 'crosses'; did you mean 'cross'"),
         (("-m", "nothing", "text"), 4, "no model 'nothing'"),

@@ -76,8 +76,8 @@ def train(
     `recipe` is a TOML file, the name of a shipped recipe, or a Recipe; `overrides` such as {"training.lr": 3e-4}
     replace its settings. The run is written to `out`, by default runs/NAME. `init` is a trained model (a folder or a
     shipped name) whose weights and tokenizer the training starts from. `allow_changed_data` continues although the
-    data files have changed since the start: with the old tokenizer, at the start of the next epoch. `verbose` says every
-    chosen setting with its reason.
+    data files have changed since the start: with the old tokenizer, at the start of the next epoch. `verbose` says
+    every chosen setting with its reason.
     """
     if isinstance(recipe, Recipe):
         asked = apply_overrides(recipe, overrides or {})

@@ -295,8 +295,8 @@ def test_free_memory_heeds_the_limits_of_control_groups(
         1: ("4:memory:/slurm/job", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_inactive_file"),
         2: ("0::/slurm/job", "", ("memory.max", "memory.current"), "inactive_file"),
     }[version]
-    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path / "self")
-    monkeypatch.setattr("regard.machine.memory.CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr("regard.machine.control_groups.PROCESS", tmp_path / "self")
+    monkeypatch.setattr("regard.machine.control_groups.CONTROL_GROUPS", tmp_path / "groups")
     free = free_memory("cpu")
     assert 2**28 < free <= this_machine("cpu").memory
 

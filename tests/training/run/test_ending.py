@@ -32,7 +32,6 @@ def recorded_scores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return original(self, step)
 
     monkeypatch.setattr(TranslationValidator, "__call__", validate)
-    yield
 
 
 @pytest.mark.usefixtures("recorded_scores")

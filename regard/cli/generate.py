@@ -20,7 +20,6 @@ from regard.cli.shared.model_options import (
     check_utf8,
     load_as,
     plain_warnings,
-    write_utf8,
 )
 from regard.cli.shared.search_options import (
     SEARCH,
@@ -96,7 +95,6 @@ def generate_text(
     writer = load_as(Writer, model, device, dtype)
     speculative = None if draft is None else with_draft(sampling, draft, writer, device, dtype)
     prompt = read_prompt() if prompt is None else check_utf8(prompt, "the prompt")
-    write_utf8()
     UnknownLetters(writer.tokenizer).name_in(prompt)
     if seed is None and not greedy:
         typer.echo(f"regard: seed {first_seed}; --seed {first_seed} generates the same text again", err=True)

@@ -39,7 +39,7 @@ def cpu_quota() -> float | None:
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a file; none if it cannot be read."""
     try:
-        return path.read_text().splitlines()
+        return path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
 

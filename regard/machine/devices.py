@@ -16,6 +16,7 @@ from regard.errors import UsageError, unknown_name
 from regard.machine.control_groups import cpu_quota
 from regard.machine.memory import total_memory
 from regard.machine.settings import setting
+from regard.system import HAS_C_KERNELS, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -83,12 +84,7 @@ def this_machine(device: str | None = None) -> Machine:
 def number_of_cores() -> int:
     """Count the CPU cores that this process may use: its affinity mask, and the quota of its control groups."""
     quota = cpu_quota()
-    return visible_cores() if quota is None else max(1, min(visible_cores(), math.floor(quota)))
-
-
-def visible_cores() -> int:
-    """Count the CPU cores on which the scheduler may run this process, whatever share of their time it gets."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores() if quota is None else max(1, min(usable_cores(), math.floor(quota)))
 
 
 def set_threads(threads: int | None) -> None:
@@ -99,7 +95,7 @@ def set_threads(threads: int | None) -> None:
     number to the quota.
     """
     if threads is None:
-        if "OMP_NUM_THREADS" in os.environ or number_of_cores() == visible_cores():
+        if "OMP_NUM_THREADS" in os.environ or number_of_cores() == usable_cores():
             return
         threads = number_of_cores()
     # OpenMP reads the variable for threads that Python starts later, and child processes inherit it.
@@ -177,8 +173,8 @@ def cpu_autocasts_lstm(dtype: torch.dtype) -> bool:
 
 
 def c_compiler() -> str | None:
-    """Find a C compiler; None if there is none, or if REGARD_NATIVE=0 forbids native code."""
-    if setting("REGARD_NATIVE") == "0":
+    """Find a C compiler; None if there is none, on Windows, or if REGARD_NATIVE=0 forbids native code."""
+    if setting("REGARD_NATIVE") == "0" or not HAS_C_KERNELS:
         return None
     return next(filter(None, map(shutil.which, C_COMPILERS)), None)
 

@@ -35,14 +35,14 @@ def test_the_prompt_may_be_piped(command: Run, models: dict[str, str]) -> None:
     ("options", "search"),
     [
         (["--greedy"], Greedy()),
-        ([], Sample()),
+        (["--seed", "0"], Sample()),
         (
             ["--temperature", "1.5", "--top-k", "20", "--top-p", "0.95", "--min-p", "0.001", "--seed", "5"],
             Sample(temperature=1.5, top_k=20, top_p=0.95, min_p=0.001, seed=5),
         ),
         (["--greedy", "--no-repeat", "2"], Greedy(rules=(NoRepeat(2),))),
-        (["--repetition-penalty", "1.3"], Sample(rules=(RepetitionPenalty(1.3),))),
-        (["--min-tokens", "9"], Sample(rules=(MinTokens(9),))),
+        (["--repetition-penalty", "1.3", "--seed", "0"], Sample(rules=(RepetitionPenalty(1.3),))),
+        (["--min-tokens", "9", "--seed", "0"], Sample(rules=(MinTokens(9),))),
     ],
 )
 def test_the_options_are_the_search(command: Run, models: dict[str, str], options: list[str], search: object) -> None:

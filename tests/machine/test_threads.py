@@ -26,7 +26,7 @@ def _restore_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Eight visible cores, and the control groups of a container; the fixture is the folder of the inner group."""
-    monkeypatch.setattr("regard.machine.devices.visible_cores", lambda: 8)
+    monkeypatch.setattr("regard.machine.devices.usable_cores", lambda: 8)
     monkeypatch.setattr("regard.machine.control_groups.PROCESS", tmp_path / "self")
     monkeypatch.setattr("regard.machine.control_groups.CONTROL_GROUPS", tmp_path / "groups")
     (tmp_path / "self").mkdir()

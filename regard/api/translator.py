@@ -8,6 +8,7 @@ C4, E8, H1.
 from __future__ import annotations
 
 import unicodedata
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, overload
@@ -15,7 +16,8 @@ from typing import Any, Literal, NamedTuple, overload
 from torch import Tensor, nn
 
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
-from regard.api.degenerate_output import is_degenerate, repetition_end
+from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
+from regard.api.distinct_texts import wider_searches, without_copies
 from regard.api.draft_model import check_draft
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
@@ -144,8 +146,9 @@ class Translator:
         in `include` (beam search only). `attention` computes the weights now instead of on first use.
 
         A text longer than those of training is translated in parts: lines, sentences, or less (split_long_text.py). A
-        text without letters is copied. If a translation is empty or repeats itself (degenerate_output.py), the search
-        runs again and excludes this, and truncates the text if that does not help. `guard=False` disables all of this.
+        text without letters, or one that only repeats a few words or letters, is copied. If a translation is empty or
+        repeats itself (degenerate_output.py), the search runs again and excludes this, and truncates the text if that
+        does not help. `guard=False` disables all of this. Alternatives have different texts.
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
@@ -163,17 +166,17 @@ class Translator:
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
             )
         requests = [
-            SentenceRequest(self.read(part.text), [] if i else start, phrases, number + i * PART_STRIDE)
+            SentenceRequest(self._read_part(part.text, guard), [] if i else start, phrases, number + i * PART_STRIDE)
             for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
         has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
         searched = iter(
-            self._search(list(compress(requests, has_words)), search, alternatives, max_tokens, guard=guard)
+            self._distinct(list(compress(requests, has_words)), search, alternatives, max_tokens, guard=guard)
         )
         translated = iter(
             [
-                self._best(request, next(searched) if has else None)
+                linked(next(searched) if has else [self._copy(request.source)])
                 for request, has in zip(requests, has_words, strict=True)
             ]
         )
@@ -288,8 +291,8 @@ class Translator:
         return weights.mean(0) if head is None else weights[head]
 
     def _fits(self, text: str) -> bool:
-        """Whether a text fits the model as a whole; an unknown word is one token, however long it is."""
-        if self.reader.fits(text):
+        """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
+        if self.reader.fits(text) or is_repetitive(text):
             return True
         return len(text.split()) == 1 and not self.reader.unseen.isdisjoint(self.source_tokenizer.encode(text))
 
@@ -347,19 +350,48 @@ class Translator:
             results[i] = [cut_off(hypothesis, end) for hypothesis, end in zip(hypotheses, ends, strict=True)]
         return results
 
-    def _best(self, request: SentenceRequest, hypotheses: Sequence[Hypothesis] | None) -> Translation:
-        """Return the best translation, with its alternatives; None copies the source."""
-        if hypotheses is None:
-            results = [self._translation(request.source, [], score=0.0, finished=True)]
-            results[0].text = request.source.text.strip()
-        else:
-            results = [
-                self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
-                for x in hypotheses
-            ]
-        for result in results:
-            result.alternatives = results
-        return results[0]
+    def _distinct(
+        self,
+        requests: Sequence[SentenceRequest],
+        search: Search,
+        alternatives: int,
+        max_tokens: int | None,
+        *,
+        guard: bool,
+    ) -> list[list[Translation]]:
+        """Search for translations with different texts; search wider while there are fewer than `alternatives`."""
+        results: list[list[Translation]] = [[] for _ in requests]
+        searches = wider_searches(search, alternatives) if alternatives > 1 else ()
+        for wider, count in ((search, alternatives), *searches):
+            missing = [i for i, translations in enumerate(results) if len(translations) < alternatives]
+            if not missing:
+                break
+            searched = self._search([requests[i] for i in missing], wider, count, max_tokens, guard=guard)
+            for i, hypotheses in zip(missing, searched, strict=True):
+                source, start = requests[i].source, requests[i].start
+                more = (
+                    self._translation(source, [*start, *x.tokens], score=x.score, finished=x.finished)
+                    for x in hypotheses
+                )
+                results[i] = without_copies([*results[i], *more])[:alternatives]
+        return results
+
+    def _copy(self, source: Source) -> Translation:
+        """Return the source itself as its translation."""
+        result = self._translation(source, [], score=0.0, finished=True)
+        result.text = source.text.strip()
+        return result
+
+    def _read_part(self, text: str, guard: bool) -> Source:
+        """Return a part of a text as the model reads it; a repetitive one has no words, so it is copied."""
+        if not guard or not is_repetitive(text):
+            return self.read(text)
+        warnings.warn(
+            f"a text of {len(text):,} characters only repeats a few words or letters, so it is copied "
+            f"({text[:20].strip()!r}…)",
+            stacklevel=3,
+        )
+        return Source(text, [END], [], has_letters=False, units=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and the words of a translation of a source, with copied words in place of each UNKNOWN."""
@@ -389,6 +421,13 @@ class Translator:
             result.text = self.target_tokenizer.decode(written, unknown=copies)
             result.words = name_copies(self.target_tokenizer, written, result.words, copies)
         return result
+
+
+def linked(translations: list[Translation]) -> Translation:
+    """Return the best of several translations, each with all of them as its alternatives."""
+    for translation in translations:
+        translation.alternatives = translations
+    return translations[0]
 
 
 def chosen_search(beam: int | None, search: Search | None, alternatives: int) -> Search:

@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
 
+from regard.api.alignment_head import align_translation, chosen_head, end_word, weights_of_head
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
+from regard.api.default_search import chosen_search, required_tokens
 from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
-from regard.api.distinct_texts import wider_searches, without_copies
+from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
@@ -26,9 +28,6 @@ from regard.api.word_alignment import make_alignment, shared_weights, token_ends
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.searches.beam import Beam
-from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
@@ -38,7 +37,6 @@ from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 Splitter = Callable[[str], Sequence[str]]  # splits a text into words
 
-BEAM = 5
 # The default limit of a translation: no language needs twice the tokens of another, and short sentences get some extra.
 LENGTH_FACTOR, EXTRA_TOKENS = 2, 20
 PART_STRIDE = 2**40  # between the numbers of a text's parts, larger than any list
@@ -171,9 +169,20 @@ class Translator:
             for i, part in enumerate(parts)
         ]
         has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
-        searched = iter(
-            self._distinct(list(compress(requests, has_words)), search, alternatives, max_tokens, guard=guard)
-        )
+        searchable = list(compress(requests, has_words))
+
+        def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
+            batch = [searchable[i] for i in which]
+            hypotheses = self._search(batch, search, count, max_tokens, guard=guard)
+            return [
+                [
+                    self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
+                    for x in texts
+                ]
+                for request, texts in zip(batch, hypotheses, strict=True)
+            ]
+
+        searched = iter(find_distinct(translations, len(searchable), search, alternatives))
         translated = iter(
             [
                 linked(next(searched) if has else [self._copy(request.source)])
@@ -258,37 +267,16 @@ class Translator:
             raise UsageError(f"level must be 'word' or 'piece', got {level!r}")
         if not translation.ids:
             raise UsageError("an empty translation has no alignment")
-        weights = self._alignment_weights(translation.attention.layers)
-        if level == "piece":
-            sides = translation.source_tokens, translation.tokens
-        else:
-            source = [*translation.source_words, end_word(translation.source_ids)]
-            target = [*translation.words, *([end_word(translation.ids)] if translation.finished else [])]
-            weights = word_weights(weights, source, target)
-            sides = [word.text for word in source], [word.text for word in target]
-        return make_alignment(weights, *sides, finished=translation.finished)
+        return align_translation(translation, self._alignment_weights(translation.attention.layers), level)
 
     @property
     def alignment_head(self) -> tuple[str, int | None]:
         """The layer and head that align best on the validation data; head None is the mean of all heads."""
-        chosen = self.info.get("alignment")
-        if chosen is None:
-            return self.model.config.cross_layers[-1], None
-        if not isinstance(chosen, dict) or not isinstance(chosen.get("layer"), str):
-            raise ModelError(f"config.json: alignment must name a layer and a head, got {chosen!r}")
-        return chosen["layer"], chosen.get("head")
+        return chosen_head(self.info, self.model.config)
 
     def _alignment_weights(self, layers: Mapping[str, Tensor]) -> Tensor:
         """Return the weights (m, n) of the alignment head."""
-        if not any(map(is_cross_attention, layers)):
-            raise UsageError(
-                f"a model of kind {self.model.config.kind!r} has no attention to the source, so it gives no alignment"
-            )
-        layer, head = self.alignment_head
-        weights = layers.get(layer)
-        if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
-            raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")
-        return weights.mean(0) if head is None else weights[head]
+        return weights_of_head(layers, self.info, self.model.config)
 
     def _fits(self, text: str) -> bool:
         """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
@@ -350,32 +338,6 @@ class Translator:
             results[i] = [cut_off(hypothesis, end) for hypothesis, end in zip(hypotheses, ends, strict=True)]
         return results
 
-    def _distinct(
-        self,
-        requests: Sequence[SentenceRequest],
-        search: Search,
-        alternatives: int,
-        max_tokens: int | None,
-        *,
-        guard: bool,
-    ) -> list[list[Translation]]:
-        """Search for translations with different texts; search wider while there are fewer than `alternatives`."""
-        results: list[list[Translation]] = [[] for _ in requests]
-        searches = wider_searches(search, alternatives) if alternatives > 1 else ()
-        for wider, count in ((search, alternatives), *searches):
-            missing = [i for i, translations in enumerate(results) if len(translations) < alternatives]
-            if not missing:
-                break
-            searched = self._search([requests[i] for i in missing], wider, count, max_tokens, guard=guard)
-            for i, hypotheses in zip(missing, searched, strict=True):
-                source, start = requests[i].source, requests[i].start
-                more = (
-                    self._translation(source, [*start, *x.tokens], score=x.score, finished=x.finished)
-                    for x in hypotheses
-                )
-                results[i] = without_copies([*results[i], *more])[:alternatives]
-        return results
-
     def _copy(self, source: Source) -> Translation:
         """Return the source itself as its translation."""
         result = self._translation(source, [], score=0.0, finished=True)
@@ -421,35 +383,3 @@ class Translator:
             result.text = self.target_tokenizer.decode(written, unknown=copies)
             result.words = name_copies(self.target_tokenizer, written, result.words, copies)
         return result
-
-
-def linked(translations: list[Translation]) -> Translation:
-    """Return the best of several translations, each with all of them as its alternatives."""
-    for translation in translations:
-        translation.alternatives = translations
-    return translations[0]
-
-
-def chosen_search(beam: int | None, search: Search | None, alternatives: int) -> Search:
-    """Return the requested search; by default a beam that is wide enough for the alternatives."""
-    if beam is not None and search is not None:
-        raise UsageError("give beam or search, not both")
-    if alternatives < 1:
-        raise UsageError(f"alternatives must be at least 1, got {alternatives}")
-    if search is not None:
-        return search
-    if beam is not None and beam < 1:
-        raise UsageError(f"beam must be at least 1, got {beam}")
-    if beam == 1:
-        return Greedy()
-    return Beam(beam or max(BEAM, alternatives))
-
-
-def required_tokens(search: Search) -> int:
-    """Return the smallest number of tokens that the rules of a search allow."""
-    return max((rule.count for rule in search.rules if isinstance(rule, MinTokens)), default=0)
-
-
-def end_word(tokens: Sequence[int]) -> Word:
-    """Return the last token, END, as a word of its own."""
-    return Word(SPECIAL_TOKENS[END], len(tokens) - 1, len(tokens))

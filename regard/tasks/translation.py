@@ -45,7 +45,7 @@ MIN_SENTENCES_FOR_CHRF = 100
 FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """Translate sentences of one language into another."""
 
     name = "translation"
@@ -286,4 +286,4 @@ def pair_defaults(tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choic
         yield Choice("data.validation", held_out, "a twentieth of the pairs, 1000 at most")
 
 
-TASK = Translation()
+TASK = TranslationTask()

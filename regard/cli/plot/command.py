@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from regard.look.lecture_examples import Alignment
+    from regard.look.lecture_examples import LabelledWeights
 
 
 class Pictures(TyperGroup):
@@ -127,9 +127,9 @@ def alignment(
     write(draw, output, "alignment")
 
 
-def read_alignment(path: Path) -> Alignment:
+def read_alignment(path: Path) -> LabelledWeights:
     """Read the words and weights of a JSON file; DataError if they do not fit the format."""
-    from regard.look.lecture_examples import Alignment
+    from regard.look.lecture_examples import LabelledWeights
 
     try:
         data: Any = json.loads(path.read_text("utf-8"))
@@ -147,7 +147,7 @@ def read_alignment(path: Path) -> Alignment:
         words = data[side]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise DataError(f"{path}: {side} must be a list of at least one word")
-    return Alignment(data["weights"], data["source"], data["target"], made="")
+    return LabelledWeights(data["weights"], data["source"], data["target"], made="")
 
 
 @plots.command()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.api.html import describe_model, model_html, model_repr
 from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
 from regard.text.tokenizers.special_tokens import END, pad_batch
@@ -32,6 +33,13 @@ class Embedder:
         config: Any = model.config
         if tokenizer.size > config.vocabulary:
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {config.vocabulary}")
+
+    def __repr__(self) -> str:
+        return model_repr("Embedder", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Embedder", describe_model(self.model, self.info), 'embedder.embed(["…", "…"])')
 
     def embed(self, texts: str | Sequence[str]) -> Tensor:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""

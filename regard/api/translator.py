@@ -21,6 +21,7 @@ from regard.api.default_search import chosen_search, required_tokens
 from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
 from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
+from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import TextPart, join_translations, split_text
@@ -90,6 +91,13 @@ class Translator:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the source, often also that of the target."""
         return self.source_tokenizer
+
+    def __repr__(self) -> str:
+        return model_repr("Translator", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Translator", describe_model(self.model, self.info), 'translator.translate("…")')
 
     @overload
     def translate(

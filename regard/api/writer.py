@@ -16,6 +16,7 @@ from typing import Any
 from torch import nn
 
 from regard.api.draft_model import check_draft
+from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import ScoredText
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
@@ -64,6 +65,13 @@ class Writer:
     def decoding_model(self) -> Any:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
+
+    def __repr__(self) -> str:
+        return model_repr("Writer", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Writer", describe_model(self.model, self.info), 'writer.write("…")')
 
     def write(
         self,

@@ -24,7 +24,7 @@ from regard.cli.shared.model_options import (
 )
 from regard.cli.shared.search_options import make_search
 from regard.errors import DataError, UsageError
-from regard.machine import set_threads
+from regard.machine import redraws, set_threads
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -276,4 +276,4 @@ def tracked(items: Sequence[Item], what: str) -> Iterable[Item]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, what, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    return track(items, what, console=Console(stderr=True), transient=True, disable=not redraws(sys.stderr))

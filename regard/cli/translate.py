@@ -147,7 +147,7 @@ def translate_text(
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
     letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, letters, phrases)
+    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     with plain_warnings():
         if text is None:
@@ -165,8 +165,8 @@ class Settings:
     max_tokens: int | None
     attention: bool
     as_json: bool
-    letters: UnknownLetters
     include: Sequence[str] = ()
+    letters: UnknownLetters | None = None  # names letters that the model does not know
 
 
 def check_lengths(
@@ -191,7 +191,8 @@ def check_lengths(
 
 def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
     """Translate one sentence and print it, with its alignment if the options ask for it."""
-    settings.letters.name_in(text)
+    if settings.letters is not None:
+        settings.letters.name_in(text)
     translation = translator.translate(
         text,
         search=settings.search,
@@ -238,7 +239,8 @@ def translate_lines(
     for index, line in enumerate(lines):
         try:
             texts[index] = read_line(line)
-            settings.letters.name_in(texts[index])
+            if settings.letters is not None:
+                settings.letters.name_in(texts[index])
         except DataError as error:
             yield index, str(error)
     # Longest first: a batch that does not fit into memory should fail early.

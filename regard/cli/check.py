@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.errors import DataError, UsageError
+from regard.machine import redraws
 
 if TYPE_CHECKING:
     from regard.text.check.checker import Rules
@@ -127,7 +128,7 @@ def rules_of(recipe: Recipe, model: str | None) -> Rules:
 @contextmanager
 def progress() -> Iterator[Callable[[int], None]]:
     """Show the number of rows read on stderr, if it is a terminal; yield a function that updates it."""
-    if not sys.stderr.isatty():
+    if not redraws(sys.stderr):
         yield lambda rows: None
         return
     from rich.console import Console

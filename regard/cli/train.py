@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
-from regard.machine import launched_by_torchrun
+from regard.machine import launched_by_torchrun, set_threads
 
 
 def train_model(
@@ -30,17 +31,19 @@ def train_model(
         typer.Option("--dry-run", help="Show the recipe, the data and the expected memory and time; do not train."),
     ] = False,
     nproc: Annotated[int, typer.Option(min=1, help="Number of data-parallel processes on this machine.")] = 1,
+    threads: Threads = None,
     allow_changed_data: Annotated[
         bool,
         typer.Option("--allow-changed-data", help="Resume even though the data has changed since the run started."),
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every chosen setting with its reason.")] = False,
 ) -> None:
     """Train a model from text files or a recipe.
 
     Input files may be compressed (.gz, .xz, .zst). Settings that you leave out are chosen from the data and the
-    machine, and each choice is explained. The run is saved in runs/NAME; run the same command again to resume it.
+    machine. The run is saved in runs/NAME; run the same command again to resume it.
 
     Examples:
       regard train fr.txt en.txt            two parallel files: a translator
@@ -49,6 +52,8 @@ def train_model(
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """
+    if threads is not None or nproc == 1:  # the launcher divides the cores among its processes
+        set_threads(threads)
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
     from regard.training.run.training_run import train
@@ -82,7 +87,12 @@ def train_model(
             part for option, value in options_with_value.items() if value is not None for part in (option, str(value))
         ]
         options += [part for text in settings or [] for part in ("--set", text)]
-        flags = {"--allow-changed-data": allow_changed_data, "--tensorboard": tensorboard, "--quiet": quiet}
+        flags = {
+            "--allow-changed-data": allow_changed_data,
+            "--tensorboard": tensorboard,
+            "--quiet": quiet,
+            "--verbose": verbose,
+        }
         options += [flag for flag, is_set in flags.items() if is_set]
         launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
         return
@@ -94,6 +104,7 @@ def train_model(
         quiet=quiet,
         tensorboard=tensorboard,
         allow_changed_data=allow_changed_data,
+        verbose=verbose,
     )
     typer.echo(str(run.folder))
 

@@ -55,13 +55,16 @@ def test_two_files_are_enough(files: tuple[Path, Path], tmp_path: Path, monkeypa
     result = regard("train", *files, *SMALL)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == "runs/fr-en\n"
-    assert "chosen: training.lr = " in result.stderr
+    assert "chosen: training.lr = " not in result.stderr
     assert "validation: loss" in result.stderr
+    assert 'next:\n  regard translate -m runs/fr-en -t "…"\n' in result.stderr
     translated = regard("translate", "-m", "runs/fr-en", "-t", "un deux trois")
     assert translated.exit_code == 0, translated.stderr
     again = regard("train", *files, *SMALL)
     assert again.exit_code == 0
     assert "already complete" in again.stderr
+    listed = regard("train", *files, *SMALL, "--out", "runs/other", "--verbose")
+    assert "chosen: training.lr = " in listed.stderr
 
 
 def test_a_language_model_from_one_file(files: tuple[Path, Path], tmp_path: Path) -> None:

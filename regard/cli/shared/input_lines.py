@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.shared.model_options import STDIN
 from regard.errors import DataError
+from regard.machine import redraws
 
 CHUNK_BYTES = 1 << 18  # most bytes of one read; a pipe returns what it has
 WINDOW_LINES = 2048  # most lines in memory: sorted by length, translated, written in their order
@@ -74,7 +75,7 @@ def read_line(line: bytes) -> str:
 @contextmanager
 def progress(stream: IO[bytes], file: Path | None) -> Iterator[Callable[[int], object]]:
     """Show a progress bar if stderr is a terminal and stdout is not; yield a function that advances it by bytes."""
-    if not sys.stderr.isatty() or sys.stdout.isatty() or stream.isatty():
+    if not redraws(sys.stderr) or sys.stdout.isatty() or stream.isatty():
         yield lambda size: None
         return
     from rich.console import Console

@@ -14,6 +14,7 @@ from regard.errors import UsageError
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model
 from regard.models.presets import make_model
+from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
@@ -39,12 +40,14 @@ def prepare(
     say: Say,
     group: Group = ALONE,
     allow_changed_data: bool = False,
+    verbose: bool = False,
 ) -> Prepared:
     """Read the data, complete the recipe, train or load the tokenizers, and make the model.
 
     With a folder, decisions of an earlier start of the same run are read from there, and new ones are written there.
     `choose_settings` chooses the batch size of a new run, and `fit_batch` (budget/fit.py) lowers it where memory is
-    short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning.
+    short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning. `verbose` says
+    all chosen settings, and not only the main ones.
     """
     corpora = asked.task.read(asked)
     say(f"data: {corpora.train.report}")
@@ -69,8 +72,9 @@ def prepare(
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
         recipe, choices = fitted.recipe, fitted.choices
-        for choice in choices:
-            say(f"chosen: {choice}")
+        saved = "" if resume_folder is None else f", and {resume_folder / 'recipe.toml'} has them all"
+        for line in choice_lines(choices, f"--verbose shows them{saved}", verbose=verbose):
+            say(line)
         if fitted.warning:
             say(f"warning: {fitted.warning}")
     token_cache = None if resume_folder is None else resume_folder / "tokens"
@@ -78,7 +82,7 @@ def prepare(
     if device.type != "cpu":
         say(f"data: tokens {train_data.where}")
     if resume_folder is not None and group.first:
-        write_start(resume_folder, recipe, corpora, tokenizers, init=init)
+        write_start(resume_folder, recipe, corpora, tokenizers, init=init, choices=choices)
     if not group.first:
         seed_generators(recipe.training.seed, group.rank)
     return Prepared(
@@ -96,7 +100,7 @@ def prepare(
 def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
     """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
     start = with_held_out(asked if init is None else start_from(asked, init), corpora)
-    return complete(start, facts_of(corpora.train), this_machine(start.training.device))
+    return complete(start, facts_of(corpora.train, corpora.validation), this_machine(start.training.device))
 
 
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:

@@ -10,6 +10,7 @@ import typer
 from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
 from regard.machine import launched_by_torchrun, set_threads
+from regard.system.terminal import perhaps_closed_terminal
 
 
 def train_model(
@@ -18,7 +19,7 @@ def train_model(
         str | None,
         typer.Option(help="Kind of model: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; default: from the languages.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights and the tokenizer of this model: folder or name.")
@@ -56,7 +57,6 @@ def train_model(
         set_threads(threads)
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
-    from regard.training.run.training_run import train
 
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
@@ -68,7 +68,8 @@ def train_model(
 
     def say(text: str) -> None:
         if not quiet:
-            typer.echo(text, err=True)
+            with perhaps_closed_terminal():
+                typer.echo(text, err=True)
 
     if dry_run:
         from regard.training.run.dry_run import dry_run_report
@@ -94,8 +95,10 @@ def train_model(
             "--verbose": verbose,
         }
         options += [flag for flag, is_set in flags.items() if is_set]
-        launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
+        launch(["train", *what, *options], nproc=nproc)
         return
+    from regard.training.run.training_run import train
+
     run = train(
         recipe,
         out=out,
@@ -106,7 +109,8 @@ def train_model(
         allow_changed_data=allow_changed_data,
         verbose=verbose,
     )
-    typer.echo(str(run.folder))
+    with perhaps_closed_terminal():
+        typer.echo(str(run.folder))
 
 
 def split_setting(text: str) -> tuple[str, str]:

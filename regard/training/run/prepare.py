@@ -10,7 +10,6 @@ from torch import nn
 
 from regard import kernels
 from regard.api.model_names import find_model
-from regard.errors import UsageError
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model
 from regard.models.presets import make_model
@@ -58,7 +57,6 @@ def prepare(
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
         tokenizers = read_tokenizers(resume_folder)
     else:
-        _refuse_foreign_folder(folder)
         recipe, choices = choose_settings(asked, corpora, init)
         if init is None:
             tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
@@ -119,9 +117,3 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
     if recipe.training.kernels == "auto" and device.type == "cuda":
         kernels.fuse(model)
     return model
-
-
-def _refuse_foreign_folder(folder: Path | None) -> None:
-    """Raise UsageError for a folder that exists and belongs to something else than a training run."""
-    if folder is not None and folder.exists() and any(path.name != "training" for path in folder.iterdir()):
-        raise UsageError(f"{folder} exists and is not a training run: it is left alone, choose another --out")

@@ -38,7 +38,7 @@ from regard.training.recipe.toml_file import apply_overrides, read_recipe
 from regard.training.run.best_model import FINISHED, BestModel
 from regard.training.run.ending import ending_lines, recorded_rank
 from regard.training.run.prepare import prepare
-from regard.training.run.run_folder import explained_errors, locked_folder
+from regard.training.run.run_folder import FolderWatch, explained_errors, locked_folder, run_folder
 from regard.training.run.torch_settings import torch_settings
 from regard.training.signals import StopFlag
 from regard.training.state.progress import Progress
@@ -83,7 +83,7 @@ def train(
         asked = apply_overrides(recipe, overrides or {})
     else:
         asked = read_recipe(recipe, overrides)
-    folder = Path(out) if out is not None else Path("runs") / asked.name
+    folder = run_folder(Path("runs") / asked.name if out is None else out)
     with join() as group, explained_errors(folder), locked_folder(folder, group) as stale:
         say = say if say is not None and group.first else (lambda text: None)
         if stale:
@@ -157,7 +157,15 @@ def run_training(
             silent=not group.first,
         )
         step = make_train_step(ready, state, warn=report.say)
-        loop = Loop(step, ready.train, checkpoints, validate=best_model.validator, save_best=best_model.save, stop=stop)
+        loop = Loop(
+            step,
+            ready.train,
+            checkpoints,
+            validate=best_model.validator,
+            save_best=best_model.save,
+            stop=stop,
+            check_folder=FolderWatch(folder).check if group.first else None,
+        )
         with report:
             loop.run(report)
         if group.first:

@@ -165,7 +165,7 @@ def _collect(
 def _leave_out(fault: Fault, findings: Findings, faults: Policy) -> None:
     """Count a fault if the policy is to skip it; else raise it."""
     if faults == "stop":
-        raise DataError(fault.message)
+        raise fault.error()
     findings[fault.kind + LEFT_OUT].add(fault.path, fault.line)
 
 

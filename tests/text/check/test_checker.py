@@ -25,9 +25,10 @@ from regard.text.check.suspicious_characters import (
     PRIVATE,
     REPLACED,
     SCRIPT,
+    TAB,
 )
 from regard.text.files.corpus import make_corpus, read_documents, read_pairs, read_parallel
-from regard.text.files.lines import NOT_UTF8, NUL
+from regard.text.files.lines import CRLF, MARK, NOT_UTF8, NUL
 from regard.text.files.rows import MALFORMED
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.subwords import train_subwords
@@ -87,9 +88,9 @@ PLANTS: dict[str, tuple[str, Plant]] = {
     "latin-1": (NOT_UTF8, inside("caf\udce9", 0)),
     "cut character": (NOT_UTF8, inside("\udcc3", 1)),
     "NUL": (NUL, inside("\0", 1)),
-    "byte order mark": (kinds.MARK, marked),
-    "CRLF": (kinds.CRLF, whole(lambda one, other: (one.replace(b"\n", b"\r\n"), other))),
-    "CRLF in the target": (kinds.CRLF, whole(lambda one, other: (one, other.replace(b"\n", b"\r\n")), 1)),
+    "byte order mark": (MARK, marked),
+    "CRLF": (CRLF, whole(lambda one, other: (one.replace(b"\n", b"\r\n"), other))),
+    "CRLF in the target": (CRLF, whole(lambda one, other: (one, other.replace(b"\n", b"\r\n")), 1)),
     "empty source": (kinds.EMPTY, whole(lambda one, other: (b"\n", other))),
     "blank target": (kinds.EMPTY, whole(lambda one, other: (one, b" \t\n"))),
     "empty pair": (kinds.EMPTY, whole(lambda one, other: (b"\n", b"\n"))),
@@ -104,7 +105,7 @@ PLANTS: dict[str, tuple[str, Plant]] = {
     "mojibake with a control character": (MOJIBAKE, inside("Ã\x89tat", 0)),
     "replacement character": (REPLACED, inside("caf\ufffd", 0)),
     "bell": (CONTROL, inside("\x07", 0)),
-    "tab": (CONTROL, inside("\t", 1)),
+    "tab": (TAB, inside("\t", 1)),
     "line separator": (CONTROL, inside("\u2028", 1)),
     "zero-width space": (INVISIBLE, inside("a\u200bb", 0)),
     "joiner in a Latin word": (INVISIBLE, inside("a\u200db", 1)),
@@ -164,6 +165,9 @@ def training_does_so(files: ParallelFiles, told: str, source: Lines, target: Lin
                     TOKENIZER.encode(corpus.source[row].replace("e\u0301", "é")),
                 )
                 assert both[0] == both[1]
+            elif "tab" in told:
+                assert corpus.target is not None and "\t" in corpus.target[row]
+                assert TOKENIZER.encode(corpus.target[row]) == TOKENIZER.encode(ENGLISH[row])
             else:
                 assert (corpus.source, corpus.target) == (FRENCH, ENGLISH)
         case "keeps":

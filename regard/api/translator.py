@@ -30,7 +30,7 @@ from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 

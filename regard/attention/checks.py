@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.mask_algebra import wrong_mask
+from regard.attention.masks.algebra import wrong_mask
 from regard.attention.scores import SCORES, Score
 from regard.errors import unknown_name
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache, make_cache
 from regard.attention.checks import check_input, check_name, check_options, check_roles
 from regard.attention.dispatch import BACKENDS, Backend, attend
-from regard.attention.mask_algebra import Mask, as_mask
-from regard.attention.mask_rules import Window
+from regard.attention.masks.algebra import Mask, as_mask
+from regard.attention.masks.rules import Window
 from regard.attention.projections import FORMS, HeadSizes, SlicedProjection, make_output, make_projection
 from regard.attention.scores import Score
 from regard.positions import Position

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.dispatch import attend
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.scores import Score, ScoreModule
 
 

@@ -20,10 +20,10 @@ from regard.attention.recording.recorder import layer_name
 from regard.convert.head_analysis import Head, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig
-from regard.models.exact_heads import ON_SCORES, check_patterns, pick_heads
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.exact_heads import ON_SCORES, check_patterns, pick_heads
+from regard.models.config.layer_names import is_cross_attention
+from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import make_model
-from regard.models.random_features import RandomFeaturesConfig
 
 
 def check_convertible(config: Any, map: str, features: int) -> list[str]:

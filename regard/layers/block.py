@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Cache, Source
 from regard.layers.block import Block

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regard.errors import UsageError
+from regard.system import STOP_SIGNALS, allow_port_reuse
 
 PORTS_TRIED = 20  # consecutive ports
 DRAIN_SECONDS = 10  # for running requests when the server stops
@@ -41,9 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
     for number in range(port, min(port + PORTS_TRIED, 2**16)) if port else (0,):
         listening = socket.socket(family, kind, protocol)
         try:
-            # Reuse a port with lingering connections of a previous server. Windows gives the option another meaning.
-            if hasattr(signal, "SIGHUP"):
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            allow_port_reuse(listening)
             listening.bind((address[0], number, *address[2:]))
             listening.listen(128)
             return listening
@@ -82,7 +81,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
         code = 128 + number
         server.should_exit = True  # also if the signal arrives before uvicorn handles signals itself
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, stop)  # uvicorn handles them while it runs and raises them again at its end
     begin()
     server.run(sockets=[listening])

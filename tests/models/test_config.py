@@ -19,8 +19,8 @@ from regard.models.config import (
     TransformerConfig,
     TransformerLMConfig,
 )
+from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import MODELS, make_model
-from regard.models.random_features import RandomFeaturesConfig
 from regard.settings import SettingError
 
 NEEDED: dict[type[Config], dict[str, Any]] = {

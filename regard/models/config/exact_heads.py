@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NoReturn
 
 from regard.attention.linear.feature_maps import make_map
-from regard.models.layer_names import is_causal, is_self_attention
+from regard.models.config.layer_names import is_causal, is_self_attention
 from regard.settings import SettingError
 
 if TYPE_CHECKING:
-    from regard.models.config import StackConfig
+    from regard.models.config.transformer import StackConfig
 
 ON_SCORES = ("relative", "t5", "alibi")  # position schemes that add to the scores
 HEADS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")

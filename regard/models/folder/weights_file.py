@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from regard.errors import ModelError
-from regard.models.folder_config import shortened
+from regard.models.folder.config_file import shortened
 
 Storage = Literal["float32", "bfloat16", "int8"]
 SCALE = ".scale"  # an int8 weight w is stored with w.scale, one number per output row

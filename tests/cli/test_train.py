@@ -167,8 +167,9 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
             target.write_text("X\n" + target.read_text())
             return [source, target], 3, r"train\.fr:1"
         case "some lines in another encoding":
-            source.write_bytes(source.read_bytes() + "un café déjà bu\n".encode("latin-1"))
-            target.write_text(target.read_text() + "X\n")
+            lines = source.read_bytes() + "un café déjà bu\n".encode("latin-1") + "l'été\n".encode()
+            source.write_bytes(lines)
+            target.write_text(target.read_text() + "X\nY\n")
             return (
                 [source, target],
                 3,

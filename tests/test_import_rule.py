@@ -32,7 +32,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "settings")
+ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "registry", "settings")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 
@@ -91,6 +91,7 @@ ORDER_INSIDE = {
         "attention_layers",
         "recurrent_layers",
         "stack",
+        "torch_weights",
         "transformer",
         "language_model",
         "sentence_encoder",

@@ -42,6 +42,7 @@ def _exact(
         d_v=config.dim // config.heads,
         form=config.form,  # type: ignore[arg-type]  # checked by the config
         position=position,
+        score=config.score,
         qk_norm=config.qk_norm,
         window=config.window if is_self_attention(layer) else None,
         bias=config.bias,

@@ -9,10 +9,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from regard.errors import UsageError
 from regard.system import STOP_SIGNALS, allow_port_reuse
+
+if TYPE_CHECKING:
+    import uvicorn
 
 PORTS_TRIED = 20  # consecutive ports
 DRAIN_SECONDS = 10  # for running requests when the server stops
@@ -55,6 +58,23 @@ def listen(host: str, port: int) -> socket.socket:
     )
 
 
+def server_config(app: Any) -> uvicorn.Config:
+    """Return the settings of the server."""
+    import uvicorn
+
+    from regard.serving.connection import Connection
+
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
 def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callable[[], None]) -> NoReturn:
     """Serve until Ctrl-C or SIGTERM, finish running requests, and exit the process with code 130 or 143.
 
@@ -64,16 +84,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
     """
     import uvicorn
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-    )
+    server = uvicorn.Server(server_config(app))
     code = 0
 
     def stop(number: int, frame: object) -> None:

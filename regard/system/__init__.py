@@ -1,7 +1,7 @@
 """What differs between operating systems: locks, syncing, signals, child processes, cores and memory.
 
 posix.py is for Linux and macOS, windows.py for Windows. Both have the same names, and no other module of regard uses a
-function that only one of these systems has (tests/test_system_rule.py).
+function that only one of these systems has (tests/system/test_posix_names.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if importlib.util.find_spec("fcntl") is not None:
         DISK_FULL_CODES,
         HAS_C_KERNELS,
         HAS_SEVERAL_PROCESSES,
+        LOCKS_MAPPED_FILES,
         STOP_SIGNALS,
         allow_port_reuse,
         available_memory,
@@ -33,6 +34,7 @@ else:
         DISK_FULL_CODES,
         HAS_C_KERNELS,
         HAS_SEVERAL_PROCESSES,
+        LOCKS_MAPPED_FILES,
         STOP_SIGNALS,
         allow_port_reuse,
         available_memory,
@@ -53,6 +55,7 @@ __all__ = [
     "DISK_FULL_CODES",
     "HAS_C_KERNELS",
     "HAS_SEVERAL_PROCESSES",
+    "LOCKS_MAPPED_FILES",
     "STOP_SIGNALS",
     "allow_port_reuse",
     "available_memory",

@@ -19,6 +19,7 @@ from typing import Any
 
 HAS_SEVERAL_PROCESSES = False
 HAS_C_KERNELS = False  # they are written for GCC and Clang, and for a `long` of 64 bits
+LOCKS_MAPPED_FILES = True
 STOP_SIGNALS: tuple[int, ...] = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -96,11 +97,11 @@ class _MemoryStatus(ctypes.Structure):
     """MEMORYSTATUSEX of the Windows API."""
 
     _fields_ = (
-        ("length", ctypes.c_ulong),
-        ("load", ctypes.c_ulong),
-        ("total", ctypes.c_ulonglong),
-        ("available", ctypes.c_ulonglong),
-        ("others", ctypes.c_ulonglong * 5),
+        ("length", ctypes.c_uint32),
+        ("load", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("available", ctypes.c_uint64),
+        ("others", ctypes.c_uint64 * 5),
     )
 
 

@@ -64,6 +64,11 @@ class Config:
         return False
 
     @property
+    def max_positions(self) -> int | None:
+        """The number of tokens of the longest text that the model has positions for; None: no limit."""
+        return None
+
+    @property
     def vocabularies(self) -> list[int]:
         """The sizes of the vocabularies, source first."""
         return [getattr(self, name) for name in self.vocabulary_fields()]

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.attention.scores import SCORES
+from regard.attention.scores import BUILT_IN, SCORES
 from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
+from regard.registry import Registry
 from regard.settings import SettingError, choice, number
 
 CELLS = ("rnn", "gru", "lstm")
-ATTENTIONS = ("none", *SCORES)
+ATTENTIONS: Registry[Any] = Registry(
+    "attention", "regard.register_score", {"none": None, **BUILT_IN}, SCORES.registered
+)
 STYLES = ("bahdanau", "luong")
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 from regard.attention.projections import FORMS
+from regard.attention.scores import SCORES
 from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
 from regard.models.config.exact_heads import check_random_features, pick_heads
 from regard.models.config.layer_names import is_cross_attention
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
-from regard.positions import POSITIONS
+from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, choice, number
 
 NORMS = ("layer", "rms")
@@ -52,8 +53,9 @@ class StackConfig(Config, metaclass=FlatNames):
     activation: str = choice("relu", get_args(Activation))
     norm: str = choice("layer", NORMS)
     order: str = choice("post", ORDERS)
-    position: str = choice("sinusoidal", POSITIONS)
+    position: str = choice("sinusoidal", SCHEMES)
     max_length: int = number(1024, rule=SIZE)  # of learned positions; other schemes have no limit
+    score: str = choice("scaled", SCORES)  # of exact attention
     form: str = choice("projected", FORMS)
     qk_norm: bool = False
     bias: bool = True
@@ -72,6 +74,9 @@ class StackConfig(Config, metaclass=FlatNames):
         if self.kv_heads is not None and self.heads % self.kv_heads:
             message = f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}"
             raise SettingError("heads", message, "kv_heads")
+        if self.score != "scaled" and SCHEMES[self.position].adds_to_scores():
+            message = f"position {self.position!r} adds to the scaled dot product, which score {self.score!r} replaces"
+            raise SettingError("score", message, "position")
         if self.attention == "random-features":
             check_random_features(self)
         elif self.random_features != DEFAULTS:
@@ -101,6 +106,10 @@ class StackConfig(Config, metaclass=FlatNames):
         return self.layers
 
     @property
+    def max_positions(self) -> int | None:
+        return self.max_length if SCHEMES[self.position].limited else None
+
+    @property
     def attention_layers(self) -> list[str]:
         """The names of all attention layers, as in recordings: "decoder.2.cross"."""
         kinds = {"encoder": ("self",), "decoder": ("self", "cross") if "encoder" in self.stacks else ("self",)}
@@ -119,12 +128,13 @@ class StackConfig(Config, metaclass=FlatNames):
         return pick_heads(self.random_features.exact_heads, layer, self.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as in config.json; those of random features and windows only if they are used.
+        """Return all settings as in config.json; those of random features, windows and scores only if used.
 
         Format 1 of the model folder has the settings of random features flat among the others.
         """
         omitted = {"attention", TABLE} if self.attention == "softmax" else set()
         omitted |= {"window"} if self.window is None else set()
+        omitted |= {"score"} if self.score == "scaled" else set()
         settings: dict[str, Any] = {}
         for name, value in super().to_dict().items():
             if name not in omitted:

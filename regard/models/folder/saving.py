@@ -16,12 +16,15 @@ from torch import nn
 
 from regard.errors import UsageError, unknown_name
 from regard.files import fingerprint, sync_folder, write_synced
+from regard.models.config import Config
+from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
 from regard.models.folder.loading import FORMAT, NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
 from regard.models.presets import MODELS
 from regard.system import replace
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
+from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.version import __version__
 
 RESERVED = ("kind", "model", "storage", "special_tokens", "versions")  # names in config.json that are not `info`
@@ -32,13 +35,15 @@ def save_model(
     folder: str | Path,
     *,
     storage: Storage = "float32",
+    tokenizer: Tokenizer | tuple[Tokenizer, Tokenizer] | None = None,
     files: Mapping[str, bytes] | None = None,
     info: Mapping[str, Any] | None = None,
     card: str | None = None,
 ) -> Path:
     """Write the model as a new folder, completely or not at all.
 
-    `files` are the files of the tokenizers, by name; `info` is added to config.json (recipe, scores, alignment head);
+    With `tokenizer`, or a pair of them for source and target, `regard.load` can read the folder. `files` are instead
+    the files of the tokenizers, by name; `info` is added to config.json (recipe, scores, alignment head);
     `card` is the text of README.md. An existing folder is replaced only if it is a model folder or the folder of a run,
     whose `training/` is kept.
     """
@@ -48,12 +53,15 @@ def save_model(
     config = getattr(model, "config", None)
     if config is None or config.kind not in MODELS:
         raise UsageError(f"only regard's models have a folder format, got {type(model).__name__}")
+    if reason := why_not_saved(model):
+        raise UsageError(f"cannot save this model: {reason}")
+    if tokenizer is not None:
+        files = _files_of(tokenizer, config, files)
     for name in files or {}:
         if not NAMES.fullmatch(name) or name in ("config.json", "model.safetensors", "README.md"):
             raise UsageError(f"{name!r} is not a tokenizer file of a model folder")
-    for name in info or {}:
-        if name in RESERVED:
-            raise UsageError(f"info may not contain {name!r}: config.json has its own")
+    if reserved := [name for name in info or {} if name in RESERVED]:
+        raise UsageError(f"info may not contain {', '.join(map(repr, reserved))}: config.json has its own")
     folder = Path(folder)
     run = (folder / "training").is_dir()
     if folder.exists() and not run and not (folder / "manifest.json").is_file():
@@ -91,6 +99,23 @@ def save_model(
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return folder
+
+
+def _files_of(
+    tokenizer: Tokenizer | tuple[Tokenizer, Tokenizer], config: Config, files: Mapping[str, bytes] | None
+) -> dict[str, bytes]:
+    """Return the files of the tokenizers of a model; UsageError if they do not fit it."""
+    if files is not None:
+        raise UsageError("give the tokenizers as tokenizer= or as files=, not both")
+    source, target = tokenizer if isinstance(tokenizer, tuple) else (tokenizer, tokenizer)
+    sides = {"source": source, "target": target}
+    for setting, side in config.vocabulary_fields().items():
+        if not hasattr(sides[side], "save"):
+            raise UsageError(f"tokenizer must be one of regard's tokenizers, got {type(sides[side]).__name__}")
+        if sides[side].size > getattr(config, setting):
+            size = getattr(config, setting)
+            raise UsageError(f"the tokenizer has {sides[side].size} tokens, but {setting} of the model is {size}")
+    return tokenizer_files(source, target)
 
 
 def _swap(fresh: Path, folder: Path) -> None:

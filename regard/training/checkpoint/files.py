@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.errors import ModelError, ResourceError
 from regard.files import fingerprint, replace_file, sync_file, sync_folder, write_synced
 from regard.models.folder.config_file import read_json
-from regard.system import DISK_FULL_CODES, replace
+from regard.system import DISK_FULL_CODES, LOCKS_MAPPED_FILES, replace
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
@@ -128,8 +128,8 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
             _verify(path)
             return Checkpoint(
                 step,
-                load_file(path / "weights.safetensors"),
-                load_file(path / "optimizer.safetensors"),
+                _load_tensors(path / "weights.safetensors"),
+                _load_tensors(path / "optimizer.safetensors"),
                 read_json(path / "state.json"),
             )
         except (ModelError, OSError, ValueError, SafetensorError) as error:
@@ -155,13 +155,19 @@ def average_weights(folder: Path, count: int, *, fixed: Collection[str] = ()) ->
         except ModelError as error:
             warnings.warn(f"{error}; it is left out of the average", RuntimeWarning, stacklevel=2)
             continue
-        weights = load_file(path / "weights.safetensors")
+        weights = _load_tensors(path / "weights.safetensors")
         total = {name: weight.double() + total.get(name, 0.0) for name, weight in weights.items()}
         steps.append(step)
     if not steps:
         raise ModelError(f"{folder}: no checkpoint is intact, so there is nothing to average")
     means = {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}
     return {**means, **{name: weights[name] for name in fixed if name in weights}}, steps
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors. safetensors maps it; where that would keep it from being removed, copy the tensors."""
+    tensors = load_file(path)
+    return {name: tensor.clone() for name, tensor in tensors.items()} if LOCKS_MAPPED_FILES else tensors
 
 
 def _verify(path: Path) -> None:

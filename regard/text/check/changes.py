@@ -35,7 +35,7 @@ class FixReport:
     def __str__(self) -> str:
         names = ", ".join(str(self.out / Path(name).name) for name in self.files)
         if not self.repaired and not self.dropped:
-            return f"{', '.join(self.files)}: nothing to repair; wrote copies: {names}"
+            return f"{', '.join(self.files)}: nothing to repair with certainty; wrote copies: {names}"
         lines = [f"{', '.join(self.files)}: wrote {names} ({self.rows:,} rows)"]
         lines += [f"  repaired  {kind}: {count:,}" for kind, count in self.repaired.items()]
         lines += [f"  dropped   {kind}: {count:,}" for kind, count in self.dropped.items()]

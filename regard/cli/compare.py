@@ -43,7 +43,7 @@ def compare_models(
 
     Examples:
       regard compare                        the demo corpus: about 15 minutes on two cores
-      regard compare fr.txt en.txt          two parallel files, or one file of pairs (.tsv, .jsonl)
+      regard compare fr.txt en.txt          two parallel files, or one file of pairs (.tsv, .csv, .jsonl)
       regard compare recipe.toml            data, tokenizer and training of a recipe without [model]
     """
     set_threads(threads)

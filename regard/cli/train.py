@@ -12,6 +12,8 @@ from regard.errors import UsageError
 from regard.machine import launched_by_torchrun, set_threads
 from regard.system.terminal import perhaps_closed_terminal
 
+SAMPLE_LINES = 100  # of a single file, in which tabs may separate pairs
+
 
 def train_model(
     what: Annotated[list[str], typer.Argument(help="Text files, a recipe (.toml), or the name of a shipped recipe.")],
@@ -48,7 +50,7 @@ def train_model(
 
     Examples:
       regard train fr.txt en.txt            two parallel files: a translator
-      regard train pairs.tsv                pairs in one file (.tsv, .jsonl, .parquet)
+      regard train pairs.tsv                pairs in one file (.tsv, .csv, .jsonl, .parquet)
       regard train text.txt                 one text: a language model
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
@@ -58,6 +60,11 @@ def train_model(
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
 
+    def say(text: str) -> None:
+        if not quiet:
+            with perhaps_closed_terminal():
+                typer.echo(text, err=True)
+
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
         if model is not None:
@@ -65,12 +72,8 @@ def train_model(
         recipe = read_recipe(what[0], {**overrides, **({} if name is None else {"name": name})})
     else:
         recipe = apply_overrides(recipe_for_files(what, model=model, name=name), overrides)
-
-    def say(text: str) -> None:
-        if not quiet:
-            with perhaps_closed_terminal():
-                typer.echo(text, err=True)
-
+        if recipe.data.form == "text" and model is None and not launched_by_torchrun():
+            say(single_text_note(Path(what[0])))
     if dry_run:
         from regard.training.run.dry_run import dry_run_report
 
@@ -111,6 +114,25 @@ def train_model(
     )
     with perhaps_closed_terminal():
         typer.echo(str(run.folder))
+
+
+def single_text_note(path: Path) -> str:
+    """Say what a single file is used for, and how to give pairs instead."""
+    from itertools import islice
+
+    from regard.text.files.compressed import content_name
+    from regard.text.files.lines import Fault, try_lines
+
+    note = (
+        f"{path} is a single text, so this trains a language model. To train a translator, add the file with its "
+        f"translations, line by line: regard train {path} TRANSLATIONS"
+    )
+    lines = [line for line in islice(try_lines(path), SAMPLE_LINES) if not isinstance(line, Fault)]
+    if not lines or not all("\t" in line for line in lines):
+        return note
+    content = content_name(path)
+    name = f"{content.stem}.tsv{path.name.removeprefix(content.name)}"
+    return f"{note}. Its lines contain tabs: if those separate source and target, rename the file to {name}"
 
 
 def split_setting(text: str) -> tuple[str, str]:

@@ -101,7 +101,7 @@ def compare_systems(
 def check_recipe(recipe: Recipe) -> None:
     """Raise UsageError for settings that a comparison chooses itself."""
     if recipe.form == "text":
-        raise UsageError("compare needs sentence pairs: two parallel files, or one of pairs (.tsv, .jsonl)")
+        raise UsageError("compare needs sentence pairs: two parallel files, or one of pairs (.tsv, .csv, .jsonl)")
     if recipe.model:
         raise UsageError("compare brings its own models: take the table [model] out of the recipe")
     if recipe.training.patience:

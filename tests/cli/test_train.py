@@ -169,6 +169,30 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
             source.write_bytes("été\n".encode("latin-1") + source.read_bytes())
             target.write_text("X\n" + target.read_text())
             return [source, target], 3, r"train\.fr:1"
+        case "some lines in another encoding":
+            lines = source.read_bytes() + "un café déjà bu\n".encode("latin-1") + "l'été\n".encode()
+            source.write_bytes(lines)
+            target.write_text(target.read_text() + "X\nY\n")
+            return (
+                [source, target],
+                3,
+                r"train\.fr:151.* do not convert the whole file: regard check FILES --fix FOLDER",
+            )
+        case "other keys":
+            path = source.with_name("a.jsonl")
+            path.write_text('{"de": "eins", "en": "one"}\n')
+            return [path], 3, r"""no key 'source'; .*--set 'data\.columns=\["de", "en"\]'"""
+        case "table":
+            path = source.with_name("a.csv")
+            path.write_text("source,target\nun,one\ndeux\n")
+            return [path], 3, r"a\.csv:3: columns 0 and 1 are needed .*separated by commas"
+        case "one text":
+            path = source.with_name("a.txt")
+            path.write_text("a\tb\n")
+            note = (
+                r"a\.txt is a single text, so this trains a language model\. To train a translator, .*: regard train "
+            )
+            return [path], 3, note + r".*a\.txt TRANSLATIONS\. .*tabs: .*rename the file to a\.tsv\n"
         case "truncated":
             packed = source.with_suffix(".fr.gz")
             packed.write_bytes(gzip.compress(source.read_bytes())[:-20])
@@ -191,6 +215,10 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
         "unknown model",
         "vocabulary",
         "encoding",
+        "some lines in another encoding",
+        "other keys",
+        "table",
+        "one text",
         "truncated",
         "same file",
         "no sign",

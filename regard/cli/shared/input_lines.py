@@ -65,7 +65,9 @@ def read_line(line: bytes) -> str:
     if len(line) > MAX_LINE_BYTES:
         raise DataError(f"longer than {MAX_LINE_BYTES:,} bytes: split the line")
     if b"\0" in line:
-        raise DataError(f"NUL at byte {line.index(0) + 1}: if the file is UTF-16, convert it with iconv -t utf-8")
+        raise DataError(
+            f"NUL at byte {line.index(0) + 1}: if the file is UTF-16, convert it with iconv -f utf-16 -t utf-8"
+        )
     try:
         return line.removesuffix(b"\r").decode("utf-8-sig")
     except UnicodeDecodeError as error:

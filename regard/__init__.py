@@ -14,6 +14,7 @@ _WHERE = {
     "demo_pairs": "regard.demo.corpus",
     # positions
     "positions": "regard.positions",
+    "register_position": "regard.positions.by_name",
     # attention
     "masks": "regard.attention.masks",
     "attend": "regard.attention.dispatch",
@@ -21,6 +22,7 @@ _WHERE = {
     "BilinearScore": "regard.attention.scores",
     "ConcatScore": "regard.attention.scores",
     "DotScore": "regard.attention.scores",
+    "register_score": "regard.attention.scores",
     "ContentAttention": "regard.attention.single_head",
     "KeyValueAttention": "regard.attention.single_head",
     "MultiHeadAttention": "regard.attention.multihead",
@@ -56,6 +58,7 @@ _WHERE = {
     "RecurrentTranslatorConfig": "regard.models.config",
     "SentenceEncoder": "regard.models.sentence_encoder",
     "EncoderConfig": "regard.models.config",
+    "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
     "save_model": "regard.models.folder",

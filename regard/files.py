@@ -1,6 +1,6 @@
 """Durable files: synced writes, checksums, atomic replacement, locks.
 
-A file is complete or absent, never partial. All code that depends on how the operating system syncs files is here.
+A file is complete or absent, never partial. What depends on the operating system is in regard/system.
 """
 
 from __future__ import annotations
@@ -16,6 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UsageError
+from regard.system import open_lock, remove_lock, replace, sync_folder, try_lock
+
+__all__ = [
+    "cache_folder",
+    "fingerprint",
+    "locked",
+    "remove_leftovers",
+    "replace_file",
+    "sync_file",
+    "sync_folder",
+    "write_synced",
+]
 
 
 def cache_folder() -> Path:
@@ -31,12 +43,18 @@ def write_synced(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def sync_file(path: Path) -> None:
+    """Wait until a file that another library has written is on disk."""
+    with open(path, "r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file atomically: a reader sees the old content or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.writing-{os.getpid()}")
     try:
         write_synced(temporary, content)
-        os.replace(temporary, path)
+        replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -49,17 +67,6 @@ def fingerprint(path: Path) -> dict[str, Any]:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable. Windows cannot open folders and does not need this."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 @contextmanager
 def locked(path: Path, *, holder: str) -> Iterator[str | None]:
     """Lock a folder for one process. `path` is the lock file, which records the `holder` and the time.
@@ -69,42 +76,35 @@ def locked(path: Path, *, holder: str) -> Iterator[str | None]:
     process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = open_lock(path)
     try:
-        if not _lock(handle):
-            raise UsageError(f"{path.parent.parent} is in use: {_entry(handle)}")
-        if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder has just removed it
-            raise UsageError(f"{path.parent.parent} was in use until just now: try again")
-        previous = _entry(handle) or None
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{holder}, process {os.getpid()} on {platform.node()}, since {since}".encode(), 0)
-        try:
-            yield previous
-        finally:
-            path.unlink(missing_ok=True)
-    finally:
+        previous = _claim(path, handle, holder)
+    except BaseException:
         os.close(handle)
+        raise
+    try:
+        yield previous
+    finally:
+        remove_lock(path, handle)
+
+
+def _claim(path: Path, handle: int, holder: str) -> str | None:
+    """Lock the open file and enter the holder; return the previous entry, None if there is none."""
+    if not try_lock(handle):
+        raise UsageError(f"{path.parent.parent} is in use: {_entry(handle)}")
+    if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder has just removed it
+        raise UsageError(f"{path.parent.parent} was in use until just now: try again")
+    previous = _entry(handle) or None
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    os.ftruncate(handle, 0)
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.write(handle, f"{holder}, process {os.getpid()} on {platform.node()}, since {since}".encode())
+    return previous
 
 
 def _entry(handle: int) -> str:
-    return os.pread(handle, 1000, 0).decode(errors="replace")
-
-
-def _lock(handle: int) -> bool:
-    """Try to lock an open file; return whether this process now holds the lock."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    os.lseek(handle, 0, os.SEEK_SET)
+    return os.read(handle, 1000).decode(errors="replace")
 
 
 def remove_leftovers(folder: Path) -> None:

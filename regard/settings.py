@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from regard.errors import UsageError, unknown_name
+from regard.registry import Registry
 
 # The name in other toolkits -> the name here.
 OTHER_NAMES = {
@@ -62,7 +63,7 @@ class ValueRule:
     least: float = -math.inf  # included
     most: float = math.inf  # included
     below: float = math.inf  # excluded
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()  # a registry grows when a user adds a name
 
     def complaint(self, value: float) -> str | None:
         """Return what is wrong with a number, or None if nothing is."""
@@ -84,7 +85,7 @@ def number(default: Any = dataclasses.MISSING, *, rule: ValueRule) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
-def choice(default: str | None, names: tuple[str, ...]) -> Any:
+def choice(default: str | None, names: Collection[str]) -> Any:
     """Declare a field that holds one of these names."""
     return field(default=default, metadata={"rule": ValueRule(choices=names)})
 
@@ -108,7 +109,9 @@ def check_fields(settings: Any, table: str = "") -> None:
         if rule is not None and rule.choices:
             nullable = NoneType in get_args(types[declared.name])
             if not (value is None and nullable) and value not in rule.choices:
-                raise SettingError(key, unknown_name(key, value, rule.choices))
+                if isinstance(rule.choices, Registry):
+                    raise SettingError(key, rule.choices.why_unknown(value))
+                raise SettingError(key, unknown_name(key, value, tuple(rule.choices)))
             continue
         value = _converted(key, value, types[declared.name])
         object.__setattr__(settings, declared.name, value)

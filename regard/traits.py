@@ -28,7 +28,8 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module without those of the modules inside it.
 
     A module that declares no traits contributes its class name, which no engine knows. So does a subclass that defines
-    methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance.
+    methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance:
+    `regard.kernels.fuse` and the trainer look for such modules before they compile.
     """
     attributes = vars(module)
     kind: Any = type(module)
@@ -41,6 +42,19 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     if torch.compiler.is_compiling():  # torch 2.11 cannot trace the comparison below, so compiled code goes without it
         return declared
     return declared if _method_names(kind).isdisjoint(attributes) else declared | {f"module {kind.__name__}"}
+
+
+def replaced_methods(module: nn.Module) -> list[str]:
+    """Return the names of the methods that were replaced on an instance; compiled ones still compute the same."""
+    kind, attributes = type(module), vars(module)
+    names = sorted(_method_names(kind).intersection(attributes))  # type: ignore[arg-type]  # a class is hashable
+    return [name for name in names if _before_compiling(attributes[name]) is not getattr(kind, name)]
+
+
+def _before_compiling(method: Any) -> Any:
+    """Return the function that torch.compile was given, of a method without its instance."""
+    method = getattr(method, "_torchdynamo_orig_callable", method)
+    return getattr(method, "__func__", method)
 
 
 @cache

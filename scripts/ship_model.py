@@ -17,7 +17,7 @@ from typing import Any
 from regard.api.translator import Translator
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.models.folder import RESERVED, load_model, read_config, save_model
-from regard.models.folder_config import STORAGES
+from regard.models.folder.config_file import STORAGES
 from regard.tasks.loading import load
 from regard.text.files.corpus import read_parallel
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files

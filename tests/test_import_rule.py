@@ -32,7 +32,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "files", "machine", "traits", "settings")
+ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "registry", "settings")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 
@@ -84,6 +84,21 @@ def test_parts_import_only_from_parts_above() -> None:
 
 # The order inside the parts that have folders of their own: modules and folders, by name.
 ORDER_INSIDE = {
+    "models": (
+        "config",
+        "decoding_state",
+        "protocols",
+        "attention_layers",
+        "recurrent_layers",
+        "stack",
+        "torch_weights",
+        "transformer",
+        "language_model",
+        "sentence_encoder",
+        "recurrent_translator",
+        "presets",
+        "folder",
+    ),
     "text": ("random_streams", "files", "tokenizers", "batches", "augment", "check"),
     "decoding": (
         "requests",

@@ -14,6 +14,8 @@ from types import ModuleType
 
 import pytest
 
+from .reference_links import reference_names
+
 ROOT = Path(__file__).parents[1]
 LAST = {"A": 4, "B": 8, "C": 4, "D": 17, "E": 11, "F": 4, "G": 6, "H": 4}
 TAGS = [f"{letter}{number}" for letter, last in LAST.items() for number in range(1, last + 1)]
@@ -69,7 +71,7 @@ def test_every_tag_is_tested_or_pending() -> None:
 @by_row
 def test_code_exists(row: Row) -> None:
     """The code column names objects that can be imported; only a pending tag may have none."""
-    names = re.findall(r"\{py:\w+\}`~?([\w.]+)`", row.code)
+    names = reference_names(row.code)
     assert names or row.tag in PENDING, f"{row.tag} names no code"
     for name in names:
         find_object(name)

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -27,7 +28,8 @@ from regard.layers.recurrent import GRU, LSTM, RNN
 from regard.models.config import EncoderConfig, RecurrentLMConfig, RecurrentTranslatorConfig, TransformerConfig
 from regard.models.presets import make_model
 from regard.positions import Alibi, Learned, LlamaScaling, Position, Rotary, Sinusoidal
-from regard.traits import own_traits, traits_of, why_unknown
+from regard.training.loop.torch_compile import compile_parts
+from regard.traits import own_traits, replaced_methods, traits_of, why_unknown
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"dim": 8, "heads": 2}
@@ -282,3 +284,38 @@ def test_a_users_scheme_is_not_taken_for_one_of_the_package() -> None:
     assert type(ours).__name__ == type(other).__name__
     assert traits_of(ours) == {"position Rotary"}
     assert traits_of(other) == {"position tests.test_traits.Rotary"}
+
+
+@pytest.mark.parametrize("again", [fuse, lambda block, only: compile_parts(block, dynamic=True)])
+@pytest.mark.parametrize("replaced", ["attention", "dropout", "norm"])
+def test_a_replaced_method_is_noticed_before_compiling(replaced: str, again: Any, monkeypatch: Any) -> None:
+    """In compiled code the traits do not show it, so no kernel may be left that would ignore it."""
+    groups = ("residual", "attention")
+    attention = MultiHeadAttention(**SIZES, dropout=0.1 if replaced == "attention" else 0.0)
+    feed_forward = FeedForward(dim=8, hidden=8)
+    plain = Block(self_attention=attention, feed_forward=feed_forward, norm=lambda: LayerNorm(8), dropout=0.1)
+    block = fuse(plain.bfloat16(), only=groups)
+    part: Any = {"attention": attention, "dropout": block.dropout, "norm": block.self_norm}[replaced]
+    called = []
+    setattr(
+        part,
+        "_attend" if replaced == "attention" else "forward",
+        lambda x, *_: (called.append(True), torch.full_like(x, 7.0))[1],
+    )
+    again(block, only=groups)
+    block._compiled_call_impl = None  # compiled below, for a backend that needs no compiler
+
+    monkeypatch.setattr("regard.kernels.training.fused_dropout.runs_triton", lambda device: True)
+    for kernel in ("fused_attention.attend_short", "fused_block.draw_seed"):
+        monkeypatch.setattr(f"regard.kernels.training.{kernel}", MagicMock(side_effect=AssertionError("a kernel ran")))
+    torch._dynamo.reset()
+    torch.compile(block, backend="eager")(torch.randn(1, 3, 8, dtype=torch.bfloat16))
+    assert called
+
+
+def test_a_compiled_method_is_not_a_replaced_one() -> None:
+    layer = GRU(4, 4)
+    compile_parts(layer, dynamic=True)
+    assert "step" in vars(layer) and replaced_methods(layer) == []
+    layer.step = lambda *_: None
+    assert replaced_methods(layer) == ["step"]

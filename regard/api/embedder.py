@@ -8,14 +8,17 @@ A3; Reimers & Gurevych 2019.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.api.saving import save_face
 from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
+from regard.models.folder.weights_file import Storage
 from regard.text.tokenizers.special_tokens import END, pad_batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -33,14 +36,18 @@ class Embedder:
         if tokenizer.size > config.vocabulary:
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {config.vocabulary}")
 
+    def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
+        """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        return save_face(self.model, folder, tokenizer=self.tokenizer, info=self.info, storage=storage)
+
     def embed(self, texts: str | Sequence[str]) -> Tensor:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         tokens = [[*ids, END] for ids in self.tokenizer.encode_all(texts)]
-        config = self.model.config
-        if config.position == "learned" and (longest := max(map(len, tokens), default=0)) > config.max_length:
+        config, longest = self.model.config, max(map(len, tokens), default=0)
+        if config.max_positions is not None and longest > config.max_positions:
             raise DataError(
-                f"a text has {longest} tokens, but this model has positions for {config.max_length} only: "
+                f"a text has {longest} tokens, but this model has positions for {config.max_positions} only: "
                 "split the text"
             )
         vectors = torch.zeros(len(texts), config.dim)

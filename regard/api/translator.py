@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_
 from regard.api.degenerate_output import is_degenerate, repetition_end
 from regard.api.draft_model import check_draft
 from regard.api.results import Alignment, Attention, ScoredText, Translation
+from regard.api.saving import save_face
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import TextPart, join_translations, split_text
 from regard.api.word_alignment import make_alignment, shared_weights, token_ends, token_shares
@@ -30,7 +32,8 @@ from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.layer_names import is_cross_attention
+from regard.models.folder.weights_file import Storage
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -85,6 +88,11 @@ class Translator:
     def decoding_model(self) -> Any:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
+
+    def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
+        """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        return save_face(self.model, folder, tokenizer=tokenizers, info=self.info, storage=storage)
 
     @property
     def tokenizer(self) -> Tokenizer:

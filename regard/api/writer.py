@@ -11,12 +11,14 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from regard.api.draft_model import check_draft
 from regard.api.results import ScoredText
+from regard.api.saving import save_face
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
 from regard.decoding.forced import score_tokens
@@ -26,6 +28,7 @@ from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
+from regard.models.folder.weights_file import Storage
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -64,6 +67,10 @@ class Writer:
     def decoding_model(self) -> Any:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
+
+    def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
+        """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        return save_face(self.model, folder, tokenizer=self.tokenizer, info=self.info, storage=storage)
 
     def write(
         self,

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.mask_algebra import Mask, as_mask
+from regard.attention.masks.algebra import Mask, as_mask
 
 
 class KVCache:

@@ -12,21 +12,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.mask_algebra import wrong_mask
+from regard.attention.masks.algebra import wrong_mask
 from regard.attention.scores import SCORES, Score
 from regard.errors import unknown_name
+from regard.positions import Position
 
 
 def check_tensors(q: Tensor, k: Tensor, v: Tensor, score: str | Score) -> None:
     """Raise a ValueError or TypeError that names the argument unless q, k, v and the score fit together."""
     if isinstance(score, str):
         if score not in SCORES:
-            raise ValueError(unknown_name("score", score, SCORES))
+            raise ValueError(SCORES.why_unknown(score))
         if score not in ("scaled", "dot"):
-            raise ValueError(
-                f"score {score!r} has parameters: build it as a module, for example "
-                f"regard.{score.capitalize()}Score(…), and give that as score="
-            )
+            example = f", for example regard.{score.capitalize()}Score(…)," if score in SCORES.built_in else ""
+            raise ValueError(f"score {score!r} has parameters: build it as a module{example} and give that as score=")
     elif not callable(score):
         raise TypeError(f"score must be a name or a callable (q, k) -> (…, m, n), got {type(score).__name__}")
 
@@ -97,6 +96,15 @@ def check_roles(self_attention: bool, position: object, window: int | None) -> N
         raise ValueError(f"{what} for self-attention; cross-attention takes position=None and window=None")
 
 
+def check_score_alone(score: Score | None, position: Position | None) -> None:
+    """Raise ValueError if a position scheme adds to scores that the layer does not compute."""
+    if score is not None and position is not None and position.adds_to_scores():
+        raise ValueError(
+            f"position {type(position).__name__} adds to the scaled dot product, which score= replaces: "
+            "use a scheme that rotates or that acts on the embeddings"
+        )
+
+
 def check_input(name: str, x: Tensor, width: int) -> None:
     """Raise ValueError unless x is (B, length, width)."""
     if x.dim() != 3 or x.shape[2] != width:
@@ -128,6 +136,20 @@ def check_bias(bias: Tensor, q: Tensor, k: Tensor) -> Tensor:
         raise TypeError(f"bias is added to the scores and must be floating point, got {kind}; bools go into mask=")
     _check_broadcast("bias", bias, q, k)
     return bias
+
+
+def check_scores(scores: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """Return the result of a score of the user's if it is (B, H, m, n); raise TypeError or ValueError otherwise."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise TypeError(f"score must return a floating point tensor, got {kind}")
+    expected = (*q.shape[:-1], k.shape[-2])
+    if scores.shape != expected:
+        raise ValueError(
+            f"score must return one number for each query and key, (B, H, m, n) = {tuple(expected)}; "
+            f"for q {tuple(q.shape)} and k {tuple(k.shape)} it returned {tuple(scores.shape)}"
+        )
+    return scores
 
 
 def _check_broadcast(name: str, x: Tensor, q: Tensor, k: Tensor) -> None:

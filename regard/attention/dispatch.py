@@ -22,8 +22,8 @@ from regard.attention.checks import (
     without_heads,
 )
 from regard.attention.flex import attend_flex, flex_pays
-from regard.attention.mask_algebra import Mask, as_mask
-from regard.attention.mask_rules import split_causal
+from regard.attention.masks.algebra import Mask, as_mask
+from regard.attention.masks.rules import split_causal
 from regard.attention.reference import attend_reference
 from regard.attention.scores import Score
 from regard.attention.sdpa import KERNELS, attend_everyday, attend_kernel, attend_sdpa, mask_matrix

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.mask_algebra import Mask, Pair
-from regard.attention.mask_rules import Causal
+from regard.attention.masks.algebra import Mask, Pair
+from regard.attention.masks.rules import Causal
 
 
 def flex_pays(q: Tensor, k: Tensor, mask: Mask, dropout: float) -> bool:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache, make_cache
-from regard.attention.checks import check_input, check_name, check_options, check_roles
+from regard.attention.checks import check_input, check_name, check_options, check_roles, check_score_alone
 from regard.attention.dispatch import BACKENDS, Backend, attend
-from regard.attention.mask_algebra import Mask, as_mask
-from regard.attention.mask_rules import Window
+from regard.attention.masks.algebra import Mask, as_mask
+from regard.attention.masks.rules import Window
 from regard.attention.projections import FORMS, HeadSizes, SlicedProjection, make_output, make_projection
-from regard.attention.scores import Score
+from regard.attention.scores import Score, make_layer_score
 from regard.positions import Position
 from regard.positions.by_name import make_attention_position
 
@@ -36,6 +36,7 @@ class MultiHeadAttention(nn.Module):
         key_dim, value_dim   widths of the inputs of keys and values where they differ from dim (cross-attention)
         form       "projected": each head projects the whole input (D11); "slice": only its own slice of it (D12)
         position   a scheme inside attention (rotary, relative, T5, ALiBi), as a module of regard.positions or by name
+        score      what replaces the scaled dot product: a name, a module, or a function (q, k) -> (B, H, m, n)
         qk_norm    normalize queries and keys per head before the score (Henry et al. 2020)
         window     tokens that self-attention covers: the token itself and its neighbours (Beltagy et al. 2020)
         output     False omits W^O, as L4 does: the heads are only concatenated
@@ -55,6 +56,7 @@ class MultiHeadAttention(nn.Module):
         value_dim: int | None = None,
         form: Literal["projected", "slice"] = "projected",
         position: Position | str | None = None,
+        score: str | Score | None = None,
         qk_norm: bool = False,
         window: int | None = None,
         bias: bool = True,
@@ -74,11 +76,20 @@ class MultiHeadAttention(nn.Module):
         self.value_dim = self.key_dim if value_dim is None else value_dim
         self.dropout, self.backend, self.window, self.has_bias = dropout, backend, window, bias
         self.position = make_attention_position(position, dim=dim, heads=heads, head_dim=self.d_k, value_dim=self.d_v)
+        self.score = make_layer_score(score, self.d_k)
+        check_score_alone(self.score, self.position)
         sizes = HeadSizes(heads, kv_heads, self.d_k, self.d_v)
         self.input = make_projection(form, (dim, self.key_dim, self.value_dim), sizes, bias=bias)  # W^Q, W^K, W^V
         self.q_norm = nn.RMSNorm(self.d_k) if qk_norm else None
         self.k_norm = nn.RMSNorm(self.d_k) if qk_norm else None
         self.output = make_output(heads * self.d_v, dim, bias=bias) if output else None  # W^O
+
+    @staticmethod
+    def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
+        """Return a layer with a copy of PyTorch's weights. It takes (B, length, dim), and True = may attend."""
+        from regard.attention.torch_weights import attention_from_torch
+
+        return attention_from_torch(module)
 
     @property
     def traits(self) -> frozenset[str]:
@@ -87,6 +98,7 @@ class MultiHeadAttention(nn.Module):
             "grouped-query": self.kv_heads != self.heads,
             "head-widths": not self.d_k == self.d_v == self.dim / self.heads,
             "input-widths": not self.key_dim == self.value_dim == self.dim,
+            "score": self.score is not None,
             "slice": isinstance(self.input, SlicedProjection),
             "qk-norm": self.q_norm is not None,
             "window": self.window is not None,
@@ -132,6 +144,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return head_1 … head_H as (B, H, m, d_v), and the weights (B, H, m, n) where they are computed."""
         q, k, v = self._project(query, key, value, cache)
+        score = self.score if score is None else score
         m, position, dropout = q.shape[2], self.position, self.dropout if self.training else 0.0
         if position is not None:
             i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)

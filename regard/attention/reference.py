@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.checks import check_scores
 from regard.attention.scores import Score
 
 NEVER = float("-inf")
@@ -33,7 +34,7 @@ def attend_reference(
     if score is None:
         s = (_at_least_float(q) * scale) @ _at_least_float(k).transpose(-2, -1)  # (B, H, m, n)
     else:
-        s = _at_least_float(score(q, k)) * scale  # in the dtype of its own parameters
+        s = _at_least_float(check_scores(score(q, k), q, k)) * scale  # in the dtype of its own parameters
     if bias is not None:
         s = s + bias.to(s.dtype)
     if mask is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import unknown_name
+from regard.errors import UsageError
+from regard.registry import Registry
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
@@ -135,22 +136,82 @@ class ConcatScore(nn.Module):
         return self.compare(q, self.keys(k))
 
 
-SCORES = ("dot", "scaled", "bilinear", "additive", "concat")
+class FunctionScore(nn.Module):
+    """A function of queries and keys as a module, with the interface of the scores above."""
+
+    def __init__(self, function: Score, name: str | None = None) -> None:
+        super().__init__()
+        self.function = function
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({f"score {self.name}"})
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        return self.function(q, keys)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.function(q, k)
+
+    def extra_repr(self) -> str:
+        return self.name
+
+
+def _dot(query_dim: int, key_dim: int, scale: float, name: str) -> DotScore:
+    if query_dim != key_dim:
+        raise ValueError(
+            f"score {name!r} multiplies queries and keys of one width, got query_dim={query_dim} and "
+            f"key_dim={key_dim}; bilinear, additive and concat take two widths"
+        )
+    return DotScore(scale=scale)
+
+
+# How a model makes the score of each name, from the widths of queries and keys and a hidden width.
+BUILT_IN: dict[str, Callable[[int, int, int], Any]] = {
+    "dot": lambda query, key, hidden: _dot(query, key, 1.0, "dot"),
+    "scaled": lambda query, key, hidden: _dot(query, key, 1 / math.sqrt(key), "scaled"),
+    "bilinear": lambda query, key, hidden: BilinearScore(query_dim=query, key_dim=key),
+    "additive": lambda query, key, hidden: AdditiveScore(query_dim=query, key_dim=key, hidden=hidden),
+    "concat": lambda query, key, hidden: ConcatScore(query_dim=query, key_dim=key, hidden=hidden),
+}
+SCORES: Registry[Callable[[int, int, int], Any]] = Registry("score", "regard.register_score", BUILT_IN)
+
+
+def register_score(name: str, score: Score | type[nn.Module]) -> None:
+    """Give a score of your own a name, for configs, recipes and model folders.
+
+    `score` is a function (q, k) -> (…, m, n), or a class of modules: each layer then makes one with
+    `score(query_dim=…, key_dim=…)`, whose parameters are trained and saved with the model. Register it before you load
+    a model folder with this name.
+    """
+    if isinstance(score, type) and issubclass(score, nn.Module):
+        SCORES.register(name, lambda query, key, hidden: score(query_dim=query, key_dim=key))
+    elif callable(score) and not isinstance(score, nn.Module | type):
+        SCORES.register(name, lambda query, key, hidden: FunctionScore(score, name))
+    else:
+        raise UsageError(f"score must be a function (q, k) -> (…, m, n) or a class of modules, got {score!r}")
+
+
+def unregister_score(name: str) -> None:
+    """Remove a registered score."""
+    SCORES.unregister(name)
 
 
 def make_score(name: str, *, query_dim: int, key_dim: int, hidden: int) -> ScoreModule:
     """Make the score of that name (D5), with parameters of the given widths."""
-    if name in ("dot", "scaled"):
-        if query_dim != key_dim:
-            raise ValueError(
-                f"score {name!r} multiplies queries and keys of one width, got query_dim={query_dim} and "
-                f"key_dim={key_dim}; bilinear, additive and concat take two widths"
-            )
-        return DotScore(scale=1.0 if name == "dot" else 1 / math.sqrt(key_dim))
-    if name == "bilinear":
-        return BilinearScore(query_dim=query_dim, key_dim=key_dim)
-    if name == "additive":
-        return AdditiveScore(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
-    if name == "concat":
-        return ConcatScore(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
-    raise ValueError(unknown_name("score", name, SCORES))
+    return SCORES[name](query_dim, key_dim, hidden)
+
+
+def make_layer_score(score: str | Score | None, width: int) -> Any:
+    """Return the score of an attention layer as a module, for keys of that width; None: the scaled dot product."""
+    if score is None or score == "scaled":
+        return None
+    if isinstance(score, str):
+        return make_score(score, query_dim=width, key_dim=width, hidden=width)
+    if not callable(score) or isinstance(score, type):
+        raise TypeError(f"score must be a name or a callable (q, k) -> (…, m, n), got {score!r}")
+    return score if isinstance(score, nn.Module) else FunctionScore(score)

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention.checks import check_mask
-from regard.attention.mask_algebra import Mask
-from regard.attention.mask_rules import causal_matrix, split_causal
+from regard.attention.masks.algebra import Mask
+from regard.attention.masks.rules import causal_matrix, split_causal
 from regard.attention.reference import NEVER
 
 KERNELS = {

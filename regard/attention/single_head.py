@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.dispatch import attend
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.scores import Score, ScoreModule
 
 
@@ -26,6 +26,8 @@ class KeyValueAttention(nn.Module):
 
     def __init__(self, *, score: ScoreModule, dropout: float = 0.0) -> None:
         super().__init__()
+        if not (hasattr(score, "keys") and hasattr(score, "compare")):
+            raise TypeError(f"score {type(score).__name__} needs the methods keys and compare, as regard.DotScore has")
         self.score = score  # a module, so its parameters become this one's
         self.dropout = dropout
 

@@ -31,6 +31,7 @@ from regard.cli.lectures import show_lectures
 from regard.cli.plot.command import plots
 from regard.cli.score import score_text
 from regard.cli.shared.help import help_text
+from regard.cli.shared.model_options import write_utf8
 from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.errors import RegardError
@@ -120,6 +121,7 @@ app.add_typer(plots, name="plot")
 
 def main() -> None:
     """Run the command line; the entry point of the console script."""
+    write_utf8()
     try:
         app(prog_name="regard")
     except SystemExit as error:

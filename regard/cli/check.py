@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.shared.model_options import write_utf8
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def check_files(
 
     recipe = recipe_to_check(what, validation, settings or [])
     data = recipe.data
-    write_utf8()
     if data.form == "demo":
         raise UsageError(
             "this recipe trains on the demo corpus, which is generated when needed: there are no files to check"

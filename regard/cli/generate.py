@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.shared.model_options import Device, Dtype, Model, check_utf8, load_as, plain_warnings, write_utf8
+from regard.cli.shared.model_options import Device, Dtype, Model, check_utf8, load_as, plain_warnings
 from regard.cli.shared.search_options import (
     SEARCH,
     Draft,
@@ -80,7 +80,6 @@ def generate_text(
     writer = load_as(Writer, model, device, dtype)
     speculative = None if draft is None else with_draft(sampling, draft, writer, device, dtype)
     prompt = read_prompt() if prompt is None else check_utf8(prompt, "the prompt")
-    write_utf8()
     with plain_warnings():
         for number in range(n):
             search = Greedy(rules=rules) if greedy else replace(sampling, seed=sampling.seed + number)

@@ -19,7 +19,6 @@ from regard.cli.shared.model_options import (
     check_utf8,
     load_translators,
     plain_warnings,
-    write_utf8,
 )
 from regard.cli.shared.search_options import (
     SEARCH,
@@ -144,7 +143,6 @@ def translate_text(
         search = with_draft(draftable, draft, translator, device, dtype)
     settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
     check_lengths(translator, phrases, min_tokens, max_tokens)
-    write_utf8()
     with plain_warnings():
         if text is None:
             translate_stream(translator, file, settings, batch)

@@ -17,7 +17,7 @@ from regard.evaluation.significance import Comparison
 WITHOUT, ALONE = "rnn", "transformer"  # without attention; with attention alone
 SIGNIFICANCE_LEVEL = 0.05
 
-HOLDS, PARTLY, FAILS, OPEN = "holds here", "holds in part here", "does not hold here", "cannot be told here"
+HOLDS, PARTLY, FAILS, OPEN = "holds here", "holds in part here", "does not hold here", "undecided here"
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _subtract(a: Drop, b: Drop) -> Drop:
 def _describe_drop(drop: Drop, gain: Drop) -> str:
     """Describe the drop of a system with attention."""
     if drop.interval[0] <= 0:
-        return "no fall to be told"
-    return {1: "a smaller fall", 0: "as large a fall, as far as can be told", -1: "a larger fall"}[_side(gain.interval)]
+        return "no significant loss"
+    return {1: "a smaller loss", 0: "no significantly smaller loss", -1: "a larger loss"}[_side(gain.interval)]
 
 
 def _attending(results: Results) -> list[str]:

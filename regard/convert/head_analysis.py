@@ -21,7 +21,7 @@ from regard.attention.dispatch import attend
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.variance import relative_variance, squared_sum
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.recording.recorder import layer_name
 from regard.convert.sample_texts import Tokens

@@ -20,10 +20,11 @@ from regard.attention.recording.recorder import layer_name
 from regard.convert.head_analysis import Head, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig
-from regard.models.exact_heads import ON_SCORES, check_patterns, pick_heads
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.exact_heads import check_patterns, pick_heads
+from regard.models.config.layer_names import is_cross_attention
+from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import make_model
-from regard.models.random_features import RandomFeaturesConfig
+from regard.positions import SCHEMES
 
 
 def check_convertible(config: Any, map: str, features: int) -> list[str]:
@@ -32,8 +33,10 @@ def check_convertible(config: Any, map: str, features: int) -> list[str]:
         raise UsageError(f"a model of kind {config.kind!r} has no heads: transformer, transformer-lm and encoder have")
     if config.attention != "softmax":
         raise UsageError("this model already has random features: convert the exact model that it was made from")
+    if config.score != "scaled":
+        raise UsageError(f"this model has the score {config.score!r}: random features estimate 'scaled' only")
     layers = config.attention_layers
-    if config.position in ON_SCORES or config.window is not None:  # these concern self-attention only
+    if SCHEMES[config.position].adds_to_scores() or config.window is not None:  # these concern self-attention only
         layers = [layer for layer in layers if is_cross_attention(layer)]
         if not layers:
             what = f"position {config.position!r}" if config.window is None else "a window"

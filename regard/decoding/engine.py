@@ -139,9 +139,8 @@ class _LastToken:
 def longest_text(model: TextModel) -> int | None:
     """Return how many tokens the decoder has positions for, START and the prefix included; None: no limit."""
     models: Sequence[TextModel] = list(model.models) if isinstance(model, Ensemble) else [model]
-    configs = [member.config for member in models]
-    learned = [config.max_length for config in configs if getattr(config, "position", None) == "learned"]
-    return min(learned, default=None)
+    limits = [getattr(member.config, "max_positions", None) for member in models]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def check_room(model: TextModel, requests: Sequence[Request]) -> None:

@@ -17,6 +17,9 @@ def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:
     not implement, they run the plain forward. Parameters and state_dict stay the same. `only` restricts the
     replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads",
     "random-features".
+
+    A module in which you replaced a method stays plain. If you replace one later and compile the model with
+    torch.compile, call `fuse` again before.
     """
     from regard.kernels.fused_modules import fuse_modules
 

@@ -19,6 +19,7 @@ from regard.kernels.training.fused_input import FusedTokenInput
 from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward
 from regard.models.stack import Stack, TokenInput
+from regard.traits import replaced_methods
 
 FUSED: dict[str, dict[type[nn.Module], type[FusedClass]]] = {
     "input": {TokenInput: FusedTokenInput},  # tokens to vectors
@@ -29,14 +30,18 @@ FUSED: dict[str, dict[type[nn.Module], type[FusedClass]]] = {
     "random-features": {RandomFeatureAttention: FusedRandomFeatureAttention},
 }
 
+PLAIN: dict[type[nn.Module], type[nn.Module]] = {
+    fused: plain for group in FUSED.values() for plain, fused in group.items()
+}
+
 
 def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:
     """Replace the plain modules of a model, and the model itself if it is one, by fused ones in place.
 
     A module changes its class and nothing else: parameters, hooks and everything that refers to it stay. Only the exact
     classes are replaced, so a subclass of yours keeps its own forward. A module stays plain if the fused class gives a
-    reason in `why_not_fuse`. At each call a fused module asks whether its kernels can do the work, and otherwise runs
-    the plain forward.
+    reason in `why_not_fuse`, or if a method in it was replaced on an instance. At each call a fused module asks
+    whether its kernels can do the work, and otherwise runs the plain forward.
     """
     names = tuple(FUSED) if only is None else tuple(only)
     for name in names:
@@ -47,12 +52,21 @@ def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:
         fused = classes.get(type(module))
         if fused is not None and fused.why_not_fuse(module) is None:
             module.__class__ = fused
+    unfuse_changed(model)
 
 
 def unfuse_modules(model: nn.Module) -> None:
     """Replace the fused modules of a model by plain ones in place."""
-    classes: dict[type[nn.Module], type[nn.Module]] = {
-        fused: plain for group in FUSED.values() for plain, fused in group.items()
-    }
     for module in model.modules():
-        module.__class__ = classes.get(type(module), type(module))
+        module.__class__ = PLAIN.get(type(module), type(module))
+
+
+def unfuse_changed(model: nn.Module) -> None:
+    """Replace the fused modules in which a method was replaced on an instance by plain ones, in place.
+
+    A fused module notices such a change at each call, except in code that torch.compile has compiled. Call this, or
+    `fuse` again, before you compile.
+    """
+    for module in model.modules():
+        if type(module) in PLAIN and any(replaced_methods(part) for part in module.modules()):
+            module.__class__ = PLAIN[type(module)]

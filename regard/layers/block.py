@@ -9,15 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
 
 ORDERS = ("post", "pre")
+
+
+class StackBlock(Protocol):
+    """What a stack requires of a block. Training needs only the call; a decoder also needs the other methods.
+
+    A cache is what a regard attention layer returns from `new_cache`. Pass it on to that layer: it stores the earlier
+    tokens, and it is where the stack reads the positions of the next ones.
+    """
+
+    def __call__(
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | Tensor | None,
+        causal: bool,
+        cache: Cache | None,
+        memory: Tensor | Source | None,
+        memory_mask: Mask | Tensor | None,
+    ) -> Tensor:
+        """(B, m, p) -> (B, m, p). `causal`: no token sees a later one. `memory` is the source, None without one."""
+
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache:
+        """Return an empty cache for `batch` texts of at most `capacity` tokens."""
+
+    def project_source(self, states: Tensor, mask: Tensor | None) -> Source:
+        """Return what `memory` shall be in each step, made once from the source (B, n, p); not for language models."""
 
 
 class Block(nn.Module):
@@ -74,6 +101,17 @@ class Block(nn.Module):
         if self.cross_attention is not None and self.cross_norm is not None:
             x = self._sublayer(x, self.cross_norm, partial(self._attend_to_memory, memory=memory, mask=memory_mask))
         return self._sublayer(x, self.feed_norm, self.feed_forward)
+
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache:
+        """Return an empty cache for the tokens of a text, for self-attention."""
+        return self.self_attention.new_cache(batch, capacity, static=static)
+
+    def project_source(self, states: Tensor, mask: Tensor | None = None) -> Source:
+        """Prepare the source (B, n, p) once for cross-attention; the padding mask is (B, 1, 1, n)."""
+        assert self.cross_attention is not None
+        if isinstance(self.cross_attention, MultiHeadAttention):
+            return self.cross_attention.project_source(states)
+        return self.cross_attention.project_source(states, mask=mask)  # random features sum the source up
 
     def _sublayer(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.order == "post":

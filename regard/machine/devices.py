@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from regard.errors import UsageError, unknown_name
 from regard.machine.memory import total_memory
 from regard.machine.settings import setting
+from regard.system import HAS_C_KERNELS, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +81,7 @@ def this_machine(device: str | None = None) -> Machine:
 
 def number_of_cores() -> int:
     """Count the CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def device_name(device: str | torch.device) -> str:
@@ -151,8 +152,8 @@ def cpu_autocasts_lstm(dtype: torch.dtype) -> bool:
 
 
 def c_compiler() -> str | None:
-    """Find a C compiler; None if there is none, or if REGARD_NATIVE=0 forbids native code."""
-    if setting("REGARD_NATIVE") == "0":
+    """Find a C compiler; None if there is none, on Windows, or if REGARD_NATIVE=0 forbids native code."""
+    if setting("REGARD_NATIVE") == "0" or not HAS_C_KERNELS:
         return None
     return next(filter(None, map(shutil.which, C_COMPILERS)), None)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from regard import system
 
 if TYPE_CHECKING:
     import torch
@@ -43,18 +44,14 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     else:
         with suppress(OSError):  # if that is not allowed, the peak covers the whole past, which is as much or more
-            (PROCESS / "clear_refs").write_text("5")
+            (PROCESS / "clear_refs").write_text("5", encoding="ascii")
 
 
 def peak_resident() -> int | None:
     """The most main memory that this process has ever used, in bytes; None if unknown."""
     if (PROCESS / "status").exists():  # on Linux getrusage also counts what the parent had when it started this process
         return _process_status("VmHWM")
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return system.peak_resident()
 
 
 def peak_allocated(device: torch.device | None = None) -> int | None:
@@ -81,7 +78,7 @@ def total_memory(device: str) -> int:
         import torch
 
         return torch.cuda.get_device_properties(device).total_memory
-    return _memory_info("MemTotal") or _physical_memory()
+    return _memory_info("MemTotal") or system.total_memory() or UNKNOWN_MEMORY
 
 
 def free_memory(device: str) -> int:
@@ -90,7 +87,8 @@ def free_memory(device: str) -> int:
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
-    return min([_memory_info("MemAvailable") or _physical_memory(), *_left_by_control_groups()])
+    free = _memory_info("MemAvailable") or system.available_memory() or total_memory(device)
+    return min([free, *_left_by_control_groups()])
 
 
 def free_disk(folder: Path) -> int:
@@ -119,14 +117,6 @@ def _kilobytes(path: Path, name: str) -> int | None:
     return next((1024 * int(line.split()[1]) for line in _lines(path) if line.startswith(f"{name}:")), None)
 
 
-def _physical_memory() -> int:
-    """The machine's memory where /proc is missing."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return UNKNOWN_MEMORY
-
-
 def _left_by_control_groups() -> list[int]:
     """Bytes that each control group of this process still allows; containers and Slurm jobs have one.
 
@@ -149,13 +139,13 @@ def _left_by_control_groups() -> list[int]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text().splitlines()
+        return path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
 
 
 def _number(path: Path) -> int | None:
     try:
-        return int(path.read_text())
+        return int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no such file, or "max"
         return None

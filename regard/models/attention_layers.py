@@ -10,7 +10,7 @@ from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention
 from regard.models.config import StackConfig
-from regard.models.layer_names import is_causal, is_self_attention
+from regard.models.config.layer_names import is_causal, is_self_attention
 from regard.positions import Position
 
 MAX_LAYERS = 4096  # of a model: each layer has its own seed, and models with other seeds have other ones
@@ -42,6 +42,7 @@ def _exact(
         d_v=config.dim // config.heads,
         form=config.form,  # type: ignore[arg-type]  # checked by the config
         position=position,
+        score=config.score,
         qk_norm=config.qk_norm,
         window=config.window if is_self_attention(layer) else None,
         bias=config.bias,

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Mask
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.masks.algebra import Mask
 from regard.attention.types import Cache, Source
-from regard.layers.block import Block
+from regard.layers.block import Block, StackBlock
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -60,11 +59,14 @@ def residual_dtype(x: Tensor) -> torch.dtype:
 
 
 class Stack(nn.Module):
-    """N blocks of the same shape, each with its own weights; E5. Pre-norm blocks leave the last norm to the stack."""
+    """N blocks of the same shape, each with its own weights; E5. Pre-norm blocks leave the last norm to the stack.
 
-    def __init__(self, *, blocks: Sequence[Block], norm: nn.Module | None = None) -> None:
+    A block is a Block, or a module of your own with the methods of StackBlock.
+    """
+
+    def __init__(self, *, blocks: Sequence[StackBlock], norm: nn.Module | None = None) -> None:
         super().__init__()
-        self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment]  # it is a sequence
+        self.blocks: Sequence[Block] = nn.ModuleList(blocks)  # type: ignore[assignment, arg-type]  # it is a sequence
         self.norm = norm
 
     @property
@@ -95,20 +97,25 @@ class Stack(nn.Module):
 
     def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:
         """Return an empty self-attention cache for each block."""
-        return [block.self_attention.new_cache(batch, capacity, static=static) for block in self.blocks]
+        self._check_methods("new_cache")
+        return [block.new_cache(batch, capacity, static=static) for block in self.blocks]
 
     def project_source(self, states: Tensor, mask: Tensor | None = None) -> list[Source]:
         """Prepare the source (B, n, p) once for the cross-attention of each block.
 
         Random features sum the source up, so they need the padding mask (B, 1, 1, n) already here.
         """
-        layers = [block.cross_attention for block in self.blocks if block.cross_attention is not None]
-        return [
-            layer.project_source(states)
-            if isinstance(layer, MultiHeadAttention)
-            else layer.project_source(states, mask=mask)
-            for layer in layers
-        ]
+        self._check_methods("project_source")
+        return [block.project_source(states, mask) for block in self.blocks]
+
+    def _check_methods(self, method: str) -> None:
+        """Raise TypeError if a block of the user's own cannot decode."""
+        for number, block in enumerate(self.blocks):
+            if not hasattr(block, method):
+                raise TypeError(
+                    f"block {number} ({type(block).__name__}) has no method {method}, which decoding needs: "
+                    "regard.layers.block.StackBlock lists the methods of a block"
+                )
 
 
 def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
@@ -129,8 +136,7 @@ def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -
     def block(number: int) -> Block:
         position = None
         if shared.acts_on == "attention":
-            # Shaw et al. 2018, section 3.3: the heads share the tables, the layers do not.
-            position = _make_position(config, causal=causal) if config.position == "relative" else shared
+            position = shared if shared.shared else _make_position(config, causal=causal)
         return Block(
             self_attention=make_attention(config, f"{stack}.{number}.self", position),
             cross_attention=make_attention(config, f"{stack}.{number}.cross", None) if cross else None,

@@ -24,19 +24,21 @@ from regard.positions.absolute import (
     sinusoidal,
 )
 from regard.positions.alibi import Alibi, slopes
-from regard.positions.by_name import POSITIONS, make_position
-from regard.positions.interface import Position
+from regard.positions.by_name import POSITIONS, SCHEMES, make_position, register_position, unregister_position
+from regard.positions.interface import ModelSizes, Position
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Interpolation, LlamaScaling, Rotary
 
 __all__ = [
     "POSITIONS",
+    "SCHEMES",
     "Alibi",
     "Fraction",
     "Index",
     "Interpolation",
     "Learned",
     "LlamaScaling",
+    "ModelSizes",
     "Position",
     "Rotary",
     "ShawRelative",
@@ -47,7 +49,9 @@ __all__ = [
     "index",
     "inner_products",
     "make_position",
+    "register_position",
     "rotation",
     "sinusoidal",
     "slopes",
+    "unregister_position",
 ]

@@ -5,14 +5,14 @@ Letters: B batch, T length, D width of the model.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import DataError, UsageError, unknown_name
-from regard.positions.interface import Position, check_positions, check_size, check_width
+from regard.positions.interface import ModelSizes, Position, check_positions, check_size, check_width
 
 Layout = Literal["interleaved", "halves"]
 
@@ -117,6 +117,10 @@ class Sinusoidal(Position):
         self.dim, self.start, self.base, self.layout, self.first = dim, start, base, layout, first
         self._cached_rows = torch.empty(0, dim)  # rows from position 0 on
 
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(dim=sizes.dim)
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
         check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
@@ -163,6 +167,8 @@ class Learned(Position):
     "concat" appends `width` columns to it (L1), which makes embeddings wider: see `out_dim`.
     """
 
+    limited = True
+
     def __init__(
         self, *, max_length: int, dim: int, mode: Literal["add", "concat"] = "add", width: int | None = None
     ) -> None:
@@ -178,6 +184,12 @@ class Learned(Position):
         self.max_length, self.dim, self.mode = max_length, dim, mode
         self.table = nn.Parameter(torch.empty(max_length, dim if width is None else width))
         self.reset_parameters()
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        if sizes.max_length is None:
+            raise UsageError("position 'learned' needs max_length, the length of the longest sequence")
+        return cls(max_length=sizes.max_length, dim=sizes.dim)
 
     @property
     def traits(self) -> frozenset[str]:
@@ -232,6 +244,10 @@ class Fraction(Position):
         check_size("dim", dim)
         self.dim = dim
 
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(dim=sizes.dim)
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
         check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
@@ -261,6 +277,10 @@ class Index(Position):
         super().__init__()
         check_size("dim", dim)
         self.dim = dim
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(dim=sizes.dim)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)

@@ -5,10 +5,12 @@ Letters: B batch, H heads, m queries, n keys.
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor
 
-from regard.positions.interface import Position, check_heads, check_size, distance
+from regard.positions.interface import ModelSizes, Position, check_heads, check_size, distance
 
 
 def slopes(heads: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -37,6 +39,10 @@ class Alibi(Position):
         super().__init__()
         check_size("heads", heads)
         self.heads = heads
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(heads=sizes.heads)
 
     def bias(self, q: Tensor, i: Tensor, j: Tensor) -> Tensor:
         check_heads(q, self.heads)

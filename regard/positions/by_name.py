@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from regard.errors import UsageError, unknown_name
+from regard.errors import UsageError
 from regard.positions.absolute import Fraction, Index, Learned, Sinusoidal
 from regard.positions.alibi import Alibi
-from regard.positions.interface import Position, check_size
+from regard.positions.interface import ModelSizes, Position, check_size
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Rotary
+from regard.registry import Registry
 
-POSITIONS = ("none", "sinusoidal", "learned", "rotary", "relative", "t5", "alibi", "fraction", "index")
+BUILT_IN: dict[str, type[Position]] = {
+    "none": Position,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "relative": ShawRelative,
+    "t5": T5Buckets,
+    "alibi": Alibi,
+    "fraction": Fraction,
+    "index": Index,
+}
+POSITIONS = tuple(BUILT_IN)
+SCHEMES: Registry[type[Position]] = Registry("position", "regard.register_position", BUILT_IN)
+
+
+def register_position(name: str, scheme: type[Position]) -> None:
+    """Give a position scheme of your own a name, for configs, recipes and model folders.
+
+    `scheme` is a subclass of Position; a model makes one with `scheme.for_model(sizes)`. Register it before you load a
+    model folder with this name.
+    """
+    if not isinstance(scheme, type) or not issubclass(scheme, Position):
+        raise UsageError(f"a position scheme is a subclass of regard.positions.Position, got {scheme!r}")
+    SCHEMES.register(name, scheme)
+
+
+def unregister_position(name: str) -> None:
+    """Remove a registered position scheme."""
+    SCHEMES.unregister(name)
 
 
 def make_position(
@@ -30,30 +59,16 @@ def make_position(
     """
     check_size("dim", dim)
     check_size("heads", heads)
-    if head_dim is None:
-        head_dim = dim // heads
-    match name:
-        case "none":
-            return Position()
-        case "sinusoidal":
-            return Sinusoidal(dim=dim)
-        case "learned":
-            if max_length is None:
-                raise UsageError("position 'learned' needs max_length, the length of the longest sequence")
-            return Learned(max_length=max_length, dim=dim)
-        case "rotary":
-            return Rotary(head_dim=head_dim)
-        case "relative":
-            return ShawRelative(head_dim=head_dim, value_dim=value_dim)
-        case "t5":
-            return T5Buckets(heads=heads, bidirectional=not causal)
-        case "alibi":
-            return Alibi(heads=heads)
-        case "fraction":
-            return Fraction(dim=dim)
-        case "index":
-            return Index(dim=dim)
-    raise UsageError(unknown_name("position", name, POSITIONS))
+    head_dim = dim // heads if head_dim is None else head_dim
+    sizes = ModelSizes(
+        dim=dim,
+        heads=heads,
+        head_dim=head_dim,
+        value_dim=head_dim if value_dim is None else value_dim,
+        max_length=max_length,
+        causal=causal,
+    )
+    return SCHEMES[name].for_model(sizes)
 
 
 def make_attention_position(

@@ -5,10 +5,23 @@ Letters: B batch, H heads, T length, D width (of the model in `embed`, of a head
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSizes:
+    """The model that a scheme is made for."""
+
+    dim: int
+    heads: int
+    head_dim: int
+    value_dim: int
+    max_length: int | None = None  # tokens of the longest text
+    causal: bool = False
 
 
 class Position(nn.Module):
@@ -22,6 +35,20 @@ class Position(nn.Module):
     acts_on: ClassVar[Literal["embedding", "attention"]] = "embedding"
     # True if `mix` adds a term, so that attention must compute its weights.
     needs_weights: bool = False
+    # True if the layers of a stack use one module together, with its parameters.
+    shared: ClassVar[bool] = True
+    # True if a text must not be longer than the model's max_length.
+    limited: ClassVar[bool] = False
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        """Make the scheme, with its default options, for a model of these sizes."""
+        return cls()
+
+    @classmethod
+    def adds_to_scores(cls) -> bool:
+        """Whether the scheme changes what attention computes from queries and keys, beyond rotating them."""
+        return cls.bias is not Position.bias or cls.mix is not Position.mix
 
     def __init_subclass__(cls) -> None:
         """Let every scheme declare traits, because the default below names the scheme itself."""

@@ -6,12 +6,13 @@ Letters: B batch, H heads, m queries, n keys, D width of a head, k the largest d
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.positions.interface import Position, check_heads, check_size, check_width, distance
+from regard.positions.interface import ModelSizes, Position, check_heads, check_size, check_width, distance
 
 
 class ShawRelative(Position):
@@ -23,6 +24,7 @@ class ShawRelative(Position):
     """
 
     acts_on = "attention"
+    shared = False  # section 3.3: the heads share the tables, the layers do not
 
     def __init__(
         self, *, head_dim: int, max_distance: int = 16, values: bool = True, value_dim: int | None = None
@@ -36,6 +38,10 @@ class ShawRelative(Position):
         check_size("value_dim", width)
         self.value_table = nn.Parameter(torch.empty(2 * max_distance + 1, width)) if values else None
         self.reset_parameters()
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(head_dim=sizes.head_dim, value_dim=sizes.value_dim)
 
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.key_table)
@@ -94,6 +100,10 @@ class T5Buckets(Position):
         self.heads, self.buckets, self.max_distance, self.bidirectional = heads, buckets, max_distance, bidirectional
         self.table = nn.Parameter(torch.empty(buckets, heads))
         self.reset_parameters()
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(heads=sizes.heads, bidirectional=not sizes.causal)
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table, std=0.02)

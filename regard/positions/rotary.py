@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from regard.errors import unknown_name
-from regard.positions.interface import Position, check_positions, check_size, check_width
+from regard.positions.interface import ModelSizes, Position, check_positions, check_size, check_width
 
 
 class Rotary(Position):
@@ -55,6 +55,10 @@ class Rotary(Position):
             )
         self.head_dim, self.rotated_dim = head_dim, rotated_dim
         self.base, self.layout, self.scaling = base, layout, scaling
+
+    @classmethod
+    def for_model(cls, sizes: ModelSizes) -> Self:
+        return cls(head_dim=sizes.head_dim)
 
     @property
     def traits(self) -> frozenset[str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from regard.errors import unknown_name
 from regard.models.config import Config, RecurrentConfig, StackConfig
+from regard.models.config.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
 from regard.models.presets import MODELS, PRESETS
-from regard.models.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
 from regard.settings import SettingError, unknown_key
 
 PLACEHOLDER = 8  # tokens; stands for a vocabulary size that is not known yet

@@ -208,7 +208,7 @@ class DecodingRecipe:
     """How validation sentences are translated."""
 
     beam: int = number(1, rule=COUNT)
-    length_penalty: float = number(1.0, rule=WHOLE)
+    length_penalty: float = number(1.0, rule=ValueRule(least=0, most=10))
     sentences: int = number(500, rule=WHOLE)  # how many of them; 0: none, so no BLEU
     max_tokens: int | None = number(None, rule=COUNT)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
@@ -42,10 +43,12 @@ def create_app(
     async def health() -> Response:
         return as_json({"status": "ok", "version": __version__})
 
-    app.include_router(explorer_routes(shelf, traces or {}, limits))
+    api = explorer_routes(shelf, traces or {}, limits)
+    app.include_router(api)
     app.mount("/", StaticFiles(directory=page, html=True), name="page")
     app.add_exception_handler(RegardError, answer_error)
-    app.add_exception_handler(HTTPException, answer_http_error)
+    routes = [route for route in api.routes if isinstance(route, Route)]
+    app.add_exception_handler(HTTPException, HttpErrors(routes, page))
     app.add_exception_handler(RequestValidationError, answer_invalid_body)
     app.add_middleware(Guard, hosts=hosts, key=key, open_paths={"/health", *page_paths(page)}, max_bytes=limits.bytes)
     return app
@@ -65,12 +68,29 @@ async def answer_error(request: Request, error: Exception) -> Response:
     )
 
 
-async def answer_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"unknown path {request.url.path!r}" if error.status_code == 404 else str(error.detail)
-    return refusal(error.status_code, message, **(error.headers or {}))
+class HttpErrors:
+    """Answers the errors of the routes. The page is mounted at the root, so it gets all that no API route takes."""
+
+    def __init__(self, api: Sequence[Route], page: Path) -> None:
+        self.api, self.read_only = api, {"/health", *page_paths(page)}
+
+    async def __call__(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code not in (404, 405):
+            return refusal(error.status_code, str(error.detail), **(error.headers or {}))
+        path, method = request.url.path, request.method
+        methods = {name for route in self.api if route.path_regex.match(path) for name in route.methods or ()}
+        methods |= {"GET", "HEAD"} if path in self.read_only else set()
+        if not methods or method in methods:
+            return refusal(404, f"unknown path {path!r}")
+        allowed = ", ".join(sorted(methods))
+        return refusal(405, f"{path} cannot be used with {method}, only with {allowed}", Allow=allowed)
 
 
 async def answer_invalid_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    content_type = request.headers.get("content-type", "")
+    if request.method == "POST" and "json" not in content_type.lower():
+        got = f"got {content_type[:100]!r}" if content_type else "there is none"
+        return refusal(415, f"send JSON with the header `Content-Type: application/json`; {got}")
     return refusal(400, explain(list(error.errors())))

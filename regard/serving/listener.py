@@ -9,9 +9,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from regard.errors import UsageError
+from regard.system import STOP_SIGNALS, allow_port_reuse
+
+if TYPE_CHECKING:
+    import uvicorn
 
 PORTS_TRIED = 20  # consecutive ports
 DRAIN_SECONDS = 10  # for running requests when the server stops
@@ -41,9 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
     for number in range(port, min(port + PORTS_TRIED, 2**16)) if port else (0,):
         listening = socket.socket(family, kind, protocol)
         try:
-            # Reuse a port with lingering connections of a previous server. Windows gives the option another meaning.
-            if hasattr(signal, "SIGHUP"):
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            allow_port_reuse(listening)
             listening.bind((address[0], number, *address[2:]))
             listening.listen(128)
             return listening
@@ -56,6 +58,23 @@ def listen(host: str, port: int) -> socket.socket:
     )
 
 
+def server_config(app: Any) -> uvicorn.Config:
+    """Return the settings of the server."""
+    import uvicorn
+
+    from regard.serving.connection import Connection
+
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
 def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callable[[], None]) -> NoReturn:
     """Serve until Ctrl-C or SIGTERM, finish running requests, and exit the process with code 130 or 143.
 
@@ -65,16 +84,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
     """
     import uvicorn
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
-    )
+    server = uvicorn.Server(server_config(app))
     code = 0
 
     def stop(number: int, frame: object) -> None:
@@ -82,7 +92,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
         code = 128 + number
         server.should_exit = True  # also if the signal arrives before uvicorn handles signals itself
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, stop)  # uvicorn handles them while it runs and raises them again at its end
     begin()
     server.run(sockets=[listening])

@@ -2,7 +2,8 @@
 
 A web page may try to reach a server on its visitor's machine through the visitor's browser. Then `Origin` contains the
 address of that page. If the page uses DNS rebinding (its own name resolves to 127.0.0.1), `Host` contains that name.
-Both are refused.
+Both are refused. A request for an image has no `Origin`; then the browser says in `Sec-Fetch-Site` that the page is
+another one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # an old cached page must not talk to a newer server
@@ -83,8 +85,10 @@ class Guard:
             names = ", ".join(sorted(self.hosts))
             return refusal(403, f"the Host {host[:100]!r} is not one of this server's names ({names})")
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return refusal(403, f"pages from {origin[:100]!r} may not use this server, only its own page")
+        if is_foreign(scope, headers):
+            return refusal(403, "pages from elsewhere may not use this server, only its own page")
         if not self._may_pass(scope, headers.get("authorization", "")):
             message = "this server requires an API key: send the header `Authorization: Bearer KEY`"
             return refusal(401, message, **{"WWW-Authenticate": "Bearer"})
@@ -109,6 +113,13 @@ class Guard:
             return message
 
         return receive_counted
+
+
+def is_foreign(scope: Scope, headers: Headers) -> bool:
+    """Return whether a browser sends this request for another page. A link from there to our page is allowed."""
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return False
+    return scope["path"].startswith("/api") or headers.get("sec-fetch-mode") != "navigate"
 
 
 def host_name(host: str) -> str:

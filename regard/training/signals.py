@@ -7,6 +7,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from regard.system import STOP_SIGNALS
+
 
 class Interrupted(Exception):  # noqa: N818  # nothing went wrong
     """Work that can be repeated later, such as a validation, was abandoned because a signal arrived."""
@@ -30,9 +32,7 @@ class StopFlag:
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other thread
-            self.previous_handlers = {
-                number: signal.signal(number, self._set) for number in (signal.SIGINT, signal.SIGTERM)
-            }
+            self.previous_handlers = {number: signal.signal(number, self._set) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -47,4 +47,4 @@ class StopFlag:
 
 def signal_name(number: int | None) -> str:
     """Return the signal's name as users know it."""
-    return "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number or signal.SIGTERM).name

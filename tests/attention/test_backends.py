@@ -20,7 +20,7 @@ from hypothesis import example, given, settings, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 
 # dtype: (absolute, relative) tolerance of outputs and gradients, the same for every backend.
 TOLERANCES = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard import KVCache, MultiHeadAttention, StaticCache, masks
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 
 SCHEMES = [None, "rotary", "relative", "t5", "alibi"]
 by_position = pytest.mark.parametrize("position", SCHEMES)

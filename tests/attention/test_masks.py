@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import attend, masks
-from regard.attention.mask_algebra import Mask, Pair, as_mask
-from regard.attention.mask_rules import causal_matrix, split_causal
+from regard.attention.masks.algebra import Mask, Pair, as_mask
+from regard.attention.masks.rules import causal_matrix, split_causal
 
 
 class Case(NamedTuple):

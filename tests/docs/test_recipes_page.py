@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from regard.machine import Machine
+from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import MODELS, PRESETS
-from regard.models.random_features import RandomFeaturesConfig
 from regard.recipes.facts import DataFacts
 from regard.training.recipe.defaults import complete
 from regard.training.recipe.schema import TABLES, DataRecipe, Recipe

@@ -19,8 +19,8 @@ from regard.models.config import (
     TransformerConfig,
     TransformerLMConfig,
 )
+from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import MODELS, make_model
-from regard.models.random_features import RandomFeaturesConfig
 from regard.settings import SettingError
 
 NEEDED: dict[type[Config], dict[str, Any]] = {
@@ -31,7 +31,7 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
-CHOICE = ("activation", "norm", "order", "position", "form", "pooling", "cell", "attention", "style")
+CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style")
 ZERO = ("pad_id",)  # counts from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
 

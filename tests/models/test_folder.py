@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from regard import RecurrentLMConfig, TransformerConfig, load_model, make_model, save_model
 from regard.errors import UsageError
-from regard.models import folder as folder_module
 from regard.models.config import Config
-from regard.models.folder import STORAGES, read_config, verify_folder
+from regard.models.folder import read_config, saving, verify_folder
+from regard.models.folder.config_file import STORAGES
 
 DATA = Path(__file__).parents[1] / "data"
 RELEASED = sorted(path.parent for path in DATA.glob("format-*/*/manifest.json"))
@@ -197,9 +197,9 @@ def test_a_failure_leaves_the_old_folder(
 
         return call
 
-    monkeypatch.setattr(folder_module, "save_file", failing(folder_module.save_file))
-    monkeypatch.setattr(folder_module, "write_synced", failing(folder_module.write_synced))
-    monkeypatch.setattr(folder_module.os, "rename", failing(os.rename))
+    monkeypatch.setattr(saving, "save_file", failing(saving.save_file))
+    monkeypatch.setattr(saving, "write_synced", failing(saving.write_synced))
+    monkeypatch.setattr(saving, "replace", failing(saving.replace))
     with pytest.raises(type(error)):
         save_model(make_model(TransformerConfig(**TINY, **SIDES)), old, files={"tokenizer.model": b"x"})
     monkeypatch.undo()
@@ -209,7 +209,7 @@ def test_a_failure_leaves_the_old_folder(
 
 
 def test_a_failure_of_the_first_save_leaves_nothing(tmp_path: Path, model: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(folder_module, "_swap", lambda *_: 1 / 0)
+    monkeypatch.setattr(saving, "_swap", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         save_model(model, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
@@ -242,7 +242,7 @@ def test_wrong_arguments(tmp_path: Path, model: Any) -> None:
 
 def test_every_format_is_kept() -> None:
     kinds = {"transformer", "rnn-attention", "transformer-lm", "encoder", "rnn-lm"}
-    for version in range(1, folder_module.FORMAT + 1):
+    for version in range(1, saving.FORMAT + 1):
         assert {path.name for path in RELEASED if path.parent.name == f"format-{version}"} >= kinds
 
 
@@ -285,7 +285,7 @@ def test_the_manifest_of_a_run_comes_last(tmp_path: Path, monkeypatch: Any) -> N
     (tmp_path / "run" / "training").mkdir(parents=True)
     moved: list[str] = []
     real = os.replace
-    monkeypatch.setattr(folder_module.os, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
+    monkeypatch.setattr(saving, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
     save_model(make_model(RecurrentLMConfig(vocabulary=9, embedding=4, hidden=4)), tmp_path / "run")
     assert moved[-1] == "manifest.json"
     assert set(moved) == {"manifest.json", "config.json", "model.safetensors", "README.md"}

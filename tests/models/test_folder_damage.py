@@ -18,7 +18,7 @@ from torch import nn
 from regard import RecurrentTranslatorConfig, TransformerConfig, load_model, make_model, save_model
 from regard.errors import ModelError, UsageError
 from regard.models.folder import verify_folder
-from regard.models.folder_config import MAX_JSON_BYTES
+from regard.models.folder.config_file import MAX_JSON_BYTES
 
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}
@@ -410,7 +410,7 @@ def test_what_cannot_be_read(folder: Path, monkeypatch: Any) -> None:
     def refused(path: Path) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("regard.models.folder.fingerprint", refused)
+    monkeypatch.setattr("regard.models.folder.loading.fingerprint", refused)
     with pytest.raises(ModelError, match=r"config\.json: cannot be read: Permission denied|: cannot be read"):
         load_model(folder)
 
@@ -420,7 +420,7 @@ def test_huge_settings_take_no_memory(folder: Path, monkeypatch: Any) -> None:
     with_settings(dim=2**24, hidden=2**24, source_vocabulary=2**24)(folder)
     made: list[nn.Module] = []
     real = make_model
-    monkeypatch.setattr("regard.models.folder.make_model", lambda config: made.append(real(config)) or made[-1])
+    monkeypatch.setattr("regard.models.folder.loading.make_model", lambda config: made.append(real(config)) or made[-1])
     with pytest.raises(ModelError, match="the settings ask for"):
         load_model(folder)
     assert all(parameter.is_meta for parameter in made[0].parameters())

@@ -22,7 +22,7 @@ from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 from regard.models.config import EncoderConfig, TransformerConfig, TransformerLMConfig
-from regard.models.exact_heads import pick_heads
+from regard.models.config.exact_heads import pick_heads
 from regard.models.folder import load_model, read_config, save_model
 from regard.models.presets import make_model
 

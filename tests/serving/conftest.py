@@ -16,6 +16,7 @@ import uvicorn
 from regard.api.model_names import SHIPPED
 from regard.serving.app import create_app
 from regard.serving.limits import LIMITS
+from regard.serving.listener import server_config
 from regard.serving.model_threads import ModelShelf, ServedModel
 
 WATCHDOG = 60  # seconds
@@ -82,7 +83,8 @@ def serve(page: Path) -> Iterator[Callable[..., Client]]:
     servers = []
 
     def start(shelf: ModelShelf, **options: Any) -> Client:
-        config = uvicorn.Config(create_app(shelf, page=page, **options), port=0, log_level="warning", ws="none")
+        config = server_config(create_app(shelf, page=page, **options))
+        config.port = 0
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

@@ -191,6 +191,8 @@ def test_an_unknown_model_gets_the_nearest_name(client: Any) -> None:
         ({"search": {"name": "sample", "temperature": 0}}, "search.sample.temperature: "),
         ({"search": {"name": "sample", "temperature": float("nan")}}, "search.sample.temperature: "),
         ({"search": GREEDY, "target": "Jane"}, "leave out search"),
+        ({"search": {"name": "beam", "length_penalty": 1e300}}, "length_penalty must be a number from 0 to 10"),
+        ({"search": {"name": "sample", "temperature": 5e-324}}, "temperature must be at least 1e-06, got 5e-324"),
         ({"prefix": [10**6]}, "the prefix contains token 1000000"),
         ({"prefix": [5] * 513}, "prefix and max_tokens may have at most 512 tokens"),
         ({"max_tokens": 513}, "prefix and max_tokens may have at most 512 tokens"),
@@ -225,7 +227,10 @@ def test_a_body_that_is_none_is_explained(client: Any, content: bytes, message: 
 
 def test_another_content_type_is_refused(client: Any) -> None:
     content = json.dumps({"model": "fr-en", "text": JANE}).encode()
-    assert client.ask("POST", "/api/trace", content, {"Content-Type": "text/plain"}).status == 400
+    for kind, got in (("text/plain", "got 'text/plain'"), ("", "there is none")):
+        answer = client.ask("POST", "/api/trace", content, {"Content-Type": kind})
+        assert answer.status == 415
+        assert answer.error == f"send JSON with the header `Content-Type: application/json`; {got}"
 
 
 def test_unknown_fields_are_ignored_and_listed(client: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,9 @@ def test_a_host_without_name_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://localhost:{port}", "x", "http://["]
-)
+    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://localhost:{port}", "x", "http://[",
+               "://127.0.0.1:{port}", "127.0.0.1:{port}", "ftp://127.0.0.1:{port}", ""]
+)  # fmt: skip
 def test_a_foreign_origin_is_refused(client: Any, origin: str) -> None:
     """Also another port of this machine: another program may have a page there."""
     headers = {"Origin": origin.format(port=client.port)}
@@ -122,6 +124,66 @@ def test_the_own_origin_passes(client: Any) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_requests_that_a_browser_sends_for_another_page_are_refused(client: Any, site: str) -> None:
+    """An image or a script has no Origin. A link to the page is allowed, as is a request without a browser."""
+    for path in ("/api/models", "/api/parameters?model=fr-en&name=x", "/app.js", "/health"):
+        answer = client.get(path, **{"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"})
+        assert answer.status == 403
+        assert "pages from elsewhere may not use this server" in answer.error
+    link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+    assert client.get("/", **link).status == 200
+    assert client.get("/api/models", **link).status == 403
+    for own in ("same-origin", "none"):
+        assert client.get("/api/models", **{"Sec-Fetch-Site": own}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("POST", "/no-such", 404, "unknown path '/no-such'"),
+        ("DELETE", "/api/no-such", 404, "unknown path '/api/no-such'"),
+        ("GET", "/api/no-such", 404, "unknown path '/api/no-such'"),
+        ("GET", "/api/trace", 405, "/api/trace cannot be used with GET, only with POST"),
+        ("DELETE", "/api/models", 405, "/api/models cannot be used with DELETE, only with GET"),
+        ("POST", "/health", 405, "/health cannot be used with POST, only with GET, HEAD"),
+        ("POST", "/app.js", 405, "/app.js cannot be used with POST, only with GET, HEAD"),
+    ],
+)
+def test_a_path_that_is_unknown_and_a_method_that_is_wrong_are_told_apart(
+    client: Any, method: str, path: str, status: int, message: str
+) -> None:
+    answer = client.ask(method, path, {} if method == "POST" else None)
+    assert (answer.status, answer.error) == (status, message)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HT", b"POST /api/trace HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"],
+    ids=["nothing", "half a header", "half a body"],
+)
+def test_a_connection_without_a_whole_request_is_closed(
+    client: Any, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr("regard.serving.connection.REQUEST_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", client.port), timeout=10) as line:
+        line.sendall(sent)
+        while line.recv(1000):  # it may say why; then it closes
+            pass
+    assert client.get("/health").status == 200
+
+
+def test_a_slow_answer_is_waited_for(serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.serving.connection.REQUEST_SECONDS", 0.05)
+
+    class Slow(ModelShelf):
+        def __iter__(self) -> Any:
+            time.sleep(0.5)
+            return iter(())
+
+    assert serve(Slow([])).get("/api/models").status == 200
+
+
 def test_every_response_has_the_headers(client: Any) -> None:
     answers = [
         client.get("/"),
@@ -133,7 +195,8 @@ def test_every_response_has_the_headers(client: Any) -> None:
     ]
     assert [answer.status for answer in answers] == [200, 200, 404, 403, 400, 405]
     for answer in answers:
-        assert answer.headers["content-security-policy"] == "default-src 'self'; img-src 'self' data: blob:"
+        policy = answer.headers["content-security-policy"].split("; ")
+        assert {"default-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} < set(policy)
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert len({answer.headers["x-request-id"] for answer in answers}) == len(answers)
 

@@ -18,8 +18,8 @@ from regard.attention.cache import KVCache, RowCache, StaticCache, join_padded
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.reference import attend_pairs, guarded
 from regard.attention.linear.state import FeatureState, empty_state
-from regard.attention.mask_algebra import Mask, as_mask
-from regard.attention.mask_rules import causal_matrix
+from regard.attention.masks.algebra import Mask, as_mask
+from regard.attention.masks.rules import causal_matrix
 from regard.attention.projections import HeadSizes
 
 

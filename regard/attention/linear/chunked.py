@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from regard.attention.linear.reference import guarded
 from regard.attention.linear.state import EMPTY, FeatureState
-from regard.attention.mask_rules import causal_matrix
+from regard.attention.masks.rules import causal_matrix
 
 CHUNK = 64  # longer: more work inside chunks; shorter: more states between them
 

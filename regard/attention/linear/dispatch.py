@@ -20,7 +20,7 @@ from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.mask_support import split_mask
 from regard.attention.linear.reference import attend_pairs
 from regard.attention.linear.state import FeatureState, check_draw, empty_state
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.errors import unknown_name
 
 SEGMENT_TOKENS = 2048  # of all heads: their features fit into the cache of a CPU, which makes long texts much faster

@@ -23,7 +23,7 @@ from regard.attention.linear.layer_checks import check_sizes, check_width, rotat
 from regard.attention.linear.mask_support import drop_keys
 from regard.attention.linear.state import FeatureState, check_draw
 from regard.attention.linear.step import take_step
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.projections import HeadSizes, SeparateProjection, StackedProjection
 from regard.positions import Position
 

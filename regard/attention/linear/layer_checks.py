@@ -34,7 +34,7 @@ def rotating_position(position: Position | str | None, dim: int, sizes: HeadSize
     if isinstance(position, str):
         position = make_position(position, dim=dim, heads=sizes.heads, head_dim=sizes.d_k, value_dim=sizes.d_v)
     kind = type(position)
-    if kind.rotate is Position.rotate or kind.bias is not Position.bias or kind.mix is not Position.mix:
+    if kind.rotate is Position.rotate or kind.adds_to_scores():
         raise ValueError(
             f"position {kind.__name__} does not rotate queries and keys, which is all that random features allow "
             "inside attention: use rotary, or a scheme that acts on the embeddings, outside of this layer"

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.checks import check_mask, with_heads
-from regard.attention.mask_algebra import Both, Explicit, Mask, as_mask, wrong_mask
-from regard.attention.mask_rules import Lengths, Padding, split_causal
+from regard.attention.masks.algebra import Both, Explicit, Mask, as_mask, wrong_mask
+from regard.attention.masks.rules import Lengths, Padding, split_causal
 
 SUPPORTED_MASKS = (
     "random features sum the keys up before a query arrives, so a mask may be causal (causal=True or "

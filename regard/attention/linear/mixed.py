@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.linear.cache import WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 
 

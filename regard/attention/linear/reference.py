@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.linear.features import RandomFeatures
-from regard.attention.mask_rules import causal_matrix
+from regard.attention.masks.rules import causal_matrix
 
 
 def attend_pairs(

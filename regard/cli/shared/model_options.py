@@ -76,9 +76,11 @@ def check_utf8(text: str, name: str) -> str:
 
 
 def write_utf8() -> None:
-    """Make standard output UTF-8, as the input is, whatever the locale says."""
+    """Write UTF-8, as the input is, whatever the locale or Windows' code page says."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")
+    if hasattr(sys.stderr, "reconfigure"):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def read_text(path: Path) -> list[str]:

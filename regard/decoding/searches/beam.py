@@ -32,6 +32,8 @@ from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, mak
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END
 
+MAX_LENGTH_PENALTY = 10  # length^10 fits into a float32 for texts of up to 7,000 tokens; usual values are 0 to 2
+
 
 @dataclass(frozen=True)
 class Beam:
@@ -58,8 +60,10 @@ class Beam:
     def __post_init__(self) -> None:
         if isinstance(self.width, bool) or not isinstance(self.width, int) or self.width < 1:
             raise UsageError(f"width must be a whole number from 1, got {self.width!r}")
-        if not 0 <= self.length_penalty < math.inf:
-            raise UsageError(f"length_penalty must be a number from 0, got {self.length_penalty!r}")
+        if not 0 <= self.length_penalty <= MAX_LENGTH_PENALTY:
+            raise UsageError(
+                f"length_penalty must be a number from 0 to {MAX_LENGTH_PENALTY}, got {self.length_penalty!r}"
+            )
 
     def rows(self, alternatives: int) -> int:
         if alternatives > self.width:

@@ -19,6 +19,7 @@ from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run, 
 from regard.errors import UsageError
 
 FIRST_TOP_P_CANDIDATES = 128  # sorted first; eight times as many if their probabilities do not reach p
+MIN_TEMPERATURE = 1e-6  # far below, logits divided by it are not finite
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Sample:
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
             raise UsageError(f"temperature must be a number above 0, got {self.temperature!r}; its limit 0 is Greedy()")
+        if self.temperature < MIN_TEMPERATURE:
+            raise UsageError(f"temperature must be at least {MIN_TEMPERATURE:g}, got {self.temperature!r}")
         if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
             raise UsageError(f"top_k must be a whole number from 1, got {self.top_k!r}")
         for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):

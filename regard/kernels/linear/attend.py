@@ -18,7 +18,7 @@ from regard.attention.linear import dispatch
 from regard.attention.linear.dispatch import CheckedInputs, check_inputs
 from regard.attention.linear.features import RandomFeatures
 from regard.attention.linear.state import FeatureState
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.errors import unknown_name
 from regard.kernels.devices import runs_triton
 from regard.kernels.linear.capabilities import kernel_map, why_not_attend

@@ -77,10 +77,10 @@ def mix(
     S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
     log_scale = tl.full((), EMPTY, tl.float32)
     if STATES:
-        place = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
-        place += (row if REVERSE else batch * (heads // shared) + g) * states
-        log_scale = tl.load(log_scale_at + place)
-        S1, z1, S2, z2 = state_of(sum_at + place * F * (E + 1), E, M, PAIR)
+        slot = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
+        slot += (row if REVERSE else batch * (heads // shared) + g) * states
+        log_scale = tl.load(log_scale_at + slot)
+        S1, z1, S2, z2 = state_of(sum_at + slot * F * (E + 1), E, M, PAIR)
     first = segment * per
     chunks = tl.cdiv(tl.minimum(m - first, per), C)
     walked = (tl.cdiv(m - first, C) - chunks) if REVERSE else first // C  # by the programs before
@@ -97,8 +97,10 @@ def mix(
             mine = weight_logs(half, c, h, at, inside, SIGN, True, GIVEN, LOG_SCALES)
         if CAUSAL:
             keys, half, _ = normal(tile(k, start, k_row, inside, C, D), scale, NORMALIZE, SCALED)
-            own = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
-            k1, k2, own = phi(keys, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
+            log_weights = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
+            k1, k2, log_weights = phi(
+                keys, w, bias, log_weights, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION
+            )
             k1, k2 = k1.to(dtype), k2.to(dtype)
 
         q1, q2, mine = phi(asks, w, bias, mine, factor, 1, REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
@@ -124,8 +126,8 @@ def mix(
             weighed, new = values, tl.full((C,), 1.0, tl.float32)
             if LOG_SCALES:
                 b, gone = gates(log_g, at, inside, C, GATED)
-                seen, old, top = weights(own, b, gone, log_scale, REVERSE, GATED, False)
-                new, kept, log_scale = to_state(own, b, gone, log_scale, REVERSE, GATED)
+                seen, old, top = weights(log_weights, b, gone, log_scale, REVERSE, GATED, False)
+                new, decay, log_scale = to_state(log_weights, b, gone, log_scale, REVERSE, GATED)
                 if SIGNED:
                     signs = tl.load(sign + row * n + at, mask=inside, other=0.0)
                     seen *= signs[None, :]
@@ -135,7 +137,7 @@ def mix(
                 if not REVERSE:
                     ones *= old[:, None]
                 weighed = (values * new[:, None]).to(dtype)
-                S1, z1, S2, z2 = S1 * kept, z1 * kept, S2 * kept, z2 * kept
+                S1, z1, S2, z2 = S1 * decay, z1 * decay, S2 * decay, z2 * decay
             else:
                 scores = causal(scores, 0.0, REVERSE, False)
             scores = scores.to(dtype)

@@ -156,9 +156,9 @@ def measure_crossover(
         tokens=tokens,
         lengths=list(lengths),
         rows=[
-            Row(width, number, by_length(width, 0), by_length(width, place))
+            Row(width, number, by_length(width, 0), by_length(width, column))
             for width in widths
-            for place, number in enumerate(features, start=1)
+            for column, number in enumerate(features, start=1)
         ],
         date=date.today().isoformat(),
         torch=torch.__version__,

@@ -123,33 +123,33 @@ def numbers(
         u += bias
     if LOG_SCALES and exponential:
         top = tl.max(tl.abs(u) if MAP == "hyperbolic" else u, AXIS)
-        log_scale, more = weight + top if KEYS else weight, -top
+        log_scale, exponent = weight + top if KEYS else weight, -top
     elif LOG_SCALES:
-        log_scale, more = weight, tl.zeros_like(weight)
+        log_scale, exponent = weight, tl.zeros_like(weight)
     else:
-        log_scale, more = tl.zeros_like(weight), weight
+        log_scale, exponent = tl.zeros_like(weight), weight
     if exponential:
-        more = tl.expand_dims(more + tl.log2(factor), AXIS)  # a 2^x = 2^{x + log a}
-        one = tl.exp2(more + u)
-        other = one
+        exponent = tl.expand_dims(exponent + tl.log2(factor), AXIS)  # a 2^x = 2^{x + log a}
+        phi1 = tl.exp2(exponent + u)
+        phi2 = phi1
         if MAP == "hyperbolic":
-            other = tl.exp2(more - u)
+            phi2 = tl.exp2(exponent - u)
     else:
         if MAP == "trig":
-            one, other = waves(u)
+            phi1, phi2 = waves(u)
         else:
-            one = tl.where(u > 0, u + 1.0, tl.exp2(tl.minimum(u, 0.0) * LOG2E))
-            other = one
-        much = tl.expand_dims(tl.exp2(more) * factor, AXIS)
-        one, other = one * much, other * much
-    return one, other, log_scale
+            phi1 = tl.where(u > 0, u + 1.0, tl.exp2(tl.minimum(u, 0.0) * LOG2E))
+            phi2 = phi1
+        scale_factor = tl.expand_dims(tl.exp2(exponent) * factor, AXIS)
+        phi1, phi2 = phi1 * scale_factor, phi2 * scale_factor
+    return phi1, phi2, log_scale
 
 
 @triton.jit
 def waves(u):
     """(sin u, cos u) by Taylor series of the remainder of u modulo pi / 2, where they are exact.
 
-    Triton's own functions handle u of any size and are ten times as much code.
+    Triton's own functions handle u of any size and are ten times as scale_factor code.
     """
     turns = tl.floor(u * 0.6366197723675814 + 0.5)
     r = (u - turns * 1.57079637050628662) + turns * 4.37113900018624e-8  # pi / 2 in two parts; |r| <= pi / 4
@@ -158,22 +158,22 @@ def waves(u):
     cosine = 1.0 + r2 * (-1.0 / 2 + r2 * (1.0 / 24 + r2 * (-1.0 / 720 + r2 * (1.0 / 40320))))
     quarter = turns.to(tl.int32)
     odd = (quarter & 1) != 0
-    one, other = tl.where(odd, cosine, sine), tl.where(odd, sine, cosine)
-    one = tl.where((quarter & 2) != 0, -one, one)
-    return one, tl.where(((quarter + 1) & 2) != 0, -other, other)
+    first_wave, second_wave = tl.where(odd, cosine, sine), tl.where(odd, sine, cosine)
+    first_wave = tl.where((quarter & 2) != 0, -first_wave, first_wave)
+    return first_wave, tl.where(((quarter + 1) & 2) != 0, -second_wave, second_wave)
 
 
 @triton.jit
-def to_u(one, other, to_one, to_other, MAP: tl.constexpr):
+def to_u(phi1, phi2, d_phi1, d_phi2, MAP: tl.constexpr):
     """The gradient of u from those of the features: exp' = exp, sin' = cos, cos' = -sin."""
     if MAP == "hyperbolic":
-        du = to_one * one - to_other * other
+        du = d_phi1 * phi1 - d_phi2 * phi2
     elif MAP == "positive":
-        du = to_one * one
+        du = d_phi1 * phi1
     elif MAP == "trig":
-        du = to_one * other - to_other * one
+        du = d_phi1 * phi2 - d_phi2 * phi1
     else:
-        du = to_one * tl.minimum(one, 1.0)
+        du = d_phi1 * tl.minimum(phi1, 1.0)
     return du
 
 
@@ -197,26 +197,26 @@ def weight_logs(
     Without LOG_SCALES the weights of queries are already factors of dy and t: see `deltas`.
     """
     if KEYS:
-        own = half * (SIGN * LOG2E)
+        log_weights = half * (SIGN * LOG2E)
         if GIVEN:
-            own += tl.load(c + at, mask=inside, other=0.0) * LOG2E
-        own = tl.where(inside, own, -float("inf"))
+            log_weights += tl.load(c + at, mask=inside, other=0.0) * LOG2E
+        log_weights = tl.where(inside, log_weights, -float("inf"))
     elif LOG_SCALES:
-        own = tl.load(h + at, mask=inside, other=-float("inf"))
+        log_weights = tl.load(h + at, mask=inside, other=-float("inf"))
     else:
-        own = tl.zeros_like(half)
-    return own
+        log_weights = tl.zeros_like(half)
+    return log_weights
 
 
 @triton.jit
-def causal(scores, other, REVERSE: tl.constexpr, TURNED: tl.constexpr):
+def causal(scores, masked_value, REVERSE: tl.constexpr, TURNED: tl.constexpr):
     """Replace scores of later tokens (REVERSE: earlier tokens) by `other`; (C queries, C keys), or TURNED."""
     at = tl.arange(0, scores.shape[0])
     if REVERSE != TURNED:
         seen = at[None, :] >= at[:, None]
     else:
         seen = at[None, :] <= at[:, None]
-    return tl.where(seen, scores, other)
+    return tl.where(seen, scores, masked_value)
 
 
 @triton.jit

@@ -50,8 +50,8 @@ def deltas(
     batch, head = row // heads, row % heads
     inside = at < m
     mine = tile(y + batch * y_batch + head * y_head, start, y_row, inside, C, E).to(tl.float32)
-    given = tile(dy + batch * d_batch + head * d_head, start, d_row, inside, C, E).to(tl.float32)
-    delta = tl.sum(mine * given, 1)
+    grad_out = tile(dy + batch * d_batch + head * d_head, start, d_row, inside, C, E).to(tl.float32)
+    delta = tl.sum(mine * grad_out, 1)
     at += row * m
     size = tl.load(den + at, mask=inside, other=1.0)
     last = tl.where(size == floor, 0.0, -delta)  # the floor has no gradient
@@ -60,9 +60,9 @@ def deltas(
         log = -log_scale - tl.log2(tl.abs(size))
         tl.store(h + at, tl.where(log_scale > 0.5 * EMPTY, log, -float("inf")), mask=inside)  # a query without keys
     else:
-        given, last = given / size[:, None], last / size
+        grad_out, last = grad_out / size[:, None], last / size
         out += batch * o_batch + head * o_head
-        tl.store(places(out, start, o_row, C, E), given.to(out.dtype.element_ty), mask=inside[:, None])
+        tl.store(places(out, start, o_row, C, E), grad_out.to(out.dtype.element_ty), mask=inside[:, None])
     tl.store(t + at, last, mask=inside)
     if SIGNED:
         tl.store(sign + at, tl.where(size < 0.0, -1.0, 1.0), mask=inside)
@@ -115,10 +115,10 @@ def grad(
     S2, z2 = tl.zeros((M, E), tl.float32), tl.zeros((M, N), tl.float32)
     log_scale, to_a = tl.full((), EMPTY, tl.float32), tl.zeros((D,), tl.float32)
     if STATES:
-        place = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
-        place += (row if REVERSE else batch * (heads // shared) + g) * states
-        log_scale = tl.load(log_scale_at + place)
-        S1, z1, S2, z2 = state_of(sum_at + place * F * (E + 1), E, M, PAIR)
+        slot = (tl.num_programs(0) - 1 - segment if REVERSE else segment) if CAUSAL else states - 1
+        slot += (row if REVERSE else batch * (heads // shared) + g) * states
+        log_scale = tl.load(log_scale_at + slot)
+        S1, z1, S2, z2 = state_of(sum_at + slot * F * (E + 1), E, M, PAIR)
     first = segment * per
     chunks = tl.cdiv(tl.minimum(m - first, per), C)
     walked = (tl.cdiv(m - first, C) - chunks) if REVERSE else first // C  # by the programs before
@@ -126,23 +126,23 @@ def grad(
         start = first + ((chunks - 1 - step) if REVERSE else step) * C
         at = start + tl.arange(0, C)
         inside = at < m
-        given = tl.trans(tile(y, start, y_row, inside, C, E))  # (e, C)
+        grad_out = tl.trans(tile(y, start, y_row, inside, C, E))  # (e, C)
         last = tl.full((C,), 1.0, tl.float32)
         if not REVERSE:
             last = tl.load(t + at, mask=inside, other=0.0)
         # dphi = sum_j weight_ij ((y_i, t_i).(v_j, t_j)) phi_j, (M, C): first of those in the state, then in the chunk
         small = shrink(walked + step if CAUSAL else tl.cdiv(n, C), dtype)
-        to1 = tl.dot((S1 * small).to(dtype), given, input_precision=PRECISION) / small
+        to1 = tl.dot((S1 * small).to(dtype), grad_out, input_precision=PRECISION) / small
         to1 += tl.sum(z1, 1)[:, None] * last[None, :]
         if PAIR:
-            to2 = tl.dot((S2 * small).to(dtype), given, input_precision=PRECISION) / small
+            to2 = tl.dot((S2 * small).to(dtype), grad_out, input_precision=PRECISION) / small
             to2 += tl.sum(z2, 1)[:, None] * last[None, :]
         top = tl.zeros((C,), tl.float32)
         if LOG_SCALES:
             top += log_scale
         if CAUSAL:
             values = tile(v, start, v_row, inside, C, E)
-            products = tl.dot(values, given, input_precision=PRECISION)  # (C answering, C asking)
+            products = tl.dot(values, grad_out, input_precision=PRECISION)  # (C answering, C asking)
             new = tl.full((C,), 1.0, tl.float32)
             if REVERSE:
                 others = tl.load(t + at, mask=inside, other=0.0)
@@ -151,12 +151,14 @@ def grad(
                 others = new
                 products += last[None, :]
             answers, half, _ = normal(tile(k, start, k_row, inside, C, D), scale, NORMALIZE, SCALED)
-            own = weight_logs(half, c, h, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
-            k1, k2, own = phi(answers, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
+            log_weights = weight_logs(half, c, h, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
+            k1, k2, log_weights = phi(
+                answers, w, bias, log_weights, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION
+            )
             if LOG_SCALES:
                 b, gone = gates(log_g, at, inside, C, GATED)
-                seen, old, top = weights(own, b, gone, log_scale, REVERSE, GATED, True)
-                new, kept, log_scale = to_state(own, b, gone, log_scale, REVERSE, GATED)
+                seen, old, top = weights(log_weights, b, gone, log_scale, REVERSE, GATED, True)
+                new, decay, log_scale = to_state(log_weights, b, gone, log_scale, REVERSE, GATED)
                 if SIGNED and REVERSE:
                     signs = tl.load(sign + at, mask=inside, other=0.0)
                     seen *= signs[:, None]
@@ -165,7 +167,7 @@ def grad(
                 to1 *= old[None, :]
                 if PAIR:
                     to2 *= old[None, :]
-                S1, z1, S2, z2 = S1 * kept, z1 * kept, S2 * kept, z2 * kept
+                S1, z1, S2, z2 = S1 * decay, z1 * decay, S2 * decay, z2 * decay
             else:
                 products = causal(products, 0.0, REVERSE, True)
             products, k1, k2, each = products.to(dtype), k1.to(dtype), k2.to(dtype), columns(new * others, C, dtype)

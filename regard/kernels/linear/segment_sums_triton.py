@@ -69,12 +69,12 @@ def sums(
         keys = tile(x, start, x_row, inside, C, D)
         values = tile(y, start, y_row, inside, C, E)
         keys, half, _ = normal(keys, scale, NORMALIZE, SCALED)
-        own = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
-        k1, k2, own = phi(keys, w, bias, own, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
+        log_weights = weight_logs(half, c, h + row * n, at, inside, SIGN, not REVERSE, GIVEN, LOG_SCALES)
+        k1, k2, log_weights = phi(keys, w, bias, log_weights, factor, 0, not REVERSE, MAP, BENT, LOG_SCALES, PRECISION)
         new = tl.full((C,), 1.0, tl.float32)
         if LOG_SCALES:
             b, gone = gates(log_g, at, inside, C, GATED)
-            new, old, log_scale = to_state(own, b, gone, log_scale, REVERSE, GATED)
+            new, old, log_scale = to_state(log_weights, b, gone, log_scale, REVERSE, GATED)
             left += gone
             if SIGNED:
                 new *= tl.load(sign + row * n + at, mask=inside, other=0.0)
@@ -90,10 +90,10 @@ def sums(
             z2 = tl.dot(k2, ones, z2, input_precision=PRECISION)
 
     segments = tl.num_programs(0)
-    place = row * (segments + 1) + (segments - segment if REVERSE else segment + 1)
-    tl.store(log_scale_of + place, log_scale)
-    tl.store(gate_of + place, left)
-    own_sum = sum_of + place * F * (E + 1)
+    slot = row * (segments + 1) + (segments - segment if REVERSE else segment + 1)
+    tl.store(log_scale_of + slot, log_scale)
+    tl.store(gate_of + slot, left)
+    own_sum = sum_of + slot * F * (E + 1)
     r, column = tl.arange(0, M), tl.arange(0, E)
     tl.store(own_sum + r[:, None] * E + column[None, :], S1)
     tl.store(own_sum + F * E + r, tl.sum(z1, 1))
@@ -116,7 +116,7 @@ def state_of(sum_of, E: tl.constexpr, M: tl.constexpr, PAIR: tl.constexpr):
 
 @triton.jit(do_not_specialize=["places", "size"])
 def scan(
-    sum_of, log_scale_of, gate_of, log_scale_at, places, size,
+    sum_of, log_scale_of, gate_of, log_scale_at, slots, size,
     GIVEN: tl.constexpr, LOG_SCALES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Replace the sums of each segment by the state after it, for a block of numbers of one head.
@@ -124,11 +124,11 @@ def scan(
     Place 0 holds the state before the first segment, if there is one (GIVEN).
     """
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = sum_of + row * places * size + at
+    here = sum_of + row * slots * size + at
     log_scale_of, gate_of, log_scale_at = (
-        log_scale_of + row * places,
-        gate_of + row * places,
-        log_scale_at + row * places,
+        log_scale_of + row * slots,
+        gate_of + row * slots,
+        log_scale_at + row * slots,
     )
     if GIVEN:
         state, log_scale = tl.load(here, mask=at < size, other=0.0), tl.load(log_scale_of)
@@ -136,14 +136,14 @@ def scan(
         state, log_scale = tl.zeros((BLOCK,), tl.float32), tl.full((), EMPTY if LOG_SCALES else 0.0, tl.float32)
         tl.store(here, state, mask=at < size)
     tl.store(log_scale_at, log_scale)
-    for place in range(1, places):
+    for slot in range(1, slots):
         here += size
-        own = tl.load(here, mask=at < size, other=0.0)
+        segment_sum = tl.load(here, mask=at < size, other=0.0)
         if LOG_SCALES:
-            new, old = tl.load(log_scale_of + place), log_scale + tl.load(gate_of + place)
+            new, old = tl.load(log_scale_of + slot), log_scale + tl.load(gate_of + slot)
             log_scale = tl.maximum(old, new)
-            own *= tl.exp2(new - log_scale)
+            segment_sum *= tl.exp2(new - log_scale)
             state *= tl.exp2(old - log_scale)
-        state += own
+        state += segment_sum
         tl.store(here, state, mask=at < size)
-        tl.store(log_scale_at + place, log_scale)
+        tl.store(log_scale_at + slot, log_scale)

@@ -62,16 +62,16 @@ def step(
         new, old = new + log_g - t * LOG2E, old + log_g
         tl.store(log_decay + row, tl.load(log_decay + row) + log_g / LOG2E)
     log_scale = tl.maximum(old, new)
-    kept, weight = tl.exp2(old - log_scale), tl.exp2(new - log_scale)
+    decay, weight = tl.exp2(old - log_scale), tl.exp2(new - log_scale)
     tl.store(log_scale_at + row, log_scale / LOG2E)
 
     value = tl.load(v + row * E + column).to(tl.float32)[None, :]
     here, sums = S + row * F * E + r[:, None] * E + column[None, :], z + row * F + r[:, None]
-    S1, z1 = tl.load(here) * kept + k1 * weight * value, tl.load(sums) * kept + k1 * weight
+    S1, z1 = tl.load(here) * decay + k1 * weight * value, tl.load(sums) * decay + k1 * weight
     tl.store(here, S1)
     tl.store(sums, z1)
     if PAIR:
-        S2, z2 = tl.load(here + M * E) * kept + k2 * weight * value, tl.load(sums + M) * kept + k2 * weight
+        S2, z2 = tl.load(here + M * E) * decay + k2 * weight * value, tl.load(sums + M) * decay + k2 * weight
         tl.store(here + M * E, S2)
         tl.store(sums + M, z2)
     for i in tl.static_range(R):

@@ -99,12 +99,12 @@ class _TokenLoss(torch.autograd.Function):
         for rows in _parts(hidden, len(weight), passes=2 if pull else 1):
             x = rows.of(hidden).to(dtype)
             scores = F.linear(x, w, b)  # (n, V)
-            kept = None if keep is None else rows.of(keep)
+            keep_rows = None if keep is None else rows.of(keep)
             wanted = any((for_hidden, for_weight, for_bias))
-            more, plain, gradient = loss_and_gradient(
-                scores, rows.of(labels), kept, smoothing, pull, wanted=wanted, kernels=kernels
+            loss_sum, plain, gradient = loss_and_gradient(
+                scores, rows.of(labels), keep_rows, smoothing, pull, wanted=wanted, kernels=kernels
             )
-            total, nll = total + more, nll + plain
+            total, nll = total + loss_sum, nll + plain
             if gradient is None:
                 continue
             if d_hidden is not None:

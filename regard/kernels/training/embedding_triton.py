@@ -36,7 +36,7 @@ def _embed(
     width,
     factor,
     dropped,
-    grown,
+    inverse_keep,
     PLACES: tl.constexpr,
     ROWS: tl.constexpr,
     P: tl.constexpr,
@@ -50,18 +50,18 @@ def _embed(
     x = tl.where(known, x, float("nan"))  # make a token without a row visible
     if PLACES:
         x += tl.load(places + (r % length)[:, None] * width + at[None, :], mask=inside, other=0.0).to(tl.float32)
-    x = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), x * grown, 0.0)
+    x = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), x * inverse_keep, 0.0)
     tl.store(out + r.to(tl.int64)[:, None] * width + at[None, :], x.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _embed_back(given, seed, out, rows, width, dropped, grown, ROWS: tl.constexpr, P: tl.constexpr):
+def _embed_back(grad_out, seed, out, rows, width, dropped, inverse_keep, ROWS: tl.constexpr, P: tl.constexpr):
     """Compute some rows of the gradient, with the same mask; `grown` includes the factor."""
     r, at = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
-    step = tl.load(given + where, mask=inside, other=0.0).to(tl.float32)
-    step = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), step * grown, 0.0)
+    step = tl.load(grad_out + where, mask=inside, other=0.0).to(tl.float32)
+    step = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), step * inverse_keep, 0.0)
     tl.store(out + where, step.to(out.dtype.element_ty), mask=inside)
 
 
@@ -102,7 +102,7 @@ def embed_dropped(
 
 @custom_op("regard::embed_dropped_back", mutates_args=())
 def embed_dropped_back(
-    given: Tensor,
+    grad_out: Tensor,
     tokens: Tensor,
     seed: Tensor,
     vocabulary: int,
@@ -112,10 +112,12 @@ def embed_dropped_back(
     pad_id: int,
 ) -> Tensor:
     """Return the gradient of the table, (V, p). All sums are in its dtype, because there may be thousands of terms."""
-    given = given.contiguous()
-    steps, (grid, options) = torch.empty_like(given, dtype=dtype), _tiling(tokens, given.shape[-1])
-    dropped, grown = share(dropout)
-    _embed_back[grid](given, seed, steps, tokens.numel(), given.shape[-1], dropped, grown * factor, **options)
+    grad_out = grad_out.contiguous()
+    steps, (grid, options) = torch.empty_like(grad_out, dtype=dtype), _tiling(tokens, grad_out.shape[-1])
+    dropped, inverse_keep = share(dropout)
+    _embed_back[grid](
+        grad_out, seed, steps, tokens.numel(), grad_out.shape[-1], dropped, inverse_keep * factor, **options
+    )
     return torch.ops.aten.embedding_dense_backward(steps, tokens, vocabulary, pad_id, False)
 
 
@@ -140,8 +142,8 @@ def _(tokens: Tensor, table: Tensor, *others: Any) -> Tensor:
 
 
 @embed_dropped_back.register_fake
-def _(given: Tensor, tokens: Tensor, seed: Tensor, vocabulary: int, dtype: torch.dtype, *_: object) -> Tensor:
-    return given.new_empty(vocabulary, given.shape[-1], dtype=dtype)
+def _(grad_out: Tensor, tokens: Tensor, seed: Tensor, vocabulary: int, dtype: torch.dtype, *_: object) -> Tensor:
+    return grad_out.new_empty(vocabulary, grad_out.shape[-1], dtype=dtype)
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -150,8 +152,8 @@ def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(tokens, seed)
 
 
-def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-    return None, embed_dropped_back(given, *ctx.saved_tensors, *ctx.settings), *(None,) * 6
+def _gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+    return None, embed_dropped_back(grad_out, *ctx.saved_tensors, *ctx.settings), *(None,) * 6
 
 
 embed_dropped.register_autograd(_gradients, setup_context=_save_inputs)

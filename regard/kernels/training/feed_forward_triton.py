@@ -37,8 +37,8 @@ def _gelu(x):
     square = x * x
     u = 1 + tl.exp2(x * (-2.302208198 - 0.1029432396 * square))  # -z log2(e)
     gate = tl.rsqrt(u * u)
-    more = x * (1.5957691216 + 0.2140644488 * square)  # x dz/dx
-    return x * gate, gate + gate * (more - gate * more)
+    slope = x * (1.5957691216 + 0.2140644488 * square)  # x dz/dx
+    return x * gate, gate + gate * (slope - gate * slope)
 
 
 @triton.jit
@@ -46,11 +46,11 @@ def _hidden(
     h,
     seed,
     out,
-    lives,  # (R, d_ff / 8) with ReLU: the bits of 8 numbers in a byte
+    active_bits,  # (R, d_ff / 8) with ReLU: the bits of 8 numbers in a byte
     rows,
     width,
     dropped,
-    grown,
+    inverse_keep,
     RELU: tl.constexpr,
     DROP: tl.constexpr,
     ROWS: tl.constexpr,
@@ -67,16 +67,16 @@ def _hidden(
     else:
         x, _ = _gelu(x)
     if DROP:
-        x = tl.where(kept(tl.load(seed), _own(r), dropped, ROWS, COLUMNS), x * grown, 0.0)
+        x = tl.where(kept(tl.load(seed), _random_row(r), dropped, ROWS, COLUMNS), x * inverse_keep, 0.0)
     tl.store(out + where, x.to(out.dtype.element_ty), mask=inside)
     if RELU:
         bits = tl.reshape((x > 0.0).to(tl.int32), (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
-        place, there = _bytes(r, rows, width, COLUMNS)
-        tl.store(lives + place, tl.sum(bits, 2).to(tl.uint8), mask=there)
+        offset, exists = _bytes(r, rows, width, COLUMNS)
+        tl.store(active_bits + offset, tl.sum(bits, 2).to(tl.uint8), mask=exists)
 
 
 @triton.jit
-def _own(r):
+def _random_row(r):
     """Return the indices of these parts of rows for the random numbers; no two parts share one."""
     return r * tl.num_programs(1) + tl.program_id(1)
 
@@ -90,7 +90,7 @@ def _bytes(r, rows, width, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _hidden_back(
-    given,
+    grad_out,
     before,  # h, or with ReLU the bits
     seed,
     dh,
@@ -98,7 +98,7 @@ def _hidden_back(
     rows,
     width,
     dropped,
-    grown,
+    inverse_keep,
     RELU: tl.constexpr,
     DROP: tl.constexpr,
     ROWS: tl.constexpr,
@@ -113,19 +113,19 @@ def _hidden_back(
         r = (tl.cdiv(rows, ROWS) - 1 - back) * ROWS + tl.arange(0, ROWS)
         inside = (r < rows)[:, None] & (at < width)[None, :]
         where = r.to(tl.int64)[:, None] * width + at[None, :]
-        step = tl.load(given + where, mask=inside, other=0.0).to(tl.float32)
+        step = tl.load(grad_out + where, mask=inside, other=0.0).to(tl.float32)
         if DROP:
-            step *= grown
+            step *= inverse_keep
         if RELU:
-            place, there = _bytes(r, rows, width, COLUMNS)
-            eight = tl.load(before + place, mask=there, other=0).to(tl.int32)[:, :, None]
+            offset, exists = _bytes(r, rows, width, COLUMNS)
+            eight = tl.load(before + offset, mask=exists, other=0).to(tl.int32)[:, :, None]
             bits = tl.reshape((eight >> tl.arange(0, 8)[None, None, :]) & 1, (ROWS, COLUMNS))
             step = tl.where(bits != 0, step, 0.0)
         else:
             x = tl.load(before + where, mask=inside, other=0.0).to(tl.float32)
             step *= _gelu(x)[1]
             if DROP:
-                step = tl.where(kept(key, _own(r), dropped, ROWS, COLUMNS), step, 0.0)
+                step = tl.where(kept(key, _random_row(r), dropped, ROWS, COLUMNS), step, 0.0)
         to_bias += step
         tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
     tl.store(sums + tl.program_id(0) * width + at, tl.sum(to_bias, 0), mask=at < width)
@@ -139,12 +139,12 @@ def activated(h: Tensor, bias: Tensor | None, seed: Tensor | None, dropout: floa
     zero, as (…, d_ff / 8) bytes.
     """
     h = h.contiguous()
-    out, lives, rows, width = torch.empty_like(h), _empty_bits(h, relu), h.numel() // h.shape[-1], h.shape[-1]
+    out, active_bits, rows, width = torch.empty_like(h), _empty_bits(h, relu), h.numel() // h.shape[-1], h.shape[-1]
     _hidden[triton.cdiv(rows, FORWARD), triton.cdiv(width, COLUMNS)](
         h,
         h if seed is None else seed,
         out,
-        lives,
+        active_bits,
         rows,
         width,
         *share(dropout),
@@ -154,24 +154,24 @@ def activated(h: Tensor, bias: Tensor | None, seed: Tensor | None, dropout: floa
         COLUMNS=COLUMNS,
         num_warps=4,
     )
-    return out, lives
+    return out, active_bits
 
 
 @custom_op("regard::activated_back", mutates_args=())
 def activated_back(
-    given: Tensor, before: Tensor, seed: Tensor | None, dropout: float, relu: bool
+    grad_out: Tensor, before: Tensor, seed: Tensor | None, dropout: float, relu: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of h, and of the bias in float32; `before` is h, or if `relu` the bits."""
-    given = given.contiguous()
-    dh, rows, width = torch.empty_like(given), given.numel() // given.shape[-1], given.shape[-1]
+    grad_out = grad_out.contiguous()
+    dh, rows, width = torch.empty_like(grad_out), grad_out.numel() // grad_out.shape[-1], grad_out.shape[-1]
     across = triton.cdiv(width, COLUMNS)
-    processors = torch.cuda.get_device_properties(given.device).multi_processor_count if given.is_cuda else 1
+    processors = torch.cuda.get_device_properties(grad_out.device).multi_processor_count if grad_out.is_cuda else 1
     down = min(triton.cdiv(rows, BACKWARD), triton.cdiv(processors * PROGRAMS, across))
-    sums = torch.empty(down, width, device=given.device)
+    sums = torch.empty(down, width, device=grad_out.device)
     _hidden_back[down, across](
-        given,
+        grad_out,
         before.contiguous(),
-        given if seed is None else seed,
+        grad_out if seed is None else seed,
         dh,
         sums,
         rows,
@@ -200,8 +200,8 @@ def _(h: Tensor, bias: Tensor | None, seed: Tensor | None, dropout: float, relu:
 
 
 @activated_back.register_fake
-def _(given: Tensor, *_: object) -> tuple[Tensor, Tensor]:
-    return _contiguous(given), given.new_empty(given.shape[-1], dtype=torch.float32)
+def _(grad_out: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    return _contiguous(grad_out), grad_out.new_empty(grad_out.shape[-1], dtype=torch.float32)
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -212,10 +212,10 @@ def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor
     ctx.set_materialize_grads(False)  # bits have no gradient
 
 
-def _gradients(ctx: Any, given: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if given is None:
+def _gradients(ctx: Any, grad_out: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if grad_out is None:
         return (None,) * 5
-    dh, to_bias = activated_back(given, *ctx.saved_tensors, *ctx.settings)
+    dh, to_bias = activated_back(grad_out, *ctx.saved_tensors, *ctx.settings)
     return dh, None if ctx.bias is None else to_bias.to(ctx.bias), None, None, None
 
 

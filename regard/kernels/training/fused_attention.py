@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.checks import check_mask, one_dtype
-from regard.attention.mask_algebra import Mask
-from regard.attention.mask_rules import Lengths, Padding, split_causal
+from regard.attention.masks.algebra import Mask
+from regard.attention.masks.rules import Lengths, Padding, split_causal
 from regard.attention.multihead import Cache, MultiHeadAttention
 from regard.attention.projections import StackedProjection, cut_heads
 from regard.attention.scores import Score

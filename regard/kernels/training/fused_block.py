@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from regard.attention.mask_algebra import Mask
+from regard.attention.masks.algebra import Mask
 from regard.attention.types import Cache, Source
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_attention import KNOWN as ATTENTION, FusedMultiHeadAttention

@@ -59,7 +59,7 @@ def _norm(
     rows,
     eps,
     dropped,
-    grown,
+    inverse_keep,
     width: tl.constexpr,
     DROP: tl.constexpr,
     CENTRED: tl.constexpr,
@@ -73,7 +73,7 @@ def _norm(
     where = r.to(tl.int64)[:, None] * width + at[None, :]
     added = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
     if DROP:
-        added = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), added * grown, 0.0)
+        added = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), added * inverse_keep, 0.0)
     total = tl.load(x + where, mask=inside, other=0.0).to(tl.float32) + added
     rounded = total.to(s.dtype.element_ty)
     tl.store(s + where, rounded, mask=inside)
@@ -98,7 +98,7 @@ def _norm_back(
     rows,
     eps,
     dropped,
-    grown,
+    inverse_keep,
     width: tl.constexpr,
     DROP: tl.constexpr,
     SHIFT: tl.constexpr,
@@ -126,9 +126,9 @@ def _norm_back(
         where = r.to(tl.int64)[:, None] * width + at[None, :]
         gradient = tl.load(dy + where, mask=inside, other=0.0).to(tl.float32)
         if MORE:
-            more = tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
+            extra = tl.load(ds + where, mask=inside, other=0.0).to(tl.float32)
             if POST:
-                gradient += more
+                gradient += extra
         total = tl.load(s + where, mask=inside, other=0.0).to(tl.float32)
         normed, inverse = _normed(total, inside, width, eps, CENTRED)
         to_weight += gradient * normed
@@ -139,10 +139,10 @@ def _norm_back(
             step -= (tl.sum(gradient, 1) / width)[:, None]
         step *= inverse[:, None]
         if MORE and not POST:
-            step += more
+            step += extra
         tl.store(dx + where, step.to(dx.dtype.element_ty), mask=inside)
         if DROP:
-            step = tl.where(kept(key, r, dropped, ROWS, P), step * grown, 0.0)
+            step = tl.where(kept(key, r, dropped, ROWS, P), step * inverse_keep, 0.0)
             tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
         if SHIFT:
             to_shift += step
@@ -154,13 +154,13 @@ def _norm_back(
 
 
 @triton.jit
-def _add(x, h, seed, out, rows, width, dropped, grown, TO: tl.constexpr, ROWS: tl.constexpr, P: tl.constexpr):
+def _add(x, h, seed, out, rows, width, dropped, inverse_keep, TO: tl.constexpr, ROWS: tl.constexpr, P: tl.constexpr):
     """Compute some rows of x + dropout(h), or of dropout(h) alone."""
     r, at = (tl.num_programs(0) - 1 - tl.program_id(0)) * ROWS + tl.arange(0, ROWS), tl.arange(0, P)
     inside = (r < rows)[:, None] & (at < width)[None, :]
     where = r.to(tl.int64)[:, None] * width + at[None, :]
     total = tl.load(h + where, mask=inside, other=0.0).to(tl.float32)
-    total = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), total * grown, 0.0)
+    total = tl.where(kept(tl.load(seed), r, dropped, ROWS, P), total * inverse_keep, 0.0)
     if TO:
         total += tl.load(x + where, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + where, total.to(out.dtype.element_ty), mask=inside)

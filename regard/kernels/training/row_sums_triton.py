@@ -17,12 +17,12 @@ ROWS, COLUMNS = 1024, 8  # that a program loads at a time; 8 numbers are the sma
 def _add_up(parts, total, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sum some columns."""
     at = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    found = tl.zeros((ROWS, COLUMNS), tl.float32)
+    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
     for first in range(0, count, ROWS):
         r = first + tl.arange(0, ROWS)
         inside = (r < count)[:, None] & (at < width)[None, :]
-        found += tl.load(parts + r[:, None] * width + at[None, :], mask=inside, other=0.0)
-    tl.store(total + at, tl.sum(found, 0), mask=at < width)
+        sums += tl.load(parts + r[:, None] * width + at[None, :], mask=inside, other=0.0)
+    tl.store(total + at, tl.sum(sums, 0), mask=at < width)
 
 
 def add_up(parts: Tensor) -> Tensor:

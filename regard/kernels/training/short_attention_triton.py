@@ -90,7 +90,7 @@ def _attend(
     d,
     scale,
     dropped,
-    grown,
+    inverse_keep,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     DROPOUT: tl.constexpr,
@@ -108,20 +108,20 @@ def _attend(
     weights, inverse = _exponentials(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
     if DROPOUT:
         weights = tl.where(kept_of_product(tl.load(seed), program * M + i, dropped, M, N), weights, 0.0)
-    mixed = tl.dot(weights.to(values.dtype), values, input_precision="ieee") * (inverse * grown)[:, None]
+    mixed = tl.dot(weights.to(values.dtype), values, input_precision="ieee") * (inverse * inverse_keep)[:, None]
     _put(out + (b * m * heads + h) * d, i, heads * d, m, d, mixed, D)
 
 
 @triton.jit
 def _attend_back(
-    given,  # d loss / d out
+    grad_out,  # d loss / d out
     q,
     k,
     v,
     keep,
     seed,
-    found,  # of q, k and v: see attend_short_back
-    sums,  # of them over the tokens of a sentence, (B, 3 H d)
+    gradients,  # of q, k and v; see attend_short_back
+    sums,  # of the gradients over the tokens of a sentence, (B, 3 H d)
     g_batch,
     g_head,
     g_row,
@@ -141,14 +141,14 @@ def _attend_back(
     d,
     scale,
     dropped,
-    grown,
+    inverse_keep,
     CAUSAL: tl.constexpr,
     MASKED: tl.constexpr,
     DROPOUT: tl.constexpr,
     M: tl.constexpr,
     N: tl.constexpr,
     D: tl.constexpr,
-    ONE: tl.constexpr,
+    FROM_ONE_PRODUCT: tl.constexpr,
     SUMS: tl.constexpr,
 ):
     """One head of one sentence: with A the weights, Z those that stay grown, and 0 for the others,
@@ -164,37 +164,37 @@ def _attend_back(
     queries = _tile(q + b * q_batch + h * q_head, i, q_row, m, d, M, D)
     keys = _tile(k + b * k_batch + h * k_head, j, k_row, n, d, N, D)
     values = _tile(v + b * v_batch + h * v_head, j, v_row, n, d, N, D)
-    given_rows = _tile(given + b * g_batch + h * g_head, i, g_row, m, d, M, D)
+    grad_rows = _tile(grad_out + b * g_batch + h * g_head, i, g_row, m, d, M, D)
     weights, inverse = _exponentials(queries, keys, i, j, keep + b * keep_batch, m, n, scale, CAUSAL, MASKED)
-    used = weights * (inverse * grown)[:, None]  # A Z
+    used = weights * (inverse * inverse_keep)[:, None]  # A Z
     if DROPOUT:
         used = tl.where(kept_of_product(tl.load(seed), program * M + i, dropped, M, N), used, 0.0)
-    steps = used * tl.dot(given_rows, tl.trans(values), input_precision="ieee")  # T
+    steps = used * tl.dot(grad_rows, tl.trans(values), input_precision="ieee")  # T
     steps = (steps - weights * (inverse * tl.sum(steps, 1))[:, None]) * scale  # dS
     steps = steps.to(keys.dtype)
     width = heads * d
-    if ONE:
+    if FROM_ONE_PRODUCT:
         to_next_q, to_next_k = 3 * width, 3 * width
-        dq = found + b * m * 3 * width + h * d
+        dq = gradients + b * m * 3 * width + h * d
         dk = dq + width
     else:
         to_next_q, to_next_k = width, 2 * width
-        dq = found + b * m * width + h * d
-        dk = found + tl.num_programs(0).to(tl.int64) * m * d + b * n * 2 * width + h * d
+        dq = gradients + b * m * width + h * d
+        dk = gradients + tl.num_programs(0).to(tl.int64) * m * d + b * n * 2 * width + h * d
     dv = dk + width
-    own = sums + b * 3 * width + h * d
-    step = tl.dot(tl.trans(given_rows), used.to(given_rows.dtype), input_precision="ieee")
+    bias_sums = sums + b * 3 * width + h * d
+    step = tl.dot(tl.trans(grad_rows), used.to(grad_rows.dtype), input_precision="ieee")
     _put(dv, j, to_next_k, n, d, tl.trans(step), D)
     if SUMS:
-        _put_sum(own + 2 * width, d, step, D)
+        _put_sum(bias_sums + 2 * width, d, step, D)
     step = tl.dot(tl.trans(queries), steps, input_precision="ieee")
     _put(dk, j, to_next_k, n, d, tl.trans(step), D)
     if SUMS:
-        _put_sum(own + width, d, tl.zeros((D, 1), tl.float32), D)
+        _put_sum(bias_sums + width, d, tl.zeros((D, 1), tl.float32), D)
     step = tl.dot(tl.trans(keys), tl.trans(steps), input_precision="ieee")
     _put(dq, i, to_next_q, m, d, tl.trans(step), D)
     if SUMS:
-        _put_sum(own, d, step, D)
+        _put_sum(bias_sums, d, step, D)
 
 
 @custom_op("regard::attend_short", mutates_args=())
@@ -225,7 +225,7 @@ def attend_short(
 
 @custom_op("regard::attend_short_back", mutates_args=())
 def attend_short_back(
-    given: Tensor,
+    grad_out: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -234,24 +234,24 @@ def attend_short_back(
     causal: bool,
     scale: float,
     dropout: float,
-    one: bool,
+    from_one_product: bool,
     summed: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of q, k and v: (B, m, 3 H, d) if `one`, else (B, m, H, d) and (B, n, 2 H, d).
+    """Return the gradients of q, k and v: (B, m, 3 H, d) if `from_one_product`, else (B, m, H, d) and (B, n, 2 H, d).
 
     They have the layout of q, k and v, so the product before can use them directly. If `summed`, also their sums
     over all tokens in float32, (3 H d,).
     """
-    read = tuple(_in_rows(x) for x in (given, q, k, v))
-    found = _three(q, k)
+    read = tuple(_in_rows(x) for x in (grad_out, q, k, v))
+    gradients = _empty_gradients(q, k)
     marks, sizes, options = _settings(q, k, keep, seed, causal, scale, dropout)
     strides = [step for x in read for step in x.stride()[:3]]
     sums = _sums(q, q.shape[0] if summed else 0)
     options["D"] = max(64, options["D"])  # Hopper's products have at least 64 rows
     _attend_back[(q.shape[0] * q.shape[1],)](
-        *read, *marks, found, sums, *strides, *sizes, **options, ONE=one, SUMS=summed
+        *read, *marks, gradients, sums, *strides, *sizes, **options, FROM_ONE_PRODUCT=from_one_product, SUMS=summed
     )
-    return found, add_up(sums) if summed else _sums(q, 0)
+    return gradients, add_up(sums) if summed else _sums(q, 0)
 
 
 def _settings(
@@ -278,7 +278,7 @@ def _like(q: Tensor) -> Tensor:
     return q.new_empty(q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
 
 
-def _three(q: Tensor, k: Tensor) -> Tensor:
+def _empty_gradients(q: Tensor, k: Tensor) -> Tensor:
     return q.new_empty(q.numel() + 2 * k.numel())
 
 
@@ -292,8 +292,8 @@ def _(q: Tensor, *_: object) -> Tensor:
 
 
 @attend_short_back.register_fake
-def _(given: Tensor, q: Tensor, k: Tensor, *settings: object) -> tuple[Tensor, Tensor]:
-    return _three(q, k), _sums(q) if settings[-1] else _sums(q, 0)
+def _(grad_out: Tensor, q: Tensor, k: Tensor, *settings: object) -> tuple[Tensor, Tensor]:
+    return _empty_gradients(q, k), _sums(q) if settings[-1] else _sums(q, 0)
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -302,17 +302,19 @@ def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(q, k, v, *marks)
 
 
-def _gradients(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
     q, k = ctx.saved_tensors[:2]
     B, H, m, d = q.shape
-    one = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: views of one product
+    from_one_product = q.stride(2) == 3 * H * d and m == k.shape[2]  # self-attention: views of one product
     summed = ctx.bias is not None
-    found, sums = attend_short_back(given, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, one, summed)
+    gradients, sums = attend_short_back(
+        grad_out, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.dropout, from_one_product, summed
+    )
     # Compiled code omits these splits if q, k and v, or k and v, were split in the same way from one tensor.
-    if one:
-        parts = found.view(B, m, 3 * H, d).split_with_sizes((H, H, H), dim=2)
+    if from_one_product:
+        parts = gradients.view(B, m, 3 * H, d).split_with_sizes((H, H, H), dim=2)
     else:
-        dq, both = found.split_with_sizes((q.numel(), 2 * k.numel()))
+        dq, both = gradients.split_with_sizes((q.numel(), 2 * k.numel()))
         parts = [dq.view(B, m, H, d), *both.view(B, k.shape[2], 2 * H, d).split_with_sizes((H, H), dim=2)]
     dq, dk, dv = (part.transpose(1, 2) for part in parts)
     return dq, dk, dv, sums.to(ctx.bias) if summed else None, None, None, None, None, None

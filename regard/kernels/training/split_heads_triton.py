@@ -83,20 +83,20 @@ def _join(
         total += x.to(tl.float32)
         where = r.to(tl.int64)[:, None] * (3 * WIDTH) + (which * WIDTH + at)[None, :]
         tl.store(dx + where, x, mask=inside)
-    own = sums + (tl.program_id(0) * 3 + which) * WIDTH + at
-    tl.store(own, tl.sum(total, 0), mask=at < WIDTH)
+    row_sums = sums + (tl.program_id(0) * 3 + which) * WIDTH + at
+    tl.store(row_sums, tl.sum(total, 0), mask=at < WIDTH)
 
 
 @custom_op("regard::joined", mutates_args=())
 def joined(dq: Tensor, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
     """Join three tensors (B, H, T, d) to (B, T, 3 H d), and sum it over all tokens in float32."""
-    parts = [one if one.stride(3) == 1 else one.contiguous() for one in (dq, dk, dv)]
+    parts = [gradient if gradient.stride(3) == 1 else gradient.contiguous() for gradient in (dq, dk, dv)]
     B, H, T, d = dq.shape
     processors = torch.cuda.get_device_properties(dq.device).multi_processor_count if dq.is_cuda else 1
     across = triton.cdiv(H * d, COLUMNS)
     down = max(1, min(triton.cdiv(B * T, ROWS), processors * PROGRAMS // (3 * across)))
     dx, sums = dq.new_empty(B, T, 3 * H * d), torch.empty(down, 3 * H * d, device=dq.device)
-    strides = [stride for one in parts for stride in one.stride()[:3]]
+    strides = [stride for gradient in parts for stride in gradient.stride()[:3]]
     _join[(down, 3, across)](
         *parts, dx, sums, B * T, T, *strides, WIDTH=H * d, D=d, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=4
     )

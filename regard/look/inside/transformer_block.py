@@ -24,6 +24,7 @@ from regard.look.inside.worksheet import Rule, Sheet
 from regard.positions.alibi import Alibi, slopes
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Rotary
+from regard.traits import own_traits, why_not_known
 
 
 class Put(NamedTuple):
@@ -42,10 +43,30 @@ class Selection(NamedTuple):
     source: Sequence[str] = ()  # the tokens that cross-attention attends to
 
 
+KNOWN = frozenset(
+    {
+        *(
+            "attention",
+            "attention-bias",
+            "grouped-query",
+            "head-widths",
+            "input-widths",
+            "slice",
+            "qk-norm",
+            "no-output",
+        ),
+        *("position Rotary", "rotary-interleaved", "rotary-fraction", "rotary-scaling"),
+        *("position ShawRelative", "position T5Buckets", "position Alibi"),
+    }
+)
+
+
 def write_block(
     sheet: Sheet, block: Block, x: Put, selection: Selection, *, causal: bool, memory: Put | None = None
 ) -> Put:
     """Write how the block computes its output (p,) for one token from its input (n, p); the last box is the output."""
+    if not isinstance(block, Block):
+        raise UsageError(f"a {type(block).__name__} cannot be written out: only the blocks of regard can")
     pre = block.order == "pre"
     normed = x
     if pre:
@@ -66,11 +87,15 @@ def write_block(
 
 
 def _exact(layer: Attention) -> MultiHeadAttention:
+    """Return the layer if every step of it can be written out; UsageError otherwise."""
     if not isinstance(layer, MultiHeadAttention) or layer.window is not None:
         raise UsageError(
             "this block uses random features or a window, and only exact attention to a whole text can be written out; "
             "the maps of a trace show its weights"
         )
+    parts = [layer, layer.input] if layer.position is None else [layer, layer.input, layer.position]
+    if why := why_not_known(frozenset().union(*map(own_traits, parts)), KNOWN):
+        raise UsageError(f"this block cannot be written out ({why}); the maps of a trace show its weights")
     return layer
 
 

@@ -130,7 +130,8 @@ def describe_model(config: Any, name: str) -> Model:
     if isinstance(config, StackConfig):
         width = config.dim // config.heads
         widths = {"model": config.dim, "head": width, "hidden": config.hidden}
-        return Model(name, config.kind, layers, config.heads, widths, "scaled", 1 / math.sqrt(width))
+        scale = {"dot": 1.0, "scaled": 1 / math.sqrt(width)}.get(config.score)
+        return Model(name, config.kind, layers, config.heads, widths, config.score, scale)
     score = getattr(config, "attention", "none")
     widths = {"embedding": config.embedding, "hidden": config.hidden}
     if score == "none":

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DivergedError, ModelError
-from regard.models.folder_config import shortened
+from regard.models.folder.config_file import shortened
 from regard.text.random_streams import random_keys
 from regard.training.checkpoint.files import Checkpoint, load_checkpoint, point_at, save_checkpoint
 from regard.training.parallel.group import ALONE, Group

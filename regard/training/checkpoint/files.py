@@ -10,7 +10,6 @@ removed. If a checkpoint is damaged, loading falls back to the one before it and
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -26,8 +25,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import ModelError, ResourceError
-from regard.files import fingerprint, replace_file, sync_folder, write_synced
-from regard.models.folder_config import read_json
+from regard.files import fingerprint, replace_file, sync_file, sync_folder, write_synced
+from regard.models.folder.config_file import read_json
+from regard.system import DISK_FULL_CODES, LOCKS_MAPPED_FILES, replace
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
@@ -61,7 +61,7 @@ def save_checkpoint(
         save_file(dict(weights), fresh / "weights.safetensors")
         save_file(dict(optimizer), fresh / "optimizer.safetensors")
         for name in ("weights.safetensors", "optimizer.safetensors"):
-            _sync(fresh / name)
+            sync_file(fresh / name)
         write_synced(fresh / "state.json", json.dumps(state, indent=1).encode())
         manifest = {"step": step, "files": {name: fingerprint(fresh / name) for name in FILES}}
         write_synced(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
@@ -69,8 +69,8 @@ def save_checkpoint(
         old = folder / f".{target.name}.writing-old"
         if target.exists():  # damaged, or saved before a restart from an earlier checkpoint
             shutil.rmtree(old, ignore_errors=True)
-            os.rename(target, old)
-        os.rename(fresh, target)
+            replace(target, old)
+        replace(fresh, target)
         sync_folder(folder)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException as error:
@@ -96,7 +96,7 @@ def point_at(folder: Path, step: int) -> None:
 
 def disk_full_reason(error: BaseException) -> str | None:
     """Return the system's message if an error means that the disk is full. safetensors gives only text, no errno."""
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    for number in DISK_FULL_CODES:
         if getattr(error, "errno", None) == number or f"os error {number})" in str(error):
             return os.strerror(number)
     return None
@@ -128,8 +128,8 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
             _verify(path)
             return Checkpoint(
                 step,
-                load_file(path / "weights.safetensors"),
-                load_file(path / "optimizer.safetensors"),
+                _load_tensors(path / "weights.safetensors"),
+                _load_tensors(path / "optimizer.safetensors"),
                 read_json(path / "state.json"),
             )
         except (ModelError, OSError, ValueError, SafetensorError) as error:
@@ -155,13 +155,19 @@ def average_weights(folder: Path, count: int, *, fixed: Collection[str] = ()) ->
         except ModelError as error:
             warnings.warn(f"{error}; it is left out of the average", RuntimeWarning, stacklevel=2)
             continue
-        weights = load_file(path / "weights.safetensors")
+        weights = _load_tensors(path / "weights.safetensors")
         total = {name: weight.double() + total.get(name, 0.0) for name, weight in weights.items()}
         steps.append(step)
     if not steps:
         raise ModelError(f"{folder}: no checkpoint is intact, so there is nothing to average")
     means = {name: (total[name] / len(steps)).to(weight.dtype) for name, weight in weights.items()}
     return {**means, **{name: weights[name] for name in fixed if name in weights}}, steps
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors. safetensors maps it; where that would keep it from being removed, copy the tensors."""
+    tensors = load_file(path)
+    return {name: tensor.clone() for name, tensor in tensors.items()} if LOCKS_MAPPED_FILES else tensors
 
 
 def _verify(path: Path) -> None:
@@ -176,8 +182,3 @@ def _verify(path: Path) -> None:
             raise ModelError(f"checkpoint {path}: {name} is missing")
         if fingerprint(path / name) != expected_file:
             raise ModelError(f"checkpoint {path}: {name} is damaged, its sha256 differs from the manifest's")
-
-
-def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

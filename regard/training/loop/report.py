@@ -38,7 +38,7 @@ class Report:
         if self.path.exists() and not silent:
             # A run that continues from step s reports everything after s again.
             replace_file(self.path, b"".join(line for line in _lines(self.path) if _step(line) <= start))
-        self.file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115  # closed by __exit__
+        self.file = open(self.path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115  # closed by __exit__
         self.board = _board(folder) if tensorboard and not silent else None
         self.bar: Any = None
 

@@ -12,7 +12,6 @@ gradient_reducer.py sums gradients, sharding.py shards weights, launch.py starts
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 
 from regard.errors import RegardError, UsageError
 from regard.machine import setting
+from regard.system import stop_this_process
 from regard.training.parallel.launch import MEETING
 
 # How long a process waits for the others. The first one validates alone, which takes a while; a process that dies is
@@ -165,6 +165,6 @@ def _stop_with_the_launcher() -> None:
     def wait_for_end_of_input() -> None:
         while os.read(0, 1):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        stop_this_process()
 
     threading.Thread(target=wait_for_end_of_input, daemon=True).start()

@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 from typing import IO
 
-from regard.errors import RegardError
+from regard.errors import RegardError, UsageError
 from regard.machine import number_of_cores
+from regard.system import HAS_SEVERAL_PROCESSES, forward_signal, start_child
 from regard.training.signals import StopFlag
 
 MEETING = "REGARD_MEETING"  # environment variable: the file through which the processes find each other
@@ -36,6 +37,8 @@ class LaunchError(RegardError):
 
 def launch(arguments: list[str], *, nproc: int, folder: Path) -> None:
     """Run `regard ARGUMENTS` in `nproc` processes; raise LaunchError unless all succeed."""
+    if not HAS_SEVERAL_PROCESSES:
+        raise UsageError("--nproc is not supported on Windows: leave it out to train with one process")
     meeting = folder / "training" / f".meeting-{os.getpid()}"
     meeting.parent.mkdir(parents=True, exist_ok=True)
     processes: list[subprocess.Popen[bytes]] = []
@@ -63,13 +66,12 @@ def _start(arguments: list[str], rank: int, nproc: int, meeting: Path, messages:
         "WORLD_SIZE": str(nproc),
         MEETING: str(meeting.absolute()),
     }
-    return subprocess.Popen(
+    return start_child(
         [sys.executable, "-m", "regard", *arguments],
         env=environment,
         stdin=subprocess.PIPE,  # it closes when the launcher is gone; then the process stops too
         stdout=None if rank == 0 else subprocess.DEVNULL,
         stderr=None if rank == 0 else messages,
-        start_new_session=True,  # Ctrl-C in the terminal reaches only the launcher, which forwards it once
     )
 
 
@@ -93,7 +95,7 @@ def _wait(processes: list[subprocess.Popen[bytes]], stop: StopFlag) -> int | Non
         if stop.signal and not forwarded:
             forwarded = True
             for process in processes:
-                process.send_signal(stop.signal)
+                forward_signal(process, stop.signal)
         time.sleep(0.05)
 
 

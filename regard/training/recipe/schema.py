@@ -15,6 +15,7 @@ from typing import Any
 
 from regard.models.config import Config, RecurrentConfig, StackConfig
 from regard.models.presets import MODELS
+from regard.positions import SCHEMES
 from regard.recipes.model_table import checked_model, model_config, model_keys
 from regard.recipes.tables import SHARES, DataRecipe, DecodingRecipe, TokenizerRecipe, TrainingRecipe
 from regard.settings import SettingError, unknown_key
@@ -60,7 +61,8 @@ class Recipe:
                 f"a model of kind {self.kind} learns from {self.task.needs}, and the data is given as {self.form}",
             )
         longest = self.data.context or (self.data.max_length or 0) + 1  # with the start or end token
-        if self.model.get("position") == "learned" and longest > self.model.get("max_length", StackConfig.max_length):
+        scheme = SCHEMES[self.model.get("position", "none")]
+        if scheme.limited and longest > self.model.get("max_length", StackConfig.max_length):
             raise SettingError(
                 "model.max_length", f"model.max_length must be at least {longest}: so many places are learnt"
             )

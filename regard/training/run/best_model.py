@@ -10,8 +10,8 @@ from typing import Any
 
 from regard.errors import StoppedError
 from regard.files import replace_file
+from regard.models.config.random_features import flatten_settings
 from regard.models.folder import save_model
-from regard.models.random_features import flatten_settings
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
 from regard.training.loop.torch_compile import uncompiled

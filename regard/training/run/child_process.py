@@ -15,6 +15,7 @@ from pathlib import Path
 from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
+from regard.system import forward_signal, start_child
 from regard.training.signals import StopFlag
 
 MEMORY = "memory.json"
@@ -24,13 +25,12 @@ def train_apart(recipe: Path, folder: Path, *, quiet: bool = False) -> None:
     """Train in another process, or continue; its progress goes to our stderr, and signals are forwarded to it."""
     command = [sys.executable, "-m", "regard.training.run.child_process", str(recipe), str(folder)]
     with StopFlag() as stop:
-        # In a new session, so that Ctrl-C in the terminal reaches only this process, which forwards it once.
-        child = subprocess.Popen([*command, *(["--quiet"] if quiet else [])], start_new_session=True)
+        child = start_child([*command, *(["--quiet"] if quiet else [])])
         try:
             forwarded = False
             while (code := _exit_code(child)) is None:
                 if stop.signal and not forwarded:
-                    child.send_signal(stop.signal)
+                    forward_signal(child, stop.signal)
                     forwarded = True
         except BaseException:
             child.kill()

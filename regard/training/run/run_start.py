@@ -10,10 +10,10 @@ from typing import Any
 from regard.api.model_names import find_model
 from regard.errors import DataError, ModelError, UsageError
 from regard.files import fingerprint, replace_file
+from regard.models.config.random_features import flatten_settings
 from regard.models.folder import read_config
-from regard.models.folder_config import read_json, shortened
+from regard.models.folder.config_file import read_json, shortened
 from regard.models.presets import MODELS
-from regard.models.random_features import flatten_settings
 from regard.recipes.model_table import table_of
 from regard.tasks.corpora import Corpora
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files

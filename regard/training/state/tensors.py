@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.linear.features import read_draws
 from regard.errors import ModelError
-from regard.models.weights_file import distinct_weights
+from regard.models.folder.weights_file import distinct_weights
 from regard.training.parallel.sharding import full_tensor, shard_like
 
 

@@ -282,9 +282,10 @@ def test_the_best_of_a_row_and_its_equals(rows: int, places: int, levels: int, k
         ({"width": 0}, "width must be a whole number from 1, got 0"),
         ({"width": 2.5}, "width must be a whole number from 1, got 2.5"),
         ({"width": True}, "width must be a whole number from 1, got True"),
-        ({"length_penalty": -0.5}, "length_penalty must be a number from 0, got -0.5"),
-        ({"length_penalty": math.inf}, "length_penalty must be a number from 0, got inf"),
-        ({"length_penalty": math.nan}, "length_penalty must be a number from 0, got nan"),
+        ({"length_penalty": -0.5}, "length_penalty must be a number from 0 to 10, got -0.5"),
+        ({"length_penalty": math.inf}, "length_penalty must be a number from 0 to 10, got inf"),
+        ({"length_penalty": 1e300}, r"length_penalty must be a number from 0 to 10, got 1e\+300"),
+        ({"length_penalty": math.nan}, "length_penalty must be a number from 0 to 10, got nan"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:

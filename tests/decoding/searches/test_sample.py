@@ -277,6 +277,7 @@ def test_equal_inputs_get_different_samples(make_case: Callable[[str], Any]) -> 
     [
         ({"temperature": 0.0}, r"temperature must be a number above 0, got 0.0; its limit 0 is Greedy\(\)"),
         ({"temperature": -1.0}, "temperature must be a number above 0"),
+        ({"temperature": 5e-324}, "temperature must be at least 1e-06, got 5e-324"),
         ({"temperature": math.inf}, "temperature must be a number above 0, got inf"),
         ({"top_k": 0}, "top_k must be a whole number from 1, got 0"),
         ({"top_k": 1.5}, "top_k must be a whole number from 1, got 1.5"),

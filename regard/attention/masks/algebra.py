@@ -2,7 +2,7 @@
 
 D10. True = may attend. A mask becomes a matrix only where an implementation of attention needs one. The queries are the
 last m of n positions (lower-right alignment), so the same mask is right for a whole sentence (m = n) and for one new
-token after a cache (m = 1). The rules themselves are in mask_rules.py.
+token after a cache (m = 1). The rules themselves are in rules.py.
 
     B batch   H heads   m queries   n keys   row: query number 0..m-1   i: its position, row + n - m   j: key position
 """

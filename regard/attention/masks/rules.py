@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.mask_algebra import Both, Mask, Pair
+from regard.attention.masks.algebra import Both, Mask, Pair
 
 
 @dataclass(frozen=True)

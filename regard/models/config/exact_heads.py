@@ -14,13 +14,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NoReturn
 
 from regard.attention.linear.feature_maps import make_map
-from regard.models.layer_names import is_causal, is_self_attention
+from regard.models.config.layer_names import is_causal, is_self_attention
+from regard.positions import SCHEMES
 from regard.settings import SettingError
 
 if TYPE_CHECKING:
-    from regard.models.config import StackConfig
+    from regard.models.config.transformer import StackConfig
 
-ON_SCORES = ("relative", "t5", "alibi")  # position schemes that add to the scores
 HEADS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 
 
@@ -69,12 +69,15 @@ def check_random_features(config: StackConfig) -> None:
     if not random:
         _refuse("exact_heads", "exact_heads leaves no head to random features: take attention = 'softmax'")
     self_attention = [layer for layer in random if is_self_attention(layer)]
-    if self_attention and config.position in ON_SCORES:
+    if self_attention and SCHEMES[config.position].adds_to_scores():
         raise SettingError(
             "position",
             f"position {config.position!r} adds to scores, and random features have none: take 'rotary' or one that "
             f"acts on embeddings, or name every self-attention in random_features.exact_heads",
         )
+    if config.score != "scaled":
+        message = f"score {config.score!r} compares queries and keys, and random features estimate 'scaled' only"
+        raise SettingError("score", message, "attention")
     if settings.gate and not any(map(is_causal, random)):
         _refuse("gate", "random_features.gate is for self-attention of a decoder, and none of it is random here")
     if config.form != "projected" or config.qk_norm:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.mask_algebra import Mask
-from regard.attention.mask_rules import Causal, Document, Lengths, Padding, Window
+from regard.attention.masks.algebra import Mask
+from regard.attention.masks.rules import Causal, Document, Lengths, Padding, Window
 
 __all__ = ["causal", "document", "padding", "window"]
 

@@ -10,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from regard.errors import ModelError
-from regard.models.folder_config import shortened
+from regard.models.folder.config_file import shortened
+from regard.system import LOCKS_MAPPED_FILES
 
 Storage = Literal["float32", "bfloat16", "int8"]
 SCALE = ".scale"  # an int8 weight w is stored with w.scale, one number per output row
@@ -60,7 +61,9 @@ def read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype
                     if not (scale.isfinite() & (scale > 0)).all():
                         raise ModelError(f"{path}: a scale of the weight {name!r} is not a positive number")
                     weight = weight.float() * scale[:, None]
-                weights[name] = weight.to(device=device, dtype=None if weight.dtype == torch.int64 else dtype)
+                target_dtype = None if weight.dtype == torch.int64 else dtype
+                # safetensors maps the file; without a copy, Windows could not replace it while the model is in use
+                weights[name] = weight.to(device=device, dtype=target_dtype, copy=LOCKS_MAPPED_FILES)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
     return weights

@@ -1,0 +1,22 @@
+"""The settings of whole models: frozen dataclasses, checked when they are created.
+
+config.json of a model folder contains them; a recipe sets them.
+"""
+
+from regard.models.config.base import SIZE, Config, vocabulary_of
+from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
+from regard.models.config.transformer import EncoderConfig, StackConfig, TransformerConfig, TransformerLMConfig
+
+__all__ = [
+    "CELLS",
+    "SIZE",
+    "Config",
+    "EncoderConfig",
+    "RecurrentConfig",
+    "RecurrentLMConfig",
+    "RecurrentTranslatorConfig",
+    "StackConfig",
+    "TransformerConfig",
+    "TransformerLMConfig",
+    "vocabulary_of",
+]

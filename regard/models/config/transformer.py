@@ -1,0 +1,212 @@
+"""The settings of the Transformers: encoder-decoder, language model, sentence encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+from regard.attention.projections import FORMS
+from regard.attention.scores import SCORES
+from regard.layers.block import ORDERS
+from regard.layers.feedforward import Activation
+from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
+from regard.models.config.exact_heads import check_random_features, pick_heads
+from regard.models.config.layer_names import is_cross_attention
+from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
+from regard.positions import SCHEMES
+from regard.settings import SHARE, SettingError, choice, number
+
+NORMS = ("layer", "rms")
+POOLINGS = ("mean", "max", "first", "learned")
+MECHANISMS = ("softmax", "random-features")
+
+
+class FlatNames(type):
+    """Accept a dict for random features, or the deprecated flat names of their settings."""
+
+    def __call__(cls, **settings: Any) -> Any:
+        settings = nest_settings(settings, warn=True)
+        if isinstance(settings.get(TABLE), Mapping):
+            settings[TABLE] = RandomFeaturesConfig.from_dict(settings[TABLE])
+        return super().__call__(**settings)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature that `help` and `inspect` show."""
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class, not of its metaclass
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(Config, metaclass=FlatNames):
+    """The settings of the blocks, shared by all Transformers. Defaults: the base model of Vaswani et al. 2017."""
+
+    layers: int = number(6, rule=COUNT)
+    dim: int = number(512, rule=SIZE)
+    heads: int = number(8, rule=COUNT)
+    kv_heads: int | None = number(None, rule=COUNT)
+    hidden: int = number(2048, rule=SIZE)  # of the feed-forward net
+    activation: str = choice("relu", get_args(Activation))
+    norm: str = choice("layer", NORMS)
+    order: str = choice("post", ORDERS)
+    position: str = choice("sinusoidal", SCHEMES)
+    max_length: int = number(1024, rule=SIZE)  # of learned positions; other schemes have no limit
+    score: str = choice("scaled", SCORES)  # of exact attention
+    form: str = choice("projected", FORMS)
+    qk_norm: bool = False
+    bias: bool = True
+    attention_dropout: float = number(0.0, rule=SHARE)  # of the weights
+    hidden_dropout: float = number(0.0, rule=SHARE)  # inside the feed-forward net
+    scale_embedding: bool = True  # token vectors times sqrt(dim), section 3.4
+    window: int | None = number(None, rule=SIZE)  # tokens that exact self-attention covers; None: all
+    attention: str = choice("softmax", MECHANISMS)
+    random_features: RandomFeaturesConfig = DEFAULTS  # of attention = "random-features"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim % self.heads:
+            message = f"dim={self.dim} does not split into heads={self.heads} equal parts"
+            raise SettingError("dim", message, "heads")
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            message = f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}"
+            raise SettingError("heads", message, "kv_heads")
+        if self.score != "scaled" and SCHEMES[self.position].adds_to_scores():
+            message = f"position {self.position!r} adds to the scaled dot product, which score {self.score!r} replaces"
+            raise SettingError("score", message, "position")
+        if self.attention == "random-features":
+            check_random_features(self)
+        elif self.random_features != DEFAULTS:
+            changed = next(
+                field.name
+                for field in dataclasses.fields(RandomFeaturesConfig)
+                if getattr(self.random_features, field.name) != field.default
+            )
+            raise SettingError(
+                f"{TABLE}.{changed}",
+                f"{TABLE}.{changed} is a setting of attention = 'random-features', and attention is {self.attention!r}",
+                TABLE,
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FLAT_NAMES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{name} is {TABLE}.{FLAT_NAMES[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(self.random_features, FLAT_NAMES[name])
+
+    @property
+    def width(self) -> int:
+        return self.dim
+
+    @property
+    def layer_count(self) -> int:
+        return self.layers
+
+    @property
+    def max_positions(self) -> int | None:
+        return self.max_length if SCHEMES[self.position].limited else None
+
+    @property
+    def attention_layers(self) -> list[str]:
+        """The names of all attention layers, as in recordings: "decoder.2.cross"."""
+        kinds = {"encoder": ("self",), "decoder": ("self", "cross") if "encoder" in self.stacks else ("self",)}
+        return [
+            f"{stack}.{n}.{kind}" for stack, size in self.stacks.items() for n in range(size) for kind in kinds[stack]
+        ]
+
+    @property
+    def cross_layers(self) -> list[str]:
+        return [layer for layer in self.attention_layers if is_cross_attention(layer)]
+
+    def exact_heads_of(self, layer: str) -> tuple[int, ...]:
+        """Return the heads of that layer that are exact."""
+        if self.attention == "softmax":
+            return tuple(range(self.heads))
+        return pick_heads(self.random_features.exact_heads, layer, self.heads)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings as in config.json; those of random features, windows and scores only if used.
+
+        Format 1 of the model folder has the settings of random features flat among the others.
+        """
+        omitted = {"attention", TABLE} if self.attention == "softmax" else set()
+        omitted |= {"window"} if self.window is None else set()
+        omitted |= {"score"} if self.score == "scaled" else set()
+        settings: dict[str, Any] = {}
+        for name, value in super().to_dict().items():
+            if name not in omitted:
+                settings |= self.random_features.to_flat() if name == TABLE else {name: value}
+        return settings
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> Self:
+        """Return the config with these settings; those of random features may be flat or in their table."""
+        return super().from_dict(nest_settings(settings, warn=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(StackConfig):
+    """The encoder-decoder Transformer."""
+
+    source_vocabulary: int = vocabulary_of("source")
+    target_vocabulary: int = vocabulary_of("target")
+    decoder_layers: int | None = number(None, rule=COUNT)  # default: as many as the encoder
+    share_embeddings: bool = False  # one table for source and target
+    tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
+
+    @property
+    def kind(self) -> str:
+        return "transformer"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers, "decoder": self.decoder_layers or self.layers}
+
+    @property
+    def layer_count(self) -> int:
+        return self.layers + (self.decoder_layers or 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
+            raise SettingError(
+                "share_embeddings",
+                f"share_embeddings needs one vocabulary for both sides, got source_vocabulary={self.source_vocabulary} "
+                f"and target_vocabulary={self.target_vocabulary}",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerLMConfig(StackConfig):
+    """The Transformer language model."""
+
+    vocabulary: int = vocabulary_of("target")
+    tie_output: bool = True
+
+    @property
+    def kind(self) -> str:
+        return "transformer-lm"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"decoder": self.layers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(StackConfig):
+    """The sentence encoder."""
+
+    vocabulary: int = vocabulary_of("target")
+    pooling: str = choice("mean", POOLINGS)
+    normalize: bool = True  # vectors of unit length, so that their dot product is the cosine
+
+    @property
+    def kind(self) -> str:
+        return "encoder"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers}

@@ -263,7 +263,7 @@ def test_zero_configuration(make_recipe, tmp_path: Path) -> None:
 
 
 def test_samples_and_their_alignment_picture(make_recipe, tmp_path: Path) -> None:
-    run = train(make_recipe(), out=tmp_path / "run", quiet=True)
+    run = train(make_recipe(), out=tmp_path / "run", overrides={"training.samples": 4}, quiet=True)
     pictures = sorted(path.name for path in (run.folder / "alignments").iterdir())
     assert pictures == ["step-00000006.png", "step-00000012.png"]
     line = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])

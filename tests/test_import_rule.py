@@ -100,7 +100,7 @@ ORDER_INSIDE = {
         "foreign_folder",
         "folder",
     ),
-    "text": ("random_streams", "files", "tokenizers", "batches", "augment", "check"),
+    "text": ("random_streams", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
     "decoding": (
         "requests",
         "searches",

@@ -22,7 +22,9 @@ from regard.api.default_search import chosen_search, required_tokens
 from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
 from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
+from regard.api.foreign_input import warn_about_foreign
 from regard.api.html import describe_model, model_html, model_repr
+from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.saving import save_face
 from regard.api.source_text import Source, SourceReader, words_of
@@ -31,11 +33,12 @@ from regard.api.word_alignment import make_alignment, shared_weights, token_ends
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.searches.search import Hypothesis, Search, cut_off
+from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.models.config.layer_names import is_cross_attention
 from regard.models.folder.weights_file import Storage
+from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -162,7 +165,8 @@ class Translator:
         A text longer than those of training is translated in parts: lines, sentences, or less (split_long_text.py). A
         text without letters, or one that only repeats a few words or letters, is copied. If a translation is empty or
         repeats itself (degenerate_output.py), the search runs again and excludes this, and truncates the text if that
-        does not help. `guard=False` disables all of this. Alternatives have different texts.
+        does not help. Input that does not look like the source language causes a warning (foreign_input.py).
+        `guard=False` disables all of this. Alternatives have different texts.
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
@@ -173,14 +177,12 @@ class Translator:
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
         split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
-        start = self.target_tokenizer.encode(prefix) if prefix else []
-        phrases = [self.target_tokenizer.encode(phrase) for phrase in include]
-        if phrases and any(len(parts) > 1 for parts in split):
+        if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
             )
         requests = [
-            SentenceRequest(self._read_part(part.text, guard), [] if i else start, phrases, number + i * PART_STRIDE)
+            self._request(part.text, prefix if i == 0 else None, include, number + i * PART_STRIDE, guard)
             for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
@@ -211,6 +213,8 @@ class Translator:
             else next(translated)
             for sentence, parts in zip(texts, split, strict=True)
         ]
+        if guard:
+            warn_about_foreign(results, self.info)
         if attention:
             for result in results:
                 for alternative in result.alternatives:
@@ -232,8 +236,9 @@ class Translator:
         targets = [target] if isinstance(target, str) else list(target)
         if len(sources) != len(targets):
             raise UsageError(f"score needs as many targets as sources, got {len(sources)} and {len(targets)}")
-        ids = [[*self.target_tokenizer.encode(text), END] for text in targets]
-        scored = score_tokens(self.decoding_model, [self.read(text).ids for text in sources], ids)
+        read = [self.read(text) for text in sources]
+        ids = [[*self.encode_target(text, source), END] for text, source in zip(targets, read, strict=True)]
+        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids)
         results = [
             ScoredText(text, self.target_tokenizer.pieces(tokens), scores.logps)
             for tokens, scores, text in zip(ids, scored, targets, strict=True)
@@ -252,8 +257,12 @@ class Translator:
         self, source: str, target: str, *, words: Splitter | None = None
     ) -> tuple[dict[str, Tensor], list[str], list[str]]:
         """Return the attention from target to source words, by layer (heads, M, N), and the words; end tokens last."""
-        read, ids = self.read(source), self.target_tokenizer.encode(target)
-        spans = words_of(self.target_tokenizer, target, ids)
+        read = self.read(source)
+        ids = self.encode_target(target, read)
+        spans = [
+            word._replace(text=restore(word.text, read.carried))
+            for word in words_of(self.target_tokenizer, target, ids)
+        ]
         layers = forced_attention(self.decoding_model, read.ids, [*ids, END])
         cross = {name: weights for name, weights in layers.items() if is_cross_attention(name)}
         if words is None:
@@ -271,6 +280,16 @@ class Translator:
     def read(self, text: str) -> Source:
         """Return the sentence as the model reads it."""
         return self.reader.read(text)
+
+    def encode_target(self, text: str, source: Source) -> list[int]:
+        """Return the tokens of a translation of this source, or of a part of it, as the model would write it."""
+        return self.target_tokenizer.encode(hide_carried(text, source.carried))
+
+    def search_for(self, source: Source, search: Search) -> Search:
+        """Return the search for a translation that contains each carried span of this source once."""
+        if not source.carried:
+            return search
+        return with_rule(search, carry_rule(self.target_tokenizer, source.carried, unknown=UNKNOWN in source.ids))
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """Return all attention weights of the model, by forced decoding of the target `ids`."""
@@ -300,6 +319,13 @@ class Translator:
             return True
         return len(text.split()) == 1 and not self.reader.unseen.isdisjoint(self.source_tokenizer.encode(text))
 
+    def _request(
+        self, text: str, prefix: str | None, include: Sequence[str], number: int, guard: bool
+    ) -> SentenceRequest:
+        source = self._read_part(text, guard)
+        start = self.encode_target(prefix, source) if prefix else []
+        return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
+
     def _max_tokens(self, request: SentenceRequest, max_tokens: int | None, required: int) -> int:
         """Return how many tokens may follow the prefix, if at least `required` must."""
         needed = max(required, sum(map(len, request.phrases))) + 1  # with END
@@ -320,6 +346,17 @@ class Translator:
         """Search for translations of each source; return the hypotheses after the prefix."""
         if not requests:
             return []
+        groups: dict[tuple[Any, ...], list[int]] = {}  # requests with the same placeholders share their rule
+        for i, request in enumerate(requests):
+            carried = sorted(request.source.carried)
+            groups.setdefault((*carried, bool(carried) and UNKNOWN in request.source.ids), []).append(i)
+        if len(groups) > 1:
+            grouped: dict[int, list[Hypothesis]] = {}
+            for rows in groups.values():
+                group = [requests[i] for i in rows]
+                grouped |= zip(rows, self._search(group, search, alternatives, max_tokens, guard=guard), strict=True)
+            return [grouped[i] for i in range(len(requests))]
+        search = self.search_for(requests[0].source, search)
         required, model, tokenizer = required_tokens(search), self.decoding_model, self.target_tokenizer
 
         def generate(batch: Sequence[SentenceRequest], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
@@ -372,18 +409,18 @@ class Translator:
         return Source(text, [END], [], has_letters=False, units=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
-        """Return the text and the words of a translation of a source, with copied words in place of each UNKNOWN."""
+        """Return the text and words of a translation, with the copied and carried texts in their places."""
         translation = self._translation(source, list(ids), score=0.0, finished=True)
         return translation.text, translation.words
 
     def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
-        """Make a translation of tokens; each UNKNOWN among them becomes its most attended source word."""
+        """Make a translation of tokens; each UNKNOWN becomes its most attended source word, placeholders their text."""
         written = [token for token in ids if token != END]
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
-            source_tokens=self.source_tokenizer.pieces(source.ids),
-            tokens=self.target_tokenizer.pieces(ids),
+            source_tokens=show_tokens(self.source_tokenizer, source.ids, source.originals),
+            tokens=show_tokens(self.target_tokenizer, ids, source.carried),
             source_ids=source.ids,
             ids=ids,
             source_words=source.words,
@@ -398,4 +435,7 @@ class Translator:
             copies = fit_copies(copies, ids, result.tokens)
             result.text = self.target_tokenizer.decode(written, unknown=copies)
             result.words = name_copies(self.target_tokenizer, written, result.words, copies)
+        if self.reader.placeholders.symbols:
+            result.text = restore_all(result.text, source.carried)
+            result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result

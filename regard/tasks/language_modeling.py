@@ -95,7 +95,7 @@ class LanguageModeling(Task):
             yield "tokenizer.sampling", "reads windows that are cut once"
         if data.max_length is not None:
             yield "data.max_length", "reads windows: give context"
-        for share in SHARES:
+        for share in (*SHARES, "placeholders"):
             if getattr(data, share):
                 yield f"data.{share}", "translates nothing"
         if training.compile and issubclass(self.models[recipe.kind][0], RecurrentConfig):

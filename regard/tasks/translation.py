@@ -33,6 +33,7 @@ from regard.text.augment.proper_names import frequent_names
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
+from regard.text.placeholders.placeholders import hide_corpus
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
@@ -72,6 +73,9 @@ class TranslationTask(Task):
     def make_data(
         self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> PairData:
+        if recipe.data.placeholders:
+            languages = recipe.data.source_language, recipe.data.target_language
+            corpus = hide_corpus(corpus, languages, recipe.training.seed)
         return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=True)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
@@ -100,6 +104,8 @@ class TranslationTask(Task):
         for share in SHARES:
             if getattr(recipe.data, share) and recipe.tokenizer.kind == "characters":
                 yield f"data.{share}", "that reads characters has no words to change"
+        if recipe.data.placeholders and recipe.tokenizer.kind == "characters":
+            yield "data.placeholders", "that reads characters has no tokens for them"
         if recipe.tokenizer.shared is False and recipe.model.get("share_embeddings"):
             yield "tokenizer.shared", "with one table of vectors has one vocabulary"
         if recipe.training.temperature != TrainingRecipe.temperature:
@@ -201,8 +207,9 @@ class TranslationValidator(Validator):
         for source, target in zip(
             self.corpus.source[:ALIGNED_SENTENCES], self.corpus.target[:ALIGNED_SENTENCES], strict=True
         ):
-            source_ids = self.translator.read(source).ids
-            target_ids = [*self.translator.target_tokenizer.encode(target), END]
+            read = self.translator.read(source)
+            source_ids = read.ids
+            target_ids = [*self.translator.encode_target(target, read), END]
             layers = self.translator.attention_of(source_ids, target_ids).layers
             maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
             sources.append(source_ids)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "fr-en"
 STDIN = Path("-")
+MAX_WARNINGS = 10  # of a command; the others are counted
 COMMANDS = {
     "Translator": ("translates", "translate"),
     "Writer": ("generates text", "generate"),
@@ -122,11 +123,21 @@ def read_pairs(source: Path, target: Path) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Print the library's warnings as short messages on stderr."""
+    """Print the library's first warnings as short messages on stderr, and count the others."""
+    count = 0
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        nonlocal count
+        count += 1
+        if count <= MAX_WARNINGS:
+            typer.echo(f"regard: {message}", err=True)
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: typer.echo(f"regard: {message}", err=True)
+        warnings.showwarning = show
         yield
+    if count > MAX_WARNINGS:
+        typer.echo(f"regard: {count - MAX_WARNINGS} more warnings like these", err=True)
 
 
 class UnknownLetters:

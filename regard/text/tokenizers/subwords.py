@@ -19,6 +19,7 @@ import sentencepiece
 from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.text.random_streams import random_keys
 from regard.text.tokenizers.characters import VISIBLE
+from regard.text.tokenizers.placeholder_tokens import PlaceholderTokens
 from regard.text.tokenizers.segmentations import Segmentations
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from regard.text.tokenizers.subword_file import read_pieces
@@ -46,7 +47,8 @@ class SubwordTokenizer:
     other models it is equal up to spaces: tabs and line breaks become spaces, runs of spaces become one, and leading
     and trailing spaces are removed.
     Characters without a token are encoded as bytes, so encode never returns UNKNOWN. Half surrogates, which are not
-    characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations.
+    characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations. Each
+    placeholder (special_tokens.py) is one token.
     """
 
     FILE = "tokenizer.model"
@@ -54,6 +56,7 @@ class SubwordTokenizer:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._model, pieces = _load(content)
+        self._placeholders = PlaceholderTokens(self._model)
         self.lossless = self._model.decode(self._model.encode(" ")) == " "
         self._shown = [VISIBLE.get(piece, piece) for piece in pieces]
         blank = (SPACE, "\n", "\t")
@@ -65,10 +68,11 @@ class SubwordTokenizer:
         return self._model.get_piece_size()
 
     def encode(self, text: str) -> list[int]:
-        return self._model.encode(_prepared(text, lossless=self.lossless))
+        return self._placeholders.fold(text, self._model.encode(_prepared(text, lossless=self.lossless)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._model.encode([_prepared(text, lossless=self.lossless) for text in texts])
+        encoded = self._model.encode([_prepared(text, lossless=self.lossless) for text in texts])
+        return [self._placeholders.fold(text, tokens) for text, tokens in zip(texts, encoded, strict=True)]
 
     def sample_all(self, texts: Sequence[str], *, seed: int, alpha: float) -> list[list[int]]:
         """Return each text in a random segmentation that depends only on the arguments.
@@ -91,7 +95,7 @@ class SubwordTokenizer:
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """Return the text. An UNKNOWN is a word, with a space before it unless it is the first."""
-        content = [int(token) for token in tokens if token not in (PAD, START, END)]
+        content = self._placeholders.unfold([int(token) for token in tokens if token not in (PAD, START, END)])
         if UNKNOWN not in content:
             return _restored(self._model.decode(content))
         text, replacements = "", iter(unknown)
@@ -123,6 +127,8 @@ class SubwordTokenizer:
     def _spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
         """Return the spans of words. An UNKNOWN is a word, and text that follows without a space is another one."""
         flags = [None if token in (PAD, UNKNOWN, START, END) else self._blanks[token] for token in tokens]
+        for i in self._placeholders.word_starts(tokens):
+            flags[i] = (True, False)
         spans = group_words(flags)
         unknowns = [(i, i + 1) for i, token in enumerate(tokens) if token == UNKNOWN]
         return sorted(spans + unknowns) if unknowns else spans

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from regard import kernels
 from regard.api.model_names import find_model
+from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
-from regard.models.folder import load_model
+from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
 from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
 from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
+from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
 from regard.text.tokenizers.tokenizer import read_tokenizers
 from regard.training.budget.fit import fit_batch
 from regard.training.checkpoint.checkpoints import seed_generators
@@ -29,6 +33,7 @@ from regard.training.run.data import make_data
 from regard.training.run.run_start import resumed_recipe, start_from, with_held_out, write_start
 
 Say = Callable[[str], None]
+PLACEHOLDER_NOISE = 0.5  # of the length of UNKNOWN's vector: how far the placeholders' begin from it
 
 
 def prepare(
@@ -113,7 +118,25 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
         model = make_model(config)
     else:
         model = load_model(find_model(init))
+        if recipe.data.placeholders and not trained_with_placeholders(read_config(find_model(init))):
+            start_placeholders(model, tokenizers)
     model.to(device)
     if recipe.training.kernels == "auto" and device.type == "cuda":
         kernels.fuse(model)
     return model
+
+
+def trained_with_placeholders(config: dict[str, Any]) -> bool:
+    """Whether the recipe in a config.json has `data.placeholders`."""
+    return bool(((config.get("recipe") or {}).get("data") or {}).get("placeholders"))
+
+
+def start_placeholders(model: nn.Module, tokenizers: Tokenizers) -> None:
+    """Let the rows of the placeholders begin near that of UNKNOWN, which a model has learnt to copy, but not equal."""
+    embeddings = {module for module in model.modules() if isinstance(module, Embedding)}
+    for tokenizer in {*tokenizers}:
+        tokens = [tokenizer.encode(symbol)[-1] for symbol in PLACEHOLDERS]
+        for table in (module.weight for module in embeddings if module.vocabulary == tokenizer.size):
+            with torch.no_grad():
+                noise = torch.randn(len(tokens), table.shape[1]) / math.sqrt(table.shape[1])
+                table[tokens] = table[UNKNOWN] + PLACEHOLDER_NOISE * table[UNKNOWN].norm() * noise.to(table)

@@ -65,7 +65,7 @@ def test_two_processes_go_back_together(half: Path, nursery: Nursery, recipe: Pa
     assert contents(run) == contents(wholes(2))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_none_is_good(processes: int, half: Path, nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
     run = shutil.copytree(half, tmp_path / "run")
     empty(run / "training" / "step-00000003" / "state.json")

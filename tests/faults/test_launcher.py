@@ -175,7 +175,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("wanted", [3, pytest.param(5, marks=pytest.mark.slow), 6])
+@pytest.mark.parametrize("wanted", [3, *(pytest.param(code, marks=pytest.mark.slow) for code in (5, 6))])
 def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
     """Those of the processes; the message is told once."""
     recipe = write_recipe(tmp_path / "recipe", changes={"steps = 12": "steps = 40"})
@@ -189,6 +189,7 @@ def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
     assert "gloo" not in told
 
 
+@pytest.mark.slow  # five processes that import torch
 def test_torchrun_restarts(recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
     """One process is killed, all are started anew, go on from the checkpoint, and end with the same bits."""
     run = tmp_path / "run"

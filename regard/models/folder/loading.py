@@ -14,6 +14,7 @@ from regard.errors import ModelError, UsageError
 from regard.files import fingerprint
 from regard.models.folder.config_file import read_checked_config, read_json, shortened
 from regard.models.folder.weights_file import header_size, read_weights
+from regard.models.foreign_folder import describe_foreign_folder
 from regard.models.presets import MODELS, make_model
 from regard.version import __version__
 
@@ -94,7 +95,8 @@ def _verified_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
     if not (folder / "manifest.json").is_file():
-        raise ModelError(f"{folder}: no manifest.json, so this is not a model folder")
+        foreign = describe_foreign_folder(folder)
+        raise ModelError(foreign or f"{folder}: no manifest.json, so this is not a model folder of regard")
     manifest = read_json(folder / "manifest.json")
     version, files = manifest.get("format"), manifest.get("files")
     if type(version) is not int or version < 1 or not isinstance(files, dict):

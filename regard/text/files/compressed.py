@@ -50,6 +50,19 @@ def open_decompressed(path: Path) -> IO[bytes]:
         raise DataError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
 
+def create_compressed(path: Path) -> IO[bytes]:
+    """Create a file for bytes, and compress them according to its suffix."""
+    match path.suffix.lower():
+        case ".gz":
+            return cast(IO[bytes], gzip.GzipFile(path, "wb", mtime=0))
+        case ".xz":
+            return lzma.open(path, "wb")
+        case ".zst":
+            return cast(IO[bytes], _import_zstandard(path).open(path, "wb"))
+        case _:
+            return open(path, "wb")
+
+
 def content_name(path: Path) -> Path:
     """Remove the suffix of a compression format: a.tsv.gz becomes a.tsv."""
     return path.with_suffix("") if path.suffix.lower() in COMPRESSED else path

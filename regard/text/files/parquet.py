@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError, UsageError, unknown_name
+from regard.text.files.column_names import columns_option, suggested_keys
 from regard.text.files.compressed import ALWAYS_ALLOWED_BYTES, MAX_EXPANSION, missing_file
 from regard.text.files.lines import NOT_UTF8, NUL, Fault
 
@@ -49,7 +50,10 @@ def _check_columns(path: Path, file: Any, columns: Sequence[str]) -> None:
     schema = {file.schema.column(i).path: file.schema.column(i) for i in range(len(file.schema))}
     for name in columns:
         if name not in schema:
-            raise DataError(f"{path}: {unknown_name('column', name, tuple(schema))}")
+            texts = [key for key, column in schema.items() if column.physical_type == "BYTE_ARRAY"]
+            pair = suggested_keys(texts) if len(columns) == 2 else None
+            hint = f". Choose the source and the target, for example with {columns_option(pair)}" if pair else ""
+            raise DataError(f"{path}: {unknown_name('column', name, tuple(schema))}{hint}")
         content = "lists" if schema[name].max_repetition_level else schema[name].physical_type
         if content != "BYTE_ARRAY":  # the type of text, and of bytes that may be text
             raise DataError(f"{path}: column {name!r} contains {content}, not text")

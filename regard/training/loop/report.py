@@ -1,7 +1,7 @@
 """Reports of a training's progress.
 
-On stderr a progress bar if it is a terminal, otherwise one plain line per interval; always `metrics.jsonl` in the run's
-folder; TensorBoard on request.
+On stderr a progress bar if it is a terminal, otherwise one plain line per interval, in a notebook too; always
+`metrics.jsonl` in the run's folder; TensorBoard on request.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from regard.errors import UsageError
 from regard.files import replace_file
+from regard.machine import redraws
 from regard.system.terminal import perhaps_closed_terminal
 
 
@@ -34,7 +35,7 @@ class Report:
     ) -> None:
         self.path = Path(os.devnull) if silent else folder / "metrics.jsonl"
         self.steps, self.start, self.quiet = steps, start, quiet or silent
-        self.terminal = sys.stderr.isatty() and not self.quiet
+        self.terminal = redraws(sys.stderr) and not self.quiet
         self.started = time.monotonic()
         if self.path.exists() and not silent:
             # A run that continues from step s reports everything after s again.

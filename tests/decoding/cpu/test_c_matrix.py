@@ -106,12 +106,13 @@ def test_edge_sizes(form: str) -> None:
         torch.testing.assert_close(matrix.product(x).double(), x.double() @ weight.T, rtol=1e-5, atol=1e-3 * columns)
 
 
-def ways() -> list[tuple[str, ...]]:
+def ways() -> list[Any]:
     """How this CPU can be told to count: with its newest instructions, with older ones, with none of them."""
     if platform.machine() != "x86_64":
         return [PLAIN]
     known = "avx2" in cpu_flags().split()
-    return [PLAIN, *([(*PLAIN, "-mavx2", "-mfma")] if known else [])]
+    older = (*PLAIN, "-mavx2", "-mfma")  # slow: compiling takes seconds
+    return [PLAIN, *([pytest.param(older, marks=pytest.mark.slow)] if known else [])]
 
 
 @pytest.mark.parametrize("flags", ways(), ids=lambda flags: " ".join(flags[len(PLAIN) :]) or "plain")

@@ -75,6 +75,17 @@ def test_wrong_columns(path: Path, columns: tuple[str, str], message: str) -> No
         read_pairs(path, (0, 1))
 
 
+def test_other_columns_are_suggested(tmp_path: Path) -> None:
+    path = tmp_path / "b.parquet"
+    table = pyarrow.table({"id": ["1"], "translation": [{"de": "eins", "en": "one"}]})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(
+        DataError, match=r"'source' .* --set 'data\.columns=\[\"translation\.de\", \"translation\.en\"\]'"
+    ):
+        read_pairs(path)
+    assert read_pairs(path, ("translation.de", "translation.en")).target == ["one"]
+
+
 def test_rows_that_cannot_be_read_are_left_out(path: Path) -> None:
     corpus = read_pairs(path, ("target", "raw"), faults="skip")
     assert corpus.target == ["un"] and corpus.report.read == 4

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from regard.api.foreign_input import doubt
 from regard.api.translator import Translator
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.models.folder import RESERVED, load_model, read_config, save_model
@@ -24,6 +25,7 @@ from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
 SHIPPED = Path(__file__).parents[1] / "regard" / "shipped"
 OPEN = "Whose data this is and under which terms, write here before you pass the model on."  # card.py
+FALSE_ALARMS = 0.005  # share of the test sentences that look like another language
 VALIDATION = "## Scores on the validation part"
 
 
@@ -39,9 +41,10 @@ def ship(run: Path, folder: Path, *, storage: str, attribution: str | None, test
     model = load_model(run)
     save_model(model, folder, **settings, info=info, card=card)
     if test is not None:
-        scores = judge(folder, *test)
+        scores, max_doubt = judge(folder, *test)
         card = card.replace(VALIDATION, f"{test_table(scores, storage)}\n\n{VALIDATION}")
-        save_model(model, folder, **settings, info={**info, "scores": {**info["scores"], **scores}}, card=card)
+        info = {**info, "scores": {**info["scores"], **scores}, "max_doubt": max_doubt}
+        save_model(model, folder, **settings, info=info, card=card)
     return folder
 
 
@@ -56,14 +59,17 @@ def test_table(scores: dict[str, Any], storage: str) -> str:
     return "\n".join([*head, "|---|---|---|", *rows])
 
 
-def judge(folder: Path, source: Path, target: Path) -> dict[str, Any]:
-    """BLEU and chrF of the stored model on a test part."""
+def judge(folder: Path, source: Path, target: Path) -> tuple[dict[str, Any], float]:
+    """BLEU and chrF of the stored model on a test part, and the doubt above which it warns about its input."""
     corpus, translator = read_parallel([source], [target]), load(str(folder))
     assert isinstance(translator, Translator)
     assert corpus.target is not None
-    ours = [found.text for found in translator.translate(corpus.source, beam=5)]
+    translations = translator.translate(corpus.source, beam=5)
+    ours = [translation.text for translation in translations]
     scores = {"test_bleu": corpus_bleu(ours, corpus.target), "test_chrf": corpus_chrf(ours, corpus.target)}
-    return {name: score.to_dict() for name, score in scores.items()}
+    doubts = sorted(map(doubt, translations))
+    max_doubt = doubts[min(len(doubts) - 1, int(len(doubts) * (1 - FALSE_ALARMS)))]
+    return {name: score.to_dict() for name, score in scores.items()}, round(max_doubt, 2)
 
 
 def main() -> None:

@@ -97,9 +97,10 @@ ORDER_INSIDE = {
         "sentence_encoder",
         "recurrent_translator",
         "presets",
+        "foreign_folder",
         "folder",
     ),
-    "text": ("random_streams", "files", "tokenizers", "batches", "augment", "check"),
+    "text": ("random_streams", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
     "decoding": (
         "requests",
         "searches",

@@ -6,14 +6,16 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from regard.api.copy_unknown_words import hide_names, hide_unseen
+from regard.api.placeholder_reader import PlaceholderReader
 from regard.errors import DataError
+from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer
-from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token for one byte of a character that has no token
@@ -31,6 +33,8 @@ class Source:
     units: list[
         Word
     ]  # which may be copied into the translation: words, or characters if the tokenizer splits into those
+    carried: Carried = field(default_factory=dict)  # spans that the translation must contain, by their placeholders
+    originals: Carried = field(default_factory=dict)  # the same spans as the source writes them
 
 
 class SourceReader:
@@ -44,25 +48,34 @@ class SourceReader:
         self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
         known = info.get("known_names")
         self.known_names = None if known is None else frozenset(known)
+        self.placeholders = PlaceholderReader(tokenizer, info=info, known_names=self.known_names)
 
     def read(self, text: str) -> Source:
-        """Encode a sentence. A rare name, or a word with a token that training never saw, becomes one UNKNOWN."""
-        tokens = self.tokenizer.encode(self._readable(text) if self.unseen else text)
+        """Encode a sentence.
+
+        A model that was trained with placeholders reads one for each number, address and rare name. Any other rare
+        name, and a word with a token that training never saw, becomes one UNKNOWN.
+        """
+        hidden = self.placeholders.hide(text, self._readable if self.unseen else None)
+        tokens = self.tokenizer.encode(hidden.text)
         words = words_of(self.tokenizer, text, tokens)
         if self.known_names is not None:
             tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
         if self.unseen:
-            tokens, words = hide_unseen(tokens, words, self.unseen)
+            tokens, words = hide_unseen(tokens, words, self.unseen - self.placeholders.tokens)
+        words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
         self._check_length(text, len(tokens))
-        return Source(text, [*tokens, END], words, any(map(str.isalpha, text)), units)
+        return Source(text, [*tokens, END], words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
 
     def fits(self, text: str) -> bool:
         """Whether a text is no longer than those of training, and fits the positions of the model."""
         limits = [limit for limit in (self.trained, self.longest and self.longest - 1) if limit is not None]
-        return not limits or len(self.tokenizer.encode(text)) <= min(limits)
+        if not self.placeholders.has_room(text):
+            return False
+        return not limits or len(self.tokenizer.encode(self.placeholders.hide(text).text)) <= min(limits)
 
     def _readable(self, text: str) -> str:
         """Make more words readable: lowercase words with capitals that training never saw ("TRÈS" becomes "très"), and
@@ -84,7 +97,7 @@ class SourceReader:
         return symbol and self._is_unseen(character)
 
     def _is_unseen(self, character: str) -> bool:
-        return character not in self._seen
+        return character not in self._seen and character not in PLACEHOLDERS
 
     def _check_length(self, text: str, length: int) -> None:
         beginning = repr(text if len(text) <= 40 else text[:39] + "…")

@@ -61,6 +61,7 @@ class DataRecipe:
     join: float = number(0.0, rule=SHARE)
     bare: float = number(0.0, rule=SHARE)
     names: int | None = number(None, rule=COUNT)  # with a capital, met less often than that: copied, not spelled out
+    placeholders: bool = False  # numbers, dates, addresses and names are carried over as placeholders
     faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
 
     def __post_init__(self) -> None:

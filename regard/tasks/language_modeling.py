@@ -38,7 +38,7 @@ class LanguageModeling(Task):
     models: ClassVar = {kind: MODELS[kind] for kind in ("transformer-lm", "rnn-lm")}
     forms = ("text", "demo")
     needs = "text"
-    usage = 'regard generate -m FOLDER "…"'
+    usage = 'regard generate -m FOLDER "…"\nregard evaluate -m FOLDER text.txt\nregard explore FOLDER'
     face = "writer"
     length_key = "data.context"
     default_model = "a language model for text"
@@ -95,7 +95,7 @@ class LanguageModeling(Task):
             yield "tokenizer.sampling", "reads windows that are cut once"
         if data.max_length is not None:
             yield "data.max_length", "reads windows: give context"
-        for share in SHARES:
+        for share in (*SHARES, "placeholders"):
             if getattr(data, share):
                 yield f"data.{share}", "translates nothing"
         if training.compile and issubclass(self.models[recipe.kind][0], RecurrentConfig):

@@ -73,7 +73,7 @@ class SentenceEmbedding(Task):
         data, training = recipe.data, recipe.training
         if data.context is not None:
             yield "data.context", "reads sentences: give max_length"
-        for share in SHARES:
+        for share in (*SHARES, "placeholders"):
             if getattr(data, share):
                 yield f"data.{share}", "translates nothing"
         if recipe.tokenizer.shared is False:

@@ -230,6 +230,12 @@ def test_every_option_of_a_trace_changes_the_picture(options: str, jane: str) ->
     assert picture(jane) != picture(jane, *options.split())
 
 
+def test_a_text_without_a_model_is_for_the_shipped_one() -> None:
+    assert regard("plot", "trace", "Le chat dort.", "-o", "shipped.svg").exit_code == 0
+    assert regard("plot", "-m", "fr-en", "Le chat dort.", "-o", "named.svg").exit_code == 0
+    assert Path("shipped.svg").read_bytes() == Path("named.svg").read_bytes()
+
+
 def test_a_model_is_led_along_a_target() -> None:
     assert regard("plot", "-m", "fr-en", "Le chat dort.", "-o", "plain.svg").exit_code == 0
     assert regard("plot", "-m", "fr-en", "Le chat dort.", "--target", "The cats sleep.", "-o", "led.svg").exit_code == 0
@@ -240,7 +246,7 @@ def test_a_model_is_led_along_a_target() -> None:
     ("options", "code", "message"),
     [
         (("none.json",), 3, "none.json: no such file"),
-        (("{jane}", "--beam", "2"), 2, "--target and --beam need --model"),
+        (("{jane}", "--beam", "2"), 2, "--target and --beam are for a text"),
         (("{jane}", "--layer", "9"), 2, ", got 9"),
         (("{jane}", "--map", "crosses"), 2, "unknown map 'crosses'; did you mean 'cross'"),
         (("-m", "nothing", "text"), 4, "no model 'nothing'"),

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +85,19 @@ def test_a_line_that_cannot_be_translated_fails_alone(command: Run, models: dict
     wanted = [alone[0].text, "", alone[1].text, ""]
     assert result.stdout.split("\n") == [text.replace("\n", " ") for text in wanted]
     assert "line 2: include works for one sentence, but a text has several parts" in result.stderr
+
+
+def test_warnings_are_limited_in_number(command: Run, models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(translations: list[object], info: object) -> None:
+        for _ in translations:
+            warnings.warn("the input does not look like French", stacklevel=2)
+
+    monkeypatch.setattr("regard.api.translator.warn_about_foreign", warn)
+    result = command(
+        "translate", "-m", models["translator"], "--max-tokens", "2", "--beam", "1", stdin="le chat\n" * 25
+    )
+    assert result.stderr.count("does not look like French") == 10
+    assert "15 more warnings like these" in result.stderr
 
 
 def test_long_words_are_parted(command: Run, models: dict[str, str]) -> None:

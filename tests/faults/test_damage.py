@@ -50,6 +50,8 @@ def test_the_one_before_it_is_used(
     told = code(nursery.train(recipe, run), 0)
     (warning,) = [line for line in told.splitlines() if "step-00000006" in line]
     assert name in warning
+    assert warning.startswith("regard: warning: ")
+    assert "warnings.warn" not in told  # no source code
     assert "falling back to the checkpoint before it" in warning
     assert "continuing from step 3" in told
     assert contents(run) == contents(whole)

@@ -83,6 +83,28 @@ class NoRepeat:
         logps.scatter_reduce_(1, phrases[:, :, -1], bounds, "amin")  # a token may end several phrases
 
 
+@dataclass(frozen=True)
+class EachOnce:
+    """Write each of `tokens` exactly once, and none of `barred`; the prefix counts.
+
+    Where the model would end the text while tokens are missing, only these may follow.
+    """
+
+    tokens: tuple[int, ...]
+    barred: tuple[int, ...] = ()
+
+    def __call__(self, logps: Tensor, text: Tensor, written: int) -> None:
+        tokens = torch.tensor(self.tokens, dtype=torch.long, device=text.device)  # (P,)
+        used = (text[:, :, None] == tokens).any(1)  # (R, P)
+        missing = ~used.all(1)  # (R,)
+        ends = missing & (logps.argmax(1) == END)
+        logps[:, list(self.barred)] = -math.inf
+        allowed = logps[:, tokens].masked_fill(used, -math.inf)  # (R, P)
+        logps.masked_fill_(ends[:, None], -math.inf)
+        logps[:, END] = logps[:, END].masked_fill(missing, -math.inf)
+        logps[:, tokens] = allowed
+
+
 def apply_rules(rules: Sequence[Rule], logps: Tensor, prefix: Tensor, written: Tensor) -> Tensor:
     """Return the log-probabilities (R, V) after the rules. Where every token is barred, END is allowed again."""
     changed, text = logps.clone(), torch.cat([prefix, written], dim=1)  # (R, T)

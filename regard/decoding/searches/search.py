@@ -7,6 +7,7 @@ E8. Also here: the results of a search, and the run in which rows are independen
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,15 @@ class Search(Protocol):
 
     def begin(self, inputs: Inputs) -> Run:
         """Begin a run on these inputs. Rows are ordered by input: first all rows of the first input, and so on."""
+
+
+def with_rule(search: Search, rule: Rule) -> Search:
+    """Return the search with one more rule; a search without rules of its own is returned as it is."""
+    if (inner := getattr(search, "search", None)) is not None:
+        return dataclasses.replace(search, search=with_rule(inner, rule))  # type: ignore[type-var]
+    if not dataclasses.is_dataclass(search) or "rules" not in {field.name for field in dataclasses.fields(search)}:
+        return search
+    return dataclasses.replace(search, rules=(*search.rules, rule))
 
 
 class Pick(NamedTuple):

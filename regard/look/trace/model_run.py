@@ -5,7 +5,8 @@ E7, E8, E10.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from regard.decoding.engine import generate_tokens, longest_text
@@ -34,6 +35,7 @@ class Reading(NamedTuple):
     prefix: list[int]  # tokens before the generated ones: the prompt and the requested prefix
     max_tokens: int  # most tokens after the prefix
     positions: int | None  # most tokens in all; None: unlimited
+    restrict: Callable[[Search], Search] = lambda search: search  # the search that carries over the source's numbers
 
 
 def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_tokens: int | None = None) -> Reading:
@@ -59,7 +61,10 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
         )
     room = room if positions is None else min(room, positions - len(fixed))
     ids, words = (None, None) if source is None else (source.ids, source.words)
-    return Reading(face.model, tokenizer, ids, words, fixed, room, positions)
+    reading = Reading(face.model, tokenizer, ids, words, fixed, room, positions)
+    if source is None or not getattr(source, "carried", None):
+        return reading
+    return reading._replace(restrict=partial(face.search_for, source))
 
 
 def write_text(
@@ -85,7 +90,7 @@ def write_text(
     ((hypothesis, *_),) = generate_tokens(
         reading.model,
         None if reading.source is None else [reading.source],
-        search=search,
+        search=reading.restrict(search),
         # A translator adds START itself; a language model needs it in the prefix.
         prefixes=[reading.prefix if reading.source is not None else [START, *reading.prefix]],
         max_tokens=reading.max_tokens,

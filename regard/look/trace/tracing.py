@@ -104,9 +104,11 @@ def _make_trace(
 
 def _output_text(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Word] | None]:
     """Return the text of the tokens, and its words if a translator has replaced unknown tokens by source words."""
-    if UNKNOWN in ids and hasattr(face, "name_words"):
-        output, words = face.name_words(face.read(text), ids)
-        return output, words
+    if hasattr(face, "name_words"):
+        source = face.read(text)
+        if UNKNOWN in ids or source.carried:
+            output, words = face.name_words(source, ids)
+            return output, words
     tokens = [token for token in ids if token != END]
     return tokenizer.decode(tokens, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(tokens)), None
 

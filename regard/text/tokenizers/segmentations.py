@@ -14,6 +14,7 @@ from math import exp
 
 from sentencepiece import SentencePieceProcessor
 
+from regard.text.tokenizers.placeholder_tokens import PlaceholderTokens
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_SEGMENTATIONS = 32  # of a word, from which a unigram model chooses
@@ -29,6 +30,7 @@ class Segmentations:
 
     def __init__(self, model: SentencePieceProcessor, *, alpha: float) -> None:
         self._model, self._alpha = model, alpha
+        self._placeholders = PlaceholderTokens(model)
         pieces = range(len(SPECIAL_TOKENS), model.get_piece_size())
         self._numbers = {model.id_to_piece(i): i for i in pieces if not model.is_byte(i)}
         self._scores = [model.get_score(i) for i in range(model.get_piece_size())]
@@ -38,7 +40,7 @@ class Segmentations:
 
     def usual(self, word: str) -> Choices:
         """Return the segmentation without sampling, as the only choice."""
-        return {tuple(self._model.encode(word)): 1.0}
+        return {tuple(self._placeholders.fold(word, self._model.encode(word))): 1.0}
 
     def choices(self, word: str) -> Choices:
         """Return the usual segmentation first, even if its weight is 0, and then the others."""
@@ -50,6 +52,7 @@ class Segmentations:
 
     def _by_score(self, word: str, usual: tuple[int, ...]) -> Choices:
         best = self._model.nbest_encode(word, nbest_size=MAX_SEGMENTATIONS)
+        best = [self._placeholders.fold(word, tokens) for tokens in best]
         scored = sorted(((sum(self._scores[i] for i in tokens), tuple(tokens)) for tokens in best), reverse=True)
         if len(scored) == MAX_SEGMENTATIONS:  # the list may contain any of several equally good last ones
             worst = scored[-1][0]

@@ -14,6 +14,13 @@ from torch import Tensor
 PAD, UNKNOWN, START, END = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
+# Placeholders stand for text that a translation carries over: characters that Unicode reserves for internal use, so no
+# text contains them. In a subword vocabulary, each is one token: a byte that never occurs in UTF-8. Such a token is a
+# word, with a space before it; after the byte JOINER it continues a word.
+PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDDC)))
+PLACEHOLDER_BYTES = (*range(0xF5, 0x100), 0xC0)
+JOINER_BYTE = 0xC1
+
 
 def wrap(tokens: Sequence[int], *, start: bool = True, end: bool = True) -> list[int]:
     """Put a sentence between its start and end tokens. A target has both; a source only if one follows L2."""

@@ -19,6 +19,7 @@ import sentencepiece
 from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.text.random_streams import random_keys
 from regard.text.tokenizers.characters import VISIBLE
+from regard.text.tokenizers.placeholder_tokens import PlaceholderTokens
 from regard.text.tokenizers.segmentations import Segmentations
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
 from regard.text.tokenizers.subword_file import read_pieces
@@ -36,15 +37,18 @@ MANY_CHARACTERS = 1_000
 # sentencepiece writes a space as ▁, so a ▁ in the text itself is escaped: ESCAPE and a digit.
 ESCAPE = "\x1a"
 SURROGATES = re.compile("[\ud800-\udfff]")
+BREAKS = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")  # tabs and line breaks, which separate words as spaces do
 
 
 class SubwordTokenizer:
     """Maps text to subwords and back, with a sentencepiece model.
 
     Texts are first normalized to Unicode NFC. For lossless models, decode(encode(text)) is always the text in NFC. For
-    other models it is equal up to spaces: runs of spaces become one, and leading and trailing spaces are removed.
+    other models it is equal up to spaces: tabs and line breaks become spaces, runs of spaces become one, and leading
+    and trailing spaces are removed.
     Characters without a token are encoded as bytes, so encode never returns UNKNOWN. Half surrogates, which are not
-    characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations.
+    characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations. Each
+    placeholder (special_tokens.py) is one token.
     """
 
     FILE = "tokenizer.model"
@@ -52,6 +56,7 @@ class SubwordTokenizer:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._model, pieces = _load(content)
+        self._placeholders = PlaceholderTokens(self._model)
         self.lossless = self._model.decode(self._model.encode(" ")) == " "
         self._shown = [VISIBLE.get(piece, piece) for piece in pieces]
         blank = (SPACE, "\n", "\t")
@@ -63,10 +68,11 @@ class SubwordTokenizer:
         return self._model.get_piece_size()
 
     def encode(self, text: str) -> list[int]:
-        return self._model.encode(_prepared(text))
+        return self._placeholders.fold(text, self._model.encode(_prepared(text, lossless=self.lossless)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._model.encode([_prepared(text) for text in texts])
+        encoded = self._model.encode([_prepared(text, lossless=self.lossless) for text in texts])
+        return [self._placeholders.fold(text, tokens) for text, tokens in zip(texts, encoded, strict=True)]
 
     def sample_all(self, texts: Sequence[str], *, seed: int, alpha: float) -> list[list[int]]:
         """Return each text in a random segmentation that depends only on the arguments.
@@ -81,7 +87,7 @@ class SubwordTokenizer:
 
     def cut(self, text: str) -> list[str]:
         """Split a text into words, which are segmented independently, because no token continues after a space."""
-        return self._parts.findall(_prepared(text))
+        return self._parts.findall(_prepared(text, lossless=self.lossless))
 
     def segmentations(self, alpha: float) -> Segmentations:
         """Return the segmentations of words from which `sample_all` chooses."""
@@ -89,7 +95,7 @@ class SubwordTokenizer:
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """Return the text. An UNKNOWN is a word, with a space before it unless it is the first."""
-        content = [int(token) for token in tokens if token not in (PAD, START, END)]
+        content = self._placeholders.unfold([int(token) for token in tokens if token not in (PAD, START, END)])
         if UNKNOWN not in content:
             return _restored(self._model.decode(content))
         text, replacements = "", iter(unknown)
@@ -121,6 +127,8 @@ class SubwordTokenizer:
     def _spans(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
         """Return the spans of words. An UNKNOWN is a word, and text that follows without a space is another one."""
         flags = [None if token in (PAD, UNKNOWN, START, END) else self._blanks[token] for token in tokens]
+        for i in self._placeholders.word_starts(tokens):
+            flags[i] = (True, False)
         spans = group_words(flags)
         unknowns = [(i, i + 1) for i, token in enumerate(tokens) if token == UNKNOWN]
         return sorted(spans + unknowns) if unknowns else spans
@@ -139,7 +147,7 @@ def train_subwords(
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind of subwords", kind, KINDS))
-    lines = [line for text in texts for line in _prepared(text).split("\n") if line.strip()]
+    lines = [line for text in texts for line in _prepared(text, lossless=lossless).split("\n") if line.strip()]
     lines = lines[:: -(-len(lines) // MAX_TRAINING_LINES) or 1]
     if not lines:
         raise DataError("there are no words to learn a vocabulary from: the texts are empty")
@@ -210,8 +218,10 @@ def _chunks(line: str) -> Iterator[str]:
     yield line
 
 
-def _prepared(text: str) -> str:
+def _prepared(text: str, *, lossless: bool) -> str:
     """Normalize and escape a text for sentencepiece."""
+    if not lossless:
+        text = BREAKS.sub(" ", text)
     if text.isascii() and ESCAPE not in text:
         return text
     text = unicodedata.normalize("NFC", SURROGATES.sub("\ufffd", text))

@@ -1,0 +1,61 @@
+"""Warn about input that does not look like the source language: other languages, code, noise.
+
+A translator has no notion of languages, and translates everything. Two signs tell that it should not have: words that
+it cannot read, and an output that it finds improbable itself. Their sum is the doubt about an input. What is normal
+differs from model to model, so config.json gives the limit, under `max_doubt`; scripts/ship_model.py measures it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.api.results import Translation
+from regard.text.placeholders.spans import SOME_SPAN
+from regard.text.tokenizers.special_tokens import UNKNOWN
+
+MIN_WORDS = 3  # fewer say too little, unless half of them cannot be read
+MAX_UNKNOWN = 0.5
+SHOWN_CHARACTERS = 40
+LANGUAGES = {"fr": "French", "en": "English", "de": "German", "es": "Spanish", "it": "Italian", "pt": "Portuguese"}
+
+
+def doubt(translation: Translation) -> float:
+    """Return the share of source words that cannot be read, minus the mean log-probability of an output token."""
+    return _unknown_share(translation) - translation.score / max(1, len(translation.ids))
+
+
+def looks_foreign(translation: Translation, max_doubt: float) -> bool:
+    """Whether an input does not look like the source language of its translator."""
+    if not translation.ids:  # copied
+        return False
+    enough = len(translation.source_words) >= MIN_WORDS
+    return _unknown_share(translation) > MAX_UNKNOWN or (enough and doubt(translation) > max_doubt)
+
+
+def warn_about_foreign(translations: Sequence[Translation], info: Mapping[str, Any]) -> None:
+    """Warn about each input that does not look like the source language, if config.json has the limit."""
+    max_doubt = info.get("max_doubt")
+    if not isinstance(max_doubt, int | float):
+        return
+    code = (info.get("languages") or {}).get("source")
+    language = LANGUAGES.get(code, code) if code else "the language that the model was trained on"
+    for translation in translations:
+        if any(looks_foreign(part, max_doubt) for part in translation.parts or [translation]):
+            text = translation.source
+            beginning = repr(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
+            warnings.warn(
+                f"the input does not look like {language}, so its translation may be nonsense ({beginning})",
+                stacklevel=3,
+            )
+
+
+def _unknown_share(translation: Translation) -> float:
+    """Return the share of source words that cannot be read, without names, numbers, addresses and smileys."""
+    hidden = {UNKNOWN, *translation.translator.reader.placeholders.tokens}
+    unknown = 0
+    for word in translation.source_words:
+        is_fact = word.text[:1].isupper() or SOME_SPAN.search(word.text) or not any(map(str.isalpha, word.text))
+        unknown += not is_fact and not hidden.isdisjoint(translation.source_ids[word.start : word.end])
+    return unknown / max(1, len(translation.source_words))

@@ -1,0 +1,44 @@
+"""Warnings about input in another language."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from regard.api.foreign_input import doubt
+from regard.api.translator import Translator
+
+FRENCH = "le chat noir dort dans la maison"
+FOREIGN = "Где находится ближайшая станция?"
+
+
+@pytest.fixture
+def careful(translator_of: Callable[..., Translator]) -> Translator:
+    plain = translator_of()
+    letters = {token for text in (FRENCH,) for token in plain.source_tokenizer.encode(text)}
+    unseen = [token for token in range(4, plain.source_tokenizer.size) if token not in letters]
+    normal = doubt(translator_of(unseen_pieces=unseen).translate(FRENCH))
+    return translator_of(unseen_pieces=unseen, max_doubt=normal + 0.1, languages={"source": "fr", "target": "en"})
+
+
+def test_input_that_cannot_be_read_causes_a_warning_that_quotes_it(careful: Translator) -> None:
+    with pytest.warns(UserWarning, match="does not look like French.*Где находится") as caught:
+        careful.translate([FRENCH, FOREIGN])
+    assert len(caught) == 1
+
+
+def test_an_improbable_output_causes_a_warning(careful: Translator) -> None:
+    careful.info["max_doubt"] -= 0.2
+    with pytest.warns(UserWarning, match="does not look like French"):
+        careful.translate(FRENCH)
+
+
+def test_no_warning_without_a_limit_or_without_guard(careful: Translator) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        careful.translate(FOREIGN, guard=False)
+        careful.translate("42, 43 !")
+        del careful.info["max_doubt"]
+        careful.translate(FOREIGN)

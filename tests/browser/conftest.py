@@ -133,9 +133,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def explorer(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
     """`regard explore` with fr-en and small models of the other kinds; see page.py."""
     running = start_explorer(programs, "fr-en", *make_folders(tmp_path_factory.mktemp("explored")))
-    running.wait_for("fr-en")
-    yield running
-    stop_explorer(running)
+    try:
+        running.wait_for("fr-en")
+        yield running
+    finally:
+        stop_explorer(running)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ OPTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "causal", "window") else name for name in OPTIONS],
+    [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "causal") else name for name in OPTIONS],
 )  # what is slow is a part of others: "causal m < n", "padding"
 def test_attend(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""

@@ -16,6 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from regard.errors import DataError, UsageError
+from regard.system import replace
 from regard.text.check.aligned_files import examine_alignment
 from regard.text.check.changes import CHANGES_FILE, ChangeLog, FixReport
 from regard.text.check.raw_lines import RawLines, line_writer
@@ -54,7 +55,7 @@ def fix_data(train: Sequence[Shard], validation: Sequence[Shard], out: Path) -> 
                 shutil.copyfile(path, temporary / path.name)
         if folder.exists():
             folder.rmdir()
-        os.replace(temporary, folder)
+        replace(temporary, folder)
     except OSError as error:
         raise UsageError(f"--fix {out}: cannot be written: {error.strerror or error}") from error
     finally:

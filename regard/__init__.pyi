@@ -17,6 +17,7 @@ from regard.attention.scores import (
     BilinearScore as BilinearScore,
     ConcatScore as ConcatScore,
     DotScore as DotScore,
+    register_score as register_score,
 )
 from regard.attention.single_head import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention
 from regard.decoding.searches.beam import Beam as Beam
@@ -45,7 +46,9 @@ from regard.models.language_model import RecurrentLM as RecurrentLM, Transformer
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
+from regard.models.torch_weights import from_torch as from_torch
 from regard.models.transformer import Transformer as Transformer
+from regard.positions import register_position as register_position
 from regard.tasks.loading import load as load
 from regard.text.tokenizers.characters import CharacterTokenizer as CharacterTokenizer
 from regard.text.tokenizers.subwords import SubwordTokenizer as SubwordTokenizer

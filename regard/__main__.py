@@ -1,6 +1,25 @@
-"""`python -m regard` is `regard`; torchrun starts it so."""
+"""`python -m regard` is `regard`; torchrun and `regard train --nproc` start it so."""
 
-from regard.cli import main
+import sys
+from typing import NoReturn
+
+from regard.system.process_exit import exit_on_signals, exit_process
+
+
+def run() -> NoReturn:
+    """Run the command line and end the process; the entry point of the console script."""
+    if any(argument.startswith("--nproc") for argument in sys.argv):  # a launcher, until it can forward signals
+        exit_on_signals()
+    from regard.cli import main
+
+    try:
+        main()
+    except SystemExit as error:
+        if "torch" not in sys.modules:  # no native threads
+            raise
+        exit_process(error.code)
+    sys.exit(0)
+
 
 if __name__ == "__main__":
-    main()
+    run()

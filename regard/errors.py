@@ -43,7 +43,7 @@ class ResourceError(RegardError):
 
 
 class StoppedError(RegardError):
-    """Ctrl-C or SIGTERM stopped the program after it had saved everything."""
+    """Ctrl-C, SIGTERM or a closed terminal stopped the program after it had saved everything."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)

@@ -5,10 +5,12 @@ A file is complete or absent, never partial. What depends on the operating syste
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +78,12 @@ def locked(path: Path, *, holder: str) -> Iterator[str | None]:
     process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = open_lock(path)
+    try:
+        handle = open_lock(path)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            raise _no_lock_file(path) from error
+        raise
     try:
         previous = _claim(path, handle, holder)
     except BaseException:
@@ -90,6 +97,9 @@ def locked(path: Path, *, holder: str) -> Iterator[str | None]:
 
 def _claim(path: Path, handle: int, holder: str) -> str | None:
     """Lock the open file and enter the holder; return the previous entry, None if there is none."""
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:  # writing to it might change another file
+        raise _no_lock_file(path)
     if not try_lock(handle):
         raise UsageError(f"{path.parent.parent} is in use: {_entry(handle)}")
     if not path.exists() or os.fstat(handle).st_ino != path.stat().st_ino:  # its holder has just removed it
@@ -100,6 +110,10 @@ def _claim(path: Path, handle: int, holder: str) -> str | None:
     os.lseek(handle, 0, os.SEEK_SET)
     os.write(handle, f"{holder}, process {os.getpid()} on {platform.node()}, since {since}".encode())
     return previous
+
+
+def _no_lock_file(path: Path) -> UsageError:
+    return UsageError(f"{path} is a folder, a link or a device, and a lock must be a file of its own: remove it")
 
 
 def _entry(handle: int) -> str:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from regard.errors import UsageError, unknown_name
 
-Entry = TypeVar("Entry")
 
-
-class Registry(Mapping[str, Entry], Generic[Entry]):
+class Registry(Mapping[str, Any]):
     """The things of one sort by name: those of regard, and those that a user has registered.
 
     `what` is a word for one of them, and `function` is the public function that registers one.
     """
 
     def __init__(
-        self, what: str, function: str, built_in: Mapping[str, Entry], registered: dict[str, Entry] | None = None
+        self, what: str, function: str, built_in: Mapping[str, Any], registered: dict[str, Any] | None = None
     ) -> None:
         self.what, self.function, self.built_in = what, function, built_in
-        self.registered: dict[str, Entry] = {} if registered is None else registered
+        self.registered: dict[str, Any] = {} if registered is None else registered
 
-    def register(self, name: str, entry: Entry) -> None:
+    def register(self, name: str, entry: Any) -> None:
         """Add an entry, or replace the one that was registered under this name before."""
         if not isinstance(name, str) or not name.isprintable() or not 1 <= len(name) <= 64:
             raise UsageError(f"the name of a {self.what} must be a text of 1 to 64 characters, got {name!r}")
@@ -46,7 +44,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         advice = f"; to use your own, call {self.function}({name!r}, …) first"
         return unknown_name(self.what, name, tuple(self)) + advice
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> Any:
         entry = self.registered.get(name) or self.built_in.get(name)
         if entry is None:
             raise UsageError(self.why_unknown(name))

@@ -44,7 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # Whatever is skipped without CUDA is a test for `make test-gpu`.
         if any(str(mark.kwargs.get("reason", "")).startswith("CUDA") for mark in item.iter_markers("skipif")):
             item.add_marker(pytest.mark.gpu)
-    items.sort(key=asks_for_docs)  # last, when they are built
+    # With two workers, a long test that begins last leaves one of them without work.
+    items.sort(key=lambda item: (asks_for_docs(item), not is_long(item)))  # the docs last, when they are built
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether a test runs for many seconds: Triton's interpreter, the fuzz, and pages whose examples train models."""
+    return "interpret" in getattr(item, "fixturenames", ()) or item.path.name in ("test_fuzz.py", "test_examples.py")
 
 
 def asks_for_docs(item: pytest.Item) -> bool:

@@ -39,6 +39,7 @@ schedule = "cosine"
 validate_every = 6
 save_every = 3
 log_every = 3
+samples = 0
 device = "cpu"
 precision = "fp32"
 [decoding]
@@ -57,7 +58,10 @@ MODELS = {
 
 @pytest.fixture
 def make_recipe(tmp_path: Path) -> Callable[..., Path]:
-    """`make_recipe(kind)` writes a recipe for a model of a few thousand parameters, with dropout and sampling on."""
+    """`make_recipe(kind)` writes a recipe for a model of a few thousand parameters, with dropout and sampling on.
+
+    Its validations draw no pictures: those would take longer than the training.
+    """
     return lambda kind="transformer", **options: write_recipe(tmp_path, kind, **options)
 
 

@@ -97,6 +97,7 @@ ORDER_INSIDE = {
         "sentence_encoder",
         "recurrent_translator",
         "presets",
+        "foreign_folder",
         "folder",
     ),
     "text": ("random_streams", "files", "tokenizers", "placeholders", "batches", "augment", "check"),

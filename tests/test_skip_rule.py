@@ -93,7 +93,7 @@ def test_outside_ci_a_skip_is_a_skip(tmp_path: Path) -> None:
     assert "6 skipped" in output
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_in_ci_a_skipped_module_fails(tmp_path: Path, workers: int) -> None:
     code, output = run_planted(
         tmp_path, 'import pytest\npytest.importorskip("no_such_library")\n', ci="true", workers=workers

@@ -1,4 +1,4 @@
-"""Degenerate translations: empty ones, and endless repetition."""
+"""Degenerate texts: sources that repeat one word or letter, and translations that are empty or repeat themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
+
+# A source with at least so many words or letters, of which at most so many are different, is not translated.
+MIN_REPETITIVE_WORDS, MIN_REPETITIVE_LETTERS, MAX_DIFFERENT = 50, 100, 3
+
+
+def is_repetitive(text: str) -> bool:
+    """Whether a text only repeats a few words or letters; a model would invent a translation of it."""
+    words = [bare_word(word) for word in text.split()]
+    letters = "".join(words)
+    is_long = len(words) >= MIN_REPETITIVE_WORDS, len(letters) >= MIN_REPETITIVE_LETTERS
+    return any(long and len(set(items)) <= MAX_DIFFERENT for long, items in zip(is_long, (words, letters), strict=True))
 
 
 def is_degenerate(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer, *, has_prefix: bool) -> bool:

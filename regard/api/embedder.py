@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.api.html import describe_model, model_html, model_repr
 from regard.api.saving import save_face
 from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
@@ -39,6 +40,13 @@ class Embedder:
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
         return save_face(self.model, folder, tokenizer=self.tokenizer, info=self.info, storage=storage)
+
+    def __repr__(self) -> str:
+        return model_repr("Embedder", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Embedder", describe_model(self.model, self.info), 'embedder.embed(["…", "…"])')
 
     def embed(self, texts: str | Sequence[str]) -> Tensor:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""

@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
 
+from regard.api.html import alignment_html, translation_html
 from regard.evaluation.perplexity import Likelihood
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
+    from regard.look.pictures.figures import Picture
     from regard.look.pictures.terminal import HeatMap
     from regard.text.tokenizers.tokenizer import Word
 
@@ -79,6 +81,10 @@ class Alignment:
 
         return HeatMap(self.weights, self.source, self.target)
 
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return alignment_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; `regard plot alignment` reads all of them except the pairs."""
         weights = [[round(weight, 4) for weight in row] for row in self.weights.tolist()]
@@ -120,15 +126,21 @@ class Translation:
         """Return the alignment of words, or of subwords, by the alignment head in config.json."""
         return self.translator.alignment_of(self, level)
 
-    def plot(self, path: str | Path, *, level: Literal["word", "piece"] = "word") -> Path:
-        """Save the alignment matrix as PNG, SVG or PDF."""
-        from regard.look.pictures.figures import save
+    @overload
+    def plot(self, path: str | Path, *, level: Literal["word", "piece"] = "word") -> Path: ...
+
+    @overload
+    def plot(self, path: None = None, *, level: Literal["word", "piece"] = "word") -> Picture: ...
+
+    def plot(self, path: str | Path | None = None, *, level: Literal["word", "piece"] = "word") -> Path | Picture:
+        """Save the alignment matrix as PNG, SVG or PDF; without a path, return a picture that a notebook shows."""
+        from regard.look.pictures.figures import save_or_show
         from regard.look.pictures.matrices import alignment_plot
 
         alignment = self.alignment(level)
         layer, head = self.translator.alignment_head
         made = f"Attention weights of {layer}, {'mean of its heads' if head is None else f'head {head}'}."
-        return save(alignment_plot(alignment.weights, alignment.source, alignment.target, made=made), path)
+        return save_or_show(alignment_plot(alignment.weights, alignment.source, alignment.target, made=made), path)
 
     def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:
         """Write the explorer page with this translation as one .html file and open it; no server is needed.
@@ -142,6 +154,10 @@ class Translation:
         parts = [part for part in self.parts or [self] if part.ids]
         traces = [trace_text(self.translator, part.source, target=part.ids) for part in parts]
         return open_page(traces, path, state, show)
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return translation_html(self)
 
     def __repr__(self) -> str:
         return f"Translation({self.text!r}, score={self.score:.2f})"

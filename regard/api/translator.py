@@ -8,6 +8,7 @@ C4, E8, H1.
 from __future__ import annotations
 
 import unicodedata
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
 from pathlib import Path
@@ -15,10 +16,14 @@ from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor, nn
 
+from regard.api.alignment_head import align_translation, chosen_head, end_word, weights_of_head
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
-from regard.api.degenerate_output import is_degenerate, repetition_end
+from regard.api.default_search import chosen_search, required_tokens
+from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
+from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
 from regard.api.foreign_input import warn_about_foreign
+from regard.api.html import describe_model, model_html, model_repr
 from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.saving import save_face
@@ -28,9 +33,6 @@ from regard.api.word_alignment import make_alignment, shared_weights, token_ends
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
-from regard.decoding.searches.beam import Beam
-from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
@@ -42,7 +44,6 @@ from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 Splitter = Callable[[str], Sequence[str]]  # splits a text into words
 
-BEAM = 5
 # The default limit of a translation: no language needs twice the tokens of another, and short sentences get some extra.
 LENGTH_FACTOR, EXTRA_TOKENS = 2, 20
 PART_STRIDE = 2**40  # between the numbers of a text's parts, larger than any list
@@ -102,6 +103,13 @@ class Translator:
         """The tokenizer of the source, often also that of the target."""
         return self.source_tokenizer
 
+    def __repr__(self) -> str:
+        return model_repr("Translator", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Translator", describe_model(self.model, self.info), 'translator.translate("…")')
+
     @overload
     def translate(
         self,
@@ -155,9 +163,10 @@ class Translator:
         in `include` (beam search only). `attention` computes the weights now instead of on first use.
 
         A text longer than those of training is translated in parts: lines, sentences, or less (split_long_text.py). A
-        text without letters is copied. If a translation is empty or repeats itself (degenerate_output.py), the search
-        runs again and excludes this, and truncates the text if that does not help. Input that does not look like the
-        source language causes a warning (foreign_input.py). `guard=False` disables all of this.
+        text without letters, or one that only repeats a few words or letters, is copied. If a translation is empty or
+        repeats itself (degenerate_output.py), the search runs again and excludes this, and truncates the text if that
+        does not help. Input that does not look like the source language causes a warning (foreign_input.py).
+        `guard=False` disables all of this. Alternatives have different texts.
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
@@ -173,17 +182,28 @@ class Translator:
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
             )
         requests = [
-            self._request(part.text, prefix if i == 0 else None, include, number + i * PART_STRIDE)
+            self._request(part.text, prefix if i == 0 else None, include, number + i * PART_STRIDE, guard)
             for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
         has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
-        searched = iter(
-            self._search(list(compress(requests, has_words)), search, alternatives, max_tokens, guard=guard)
-        )
+        searchable = list(compress(requests, has_words))
+
+        def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
+            batch = [searchable[i] for i in which]
+            hypotheses = self._search(batch, search, count, max_tokens, guard=guard)
+            return [
+                [
+                    self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
+                    for x in texts
+                ]
+                for request, texts in zip(batch, hypotheses, strict=True)
+            ]
+
+        searched = iter(find_distinct(translations, len(searchable), search, alternatives))
         translated = iter(
             [
-                self._best(request, next(searched) if has else None)
+                linked(next(searched) if has else [self._copy(request.source)])
                 for request, has in zip(requests, has_words, strict=True)
             ]
         )
@@ -282,46 +302,27 @@ class Translator:
             raise UsageError(f"level must be 'word' or 'piece', got {level!r}")
         if not translation.ids:
             raise UsageError("an empty translation has no alignment")
-        weights = self._alignment_weights(translation.attention.layers)
-        if level == "piece":
-            sides = translation.source_tokens, translation.tokens
-        else:
-            source = [*translation.source_words, end_word(translation.source_ids)]
-            target = [*translation.words, *([end_word(translation.ids)] if translation.finished else [])]
-            weights = word_weights(weights, source, target)
-            sides = [word.text for word in source], [word.text for word in target]
-        return make_alignment(weights, *sides, finished=translation.finished)
+        return align_translation(translation, self._alignment_weights(translation.attention.layers), level)
 
     @property
     def alignment_head(self) -> tuple[str, int | None]:
         """The layer and head that align best on the validation data; head None is the mean of all heads."""
-        chosen = self.info.get("alignment")
-        if chosen is None:
-            return self.model.config.cross_layers[-1], None
-        if not isinstance(chosen, dict) or not isinstance(chosen.get("layer"), str):
-            raise ModelError(f"config.json: alignment must name a layer and a head, got {chosen!r}")
-        return chosen["layer"], chosen.get("head")
+        return chosen_head(self.info, self.model.config)
 
     def _alignment_weights(self, layers: Mapping[str, Tensor]) -> Tensor:
         """Return the weights (m, n) of the alignment head."""
-        if not any(map(is_cross_attention, layers)):
-            raise UsageError(
-                f"a model of kind {self.model.config.kind!r} has no attention to the source, so it gives no alignment"
-            )
-        layer, head = self.alignment_head
-        weights = layers.get(layer)
-        if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
-            raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")
-        return weights.mean(0) if head is None else weights[head]
+        return weights_of_head(layers, self.info, self.model.config)
 
     def _fits(self, text: str) -> bool:
-        """Whether a text fits the model as a whole; an unknown word is one token, however long it is."""
-        if self.reader.fits(text):
+        """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
+        if self.reader.fits(text) or is_repetitive(text):
             return True
         return len(text.split()) == 1 and not self.reader.unseen.isdisjoint(self.source_tokenizer.encode(text))
 
-    def _request(self, text: str, prefix: str | None, include: Sequence[str], number: int) -> SentenceRequest:
-        source = self.read(text)
+    def _request(
+        self, text: str, prefix: str | None, include: Sequence[str], number: int, guard: bool
+    ) -> SentenceRequest:
+        source = self._read_part(text, guard)
         start = self.encode_target(prefix, source) if prefix else []
         return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
 
@@ -390,19 +391,22 @@ class Translator:
             results[i] = [cut_off(hypothesis, end) for hypothesis, end in zip(hypotheses, ends, strict=True)]
         return results
 
-    def _best(self, request: SentenceRequest, hypotheses: Sequence[Hypothesis] | None) -> Translation:
-        """Return the best translation, with its alternatives; None copies the source."""
-        if hypotheses is None:
-            results = [self._translation(request.source, [], score=0.0, finished=True)]
-            results[0].text = request.source.text.strip()
-        else:
-            results = [
-                self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
-                for x in hypotheses
-            ]
-        for result in results:
-            result.alternatives = results
-        return results[0]
+    def _copy(self, source: Source) -> Translation:
+        """Return the source itself as its translation."""
+        result = self._translation(source, [], score=0.0, finished=True)
+        result.text = source.text.strip()
+        return result
+
+    def _read_part(self, text: str, guard: bool) -> Source:
+        """Return a part of a text as the model reads it; a repetitive one has no words, so it is copied."""
+        if not guard or not is_repetitive(text):
+            return self.read(text)
+        warnings.warn(
+            f"a text of {len(text):,} characters only repeats a few words or letters, so it is copied "
+            f"({text[:20].strip()!r}…)",
+            stacklevel=3,
+        )
+        return Source(text, [END], [], has_letters=False, units=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
@@ -435,28 +439,3 @@ class Translator:
             result.text = restore_all(result.text, source.carried)
             result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result
-
-
-def chosen_search(beam: int | None, search: Search | None, alternatives: int) -> Search:
-    """Return the requested search; by default a beam that is wide enough for the alternatives."""
-    if beam is not None and search is not None:
-        raise UsageError("give beam or search, not both")
-    if alternatives < 1:
-        raise UsageError(f"alternatives must be at least 1, got {alternatives}")
-    if search is not None:
-        return search
-    if beam is not None and beam < 1:
-        raise UsageError(f"beam must be at least 1, got {beam}")
-    if beam == 1:
-        return Greedy()
-    return Beam(beam or max(BEAM, alternatives))
-
-
-def required_tokens(search: Search) -> int:
-    """Return the smallest number of tokens that the rules of a search allow."""
-    return max((rule.count for rule in search.rules if isinstance(rule, MinTokens)), default=0)
-
-
-def end_word(tokens: Sequence[int]) -> Word:
-    """Return the last token, END, as a word of its own."""
-    return Word(SPECIAL_TOKENS[END], len(tokens) - 1, len(tokens))

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from regard.api.draft_model import check_draft
+from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import ScoredText
 from regard.api.saving import save_face
 from regard.decoding.cpu.packed_copy import PackedCopy
@@ -71,6 +72,13 @@ class Writer:
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
         return save_face(self.model, folder, tokenizer=self.tokenizer, info=self.info, storage=storage)
+
+    def __repr__(self) -> str:
+        return model_repr("Writer", describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html("Writer", describe_model(self.model, self.info), 'writer.write("…")')
 
     def write(
         self,

@@ -178,7 +178,7 @@ BUILT_IN: dict[str, Callable[[int, int, int], Any]] = {
     "additive": lambda query, key, hidden: AdditiveScore(query_dim=query, key_dim=key, hidden=hidden),
     "concat": lambda query, key, hidden: ConcatScore(query_dim=query, key_dim=key, hidden=hidden),
 }
-SCORES: Registry[Callable[[int, int, int], Any]] = Registry("score", "regard.register_score", BUILT_IN)
+SCORES = Registry("score", "regard.register_score", BUILT_IN)
 
 
 def register_score(name: str, score: Score | type[nn.Module]) -> None:
@@ -188,6 +188,8 @@ def register_score(name: str, score: Score | type[nn.Module]) -> None:
     `score(query_dim=…, key_dim=…)`, whose parameters are trained and saved with the model. Register it before you load
     a model folder with this name.
     """
+    if name == "none":
+        raise UsageError("'none' is a recurrent translator without attention: give your score another name")
     if isinstance(score, type) and issubclass(score, nn.Module):
         SCORES.register(name, lambda query, key, hidden: score(query_dim=query, key_dim=key))
     elif callable(score) and not isinstance(score, nn.Module | type):

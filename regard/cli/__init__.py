@@ -1,7 +1,7 @@
 """The command line, `regard`: one file per command. Each command imports torch and matplotlib only when it runs.
 
 Exit codes: 0 success, 1 a bug in regard, 2 usage, 3 input data, 4 model, 5 training diverged, 6 out of memory or disk
-space, 130 and 143 interrupted, 141 closed pipe.
+space, 129, 130 and 143 interrupted, 141 closed pipe.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.errors import RegardError
 from regard.machine import check_environment
+from regard.system.terminal import perhaps_closed_terminal, show_plain_warnings
 from regard.version import __version__
 
 
@@ -66,7 +67,8 @@ class Commands(TyperGroup):
         if ctx.params["debug"]:
             traceback.print_exc()
         elif message:  # empty when another process has printed it
-            typer.echo(f"regard: {message}", err=True)
+            with perhaps_closed_terminal():
+                typer.echo(f"regard: {message}", err=True)
         raise typer.Exit(code)
 
 
@@ -122,6 +124,7 @@ app.add_typer(plots, name="plot")
 def main() -> None:
     """Run the command line; the entry point of the console script."""
     write_utf8()
+    show_plain_warnings()
     try:
         app(prog_name="regard")
     except SystemExit as error:

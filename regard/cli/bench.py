@@ -13,8 +13,9 @@ import typer
 
 from regard.cli.evaluate import tracked
 from regard.cli.info import size_text
-from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_text
+from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, Threads, plain_warnings, read_text
 from regard.errors import DataError, UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -42,9 +43,7 @@ def bench_model(
         Path | None, typer.Option(help="File with sources or prompts, one per line, instead of random ones.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Number of batches to time, and of single texts.")] = 20,
-    threads: Annotated[
-        int | None, typer.Option(min=1, show_default="torch's own", help="Number of CPU threads.")
-    ] = None,
+    threads: Threads = None,
     attention: Annotated[
         bool,
         typer.Option("--attention", help="Compare exact attention with random features by length; needs no model."),
@@ -75,16 +74,15 @@ def bench_model(
     """
     if file is not None and source_tokens is not None:
         raise UsageError("--source-tokens is the length of random sources: pass it or --file, not both")
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)
+    set_threads(threads)
     if attention:
         bench_attention(device, table, as_json=as_json)
         return
     if table is not None:
         raise UsageError("--table is the file for the measurements of --attention: pass both or neither")
     face = load_generator(model, device, dtype)
+    import torch
+
     from regard.decoding.benchmark import measure_decoding, random_inputs
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy

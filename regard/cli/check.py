@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.errors import DataError, UsageError
+from regard.machine import redraws
 
 if TYPE_CHECKING:
     from regard.text.check.checker import Rules
@@ -40,15 +41,24 @@ def check_files(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. data.max_length=100."),
     ] = None,
+    fix: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write repaired copies of the files into this new folder, with a list of all changes.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:
     """Check training data: report problems, where they are, and how training will handle them.
 
-    Pass the same arguments as to `regard train`. The exit code is 3 if training would stop at this data.
+    Pass the same arguments as to `regard train`. The exit code is 3 if training would stop at this data. With --fix,
+    the report and the exit code are those of the repaired copies; the input files are never changed.
 
     Examples:
       regard check fr.txt en.txt            two parallel files
-      regard check pairs.tsv                pairs in one file (.tsv, .jsonl or .parquet)
+      regard check fr.txt en.txt --fix new  write repaired copies new/fr.txt, new/en.txt
+      regard check pairs.tsv                pairs in one file (.tsv, .csv, .jsonl or .parquet)
       regard check text.txt                 a text for a language model
       regard check recipe.toml              all files of a recipe
     """
@@ -66,11 +76,20 @@ def check_files(
         raise UsageError("--test compares pairs, but the data is text for a language model: leave it out")
     test_rows = [] if test is None else [CorpusRows(read_parallel(*test))]
     rules = rules_of(recipe, model)
+    train, held_out = shards_of(data, ""), shards_of(data, "validation_")
+    fixed = None
+    if fix is not None:
+        from regard.text.check.fix import fix_data, fixed_shards
+
+        fixed = fix_data(train, held_out, fix)
+        train, held_out = fixed_shards(train, fix), fixed_shards(held_out, fix)
     with progress() as show_rows:
-        report = check_data(
-            shards_of(data, ""), shards_of(data, "validation_"), test_rows, rules=rules, on_progress=show_rows
-        )
-    typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else str(report))
+        report = check_data(train, held_out, test_rows, rules=rules, on_progress=show_rows)
+    if as_json:
+        summary = report.to_dict() | ({} if fixed is None else {"fixed": fixed.to_dict()})
+        typer.echo(json.dumps(summary, ensure_ascii=False))
+    else:
+        typer.echo("\n\n".join(map(str, filter(None, (fixed, report)))))
     if report.stops:
         raise typer.Exit(DataError.exit_code)
 
@@ -127,7 +146,7 @@ def rules_of(recipe: Recipe, model: str | None) -> Rules:
 @contextmanager
 def progress() -> Iterator[Callable[[int], None]]:
     """Show the number of rows read on stderr, if it is a terminal; yield a function that updates it."""
-    if not sys.stderr.isatty():
+    if not redraws(sys.stderr):
         yield lambda rows: None
         return
     from rich.console import Console

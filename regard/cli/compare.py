@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from regard.compare.report import Outcome
@@ -31,6 +33,7 @@ def compare_models(
     seed: Annotated[int | None, typer.Option(help="Seed of the order of the data and of the initial weights.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
+    threads: Threads = None,
 ) -> None:
     """Train the translators of the lectures on the same data and compare them.
 
@@ -40,9 +43,10 @@ def compare_models(
 
     Examples:
       regard compare                        the demo corpus: about 15 minutes on two cores
-      regard compare fr.txt en.txt          two parallel files, or one file of pairs (.tsv, .jsonl)
+      regard compare fr.txt en.txt          two parallel files, or one file of pairs (.tsv, .csv, .jsonl)
       regard compare recipe.toml            data, tokenizer and training of a recipe without [model]
     """
+    set_threads(threads)
     if (test_source is None) != (test_target is None):
         raise UsageError("--test-source and --test-target go together: pass both or neither")
     test = None if test_source is None or test_target is None else (test_source, test_target)

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from regard.cli.evaluate import tracked
-from regard.cli.shared.model_options import Device, plain_warnings, read_text
+from regard.cli.shared.model_options import Device, Threads, plain_warnings, read_text
 from regard.errors import UsageError
+from regard.machine import set_threads
 
 
 def convert_heads(
@@ -56,6 +57,7 @@ def convert_heads(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random features and of the order of the text.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Replace heads of a trained Transformer by random features, and report on every head.
 
@@ -70,6 +72,7 @@ def convert_heads(
       regard convert runs/mine --text some.fr
       regard convert runs/mine mine-linear --text some.fr --heads decoder.*.cross
     """
+    set_threads(threads)
     if out is not None and out.exists():
         raise UsageError(f"{out} already exists: choose another name")
     if out is None and fine_tune:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.lectures import program
+from regard.cli.shared.model_options import Threads
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +32,7 @@ def show_demo(
     corpus: Annotated[
         Path | None, typer.Option(help="Only write the demo corpus to this folder, as text files.")
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Train a French-to-English Transformer in a few minutes, translate with it and show its attention.
 
@@ -39,6 +42,7 @@ def show_demo(
       regard demo
       regard demo --corpus corpus           write the training data to the folder `corpus`
     """
+    set_threads(threads)
     from rich.console import Console
     from rich.markup import escape
 

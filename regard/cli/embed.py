@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.shared.model_options import STDIN, Device, Dtype, Model, load_as, read_text
+from regard.cli.shared.model_options import STDIN, Device, Dtype, Model, Threads, load_as, read_text
 from regard.errors import DataError, UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +31,7 @@ def embed_lines(
     ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Embed text line by line: compute a vector of unit length for each line.
 
@@ -39,6 +41,7 @@ def embed_lines(
       regard embed -m runs/encoder sentences.txt --npy vectors.npy
       regard embed -m runs/encoder sentences.txt --compare
     """
+    set_threads(threads)
     from regard.api.embedder import Embedder
 
     if npy is not None and as_json:

@@ -16,6 +16,7 @@ from regard.cli.shared.model_options import (
     Device,
     Dtype,
     Models,
+    Threads,
     load_translators,
     plain_warnings,
     read_pairs,
@@ -23,6 +24,7 @@ from regard.cli.shared.model_options import (
 )
 from regard.cli.shared.search_options import make_search
 from regard.errors import DataError, UsageError
+from regard.machine import redraws, set_threads
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -72,6 +74,7 @@ def evaluate_model(
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as one JSON object.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Evaluate a model on a test set: BLEU and chrF with 95% confidence intervals, overall and by sentence length.
 
@@ -82,6 +85,7 @@ def evaluate_model(
       regard evaluate test.fr test.en --hypotheses translations.en
       regard evaluate -m shakespeare play.txt
     """
+    set_threads(threads)
     with plain_warnings():
         if reference is None:
             for name, value in (
@@ -272,4 +276,4 @@ def tracked(items: Sequence[Item], what: str) -> Iterable[Item]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, what, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    return track(items, what, console=Console(stderr=True), transient=True, disable=not redraws(sys.stderr))

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.shared.model_options import Device, plain_warnings
+from regard.cli.shared.model_options import Device, Threads, plain_warnings
 from regard.errors import UsageError
+from regard.machine import set_threads
 
 PORT = 8790
 DEFAULT_MODELS = ("fr-en", "fr-en-rnn", "shakespeare")  # opened without arguments, if they are shipped
@@ -40,6 +41,7 @@ def explore_models(
         bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Explore models in the browser: attention weights, token probabilities, and every number of a block.
 
@@ -49,6 +51,7 @@ def explore_models(
       regard explore
       regard explore runs/mine jane.json
     """
+    set_threads(threads)
     hosts, key = allowed_hosts(host, name or []), read_key(key_file, host)
     folders, traces = sort_arguments(what) if what else (default_folders(), {})
 

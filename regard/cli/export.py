@@ -10,6 +10,26 @@ import typer
 from regard.cli.info import size_text
 from regard.errors import UsageError
 
+# Endings of model files in other formats. A folder may have a dot in its name, such as mine-v1.2.
+FILE_ENDINGS = (
+    *(
+        ".onnx",
+        ".gguf",
+        ".ggml",
+        ".safetensors",
+        ".bin",
+        ".pt",
+        ".pth",
+        ".ckpt",
+        ".pkl",
+        ".npz",
+        ".h5",
+        ".pb",
+        ".tflite",
+    ),
+    *(".mlmodel", ".mlpackage", ".engine", ".json", ".zip", ".tar", ".tgz", ".gz"),
+)
+
 
 def export_model(
     model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
@@ -29,6 +49,11 @@ def export_model(
     from regard.models.folder import RESERVED, load_with_config, save_model
     from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
+    if out.suffix.lower() in FILE_ENDINGS:
+        raise UsageError(
+            f"{out}: regard cannot write {out.suffix} files. It exports a model folder of its own (config.json, "
+            f"model.safetensors, tokenizer), for `regard` and `regard.load`: give a folder name, such as {out.stem}"
+        )
     if out.exists():
         raise UsageError(f"{out} already exists: choose another name")
     folder = find_model(model)

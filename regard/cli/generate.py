@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +11,16 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.shared.model_options import Device, Dtype, Model, check_utf8, load_as, plain_warnings
+from regard.cli.shared.model_options import (
+    Device,
+    Dtype,
+    Model,
+    Threads,
+    UnknownLetters,
+    check_utf8,
+    load_as,
+    plain_warnings,
+)
 from regard.cli.shared.search_options import (
     SEARCH,
     Draft,
@@ -28,8 +38,10 @@ from regard.cli.shared.search_options import (
     with_draft,
 )
 from regard.errors import DataError, UsageError
+from regard.machine import set_threads
 
 DEFAULT_WRITER = "shakespeare"
+MAX_RANDOM_SEED = 10**6  # a number that is easy to type again
 
 
 def generate_text(
@@ -58,6 +70,7 @@ def generate_text(
     ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Continue a text with a language model.
 
@@ -65,6 +78,7 @@ def generate_text(
 
     Example: regard generate -m runs/plays "ROMEO:" --temperature 0.8 --seed 1
     """
+    set_threads(threads)
     from regard.api.writer import Writer
     from regard.decoding.searches.greedy import Greedy
 
@@ -76,10 +90,14 @@ def generate_text(
         if n > 1:
             raise UsageError("--greedy always gives the same text: leave out --n")
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
-    sampling = make_sample(temperature, top_k, top_p, min_p, seed, rules)
+    first_seed = secrets.randbelow(MAX_RANDOM_SEED) if seed is None else seed
+    sampling = make_sample(temperature, top_k, top_p, min_p, first_seed, rules, greedy="--greedy")
     writer = load_as(Writer, model, device, dtype)
     speculative = None if draft is None else with_draft(sampling, draft, writer, device, dtype)
     prompt = read_prompt() if prompt is None else check_utf8(prompt, "the prompt")
+    UnknownLetters(writer.tokenizer).name_in(prompt)
+    if seed is None and not greedy:
+        typer.echo(f"regard: seed {first_seed}; --seed {first_seed} generates the same text again", err=True)
     with plain_warnings():
         for number in range(n):
             search = Greedy(rules=rules) if greedy else replace(sampling, seed=sampling.seed + number)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, plain_warnings, read_pairs
+from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, Threads, plain_warnings, read_pairs
 from regard.errors import UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -28,6 +29,7 @@ def score_text(
     ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Compute the log-probability of translations or of a text.
 
@@ -40,6 +42,7 @@ def score_text(
       regard score -m runs/mine test.fr test.en
       regard score -m shakespeare play.txt
     """
+    set_threads(threads)
     from regard.api.translator import Translator
     from regard.api.writer import Writer
     from regard.tasks.loading import load

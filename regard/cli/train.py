@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
-from regard.machine import launched_by_torchrun
+from regard.machine import launched_by_torchrun, set_threads
+from regard.system.terminal import perhaps_closed_terminal
+
+SAMPLE_LINES = 100  # of a single file, in which tabs may separate pairs
 
 
 def train_model(
@@ -17,7 +21,7 @@ def train_model(
         str | None,
         typer.Option(help="Kind of model: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; default: from the languages.")] = None,
     init: Annotated[
         str | None, typer.Option(help="Start from the weights and the tokenizer of this model: folder or name.")
@@ -30,28 +34,36 @@ def train_model(
         typer.Option("--dry-run", help="Show the recipe, the data and the expected memory and time; do not train."),
     ] = False,
     nproc: Annotated[int, typer.Option(min=1, help="Number of data-parallel processes on this machine.")] = 1,
+    threads: Threads = None,
     allow_changed_data: Annotated[
         bool,
         typer.Option("--allow-changed-data", help="Resume even though the data has changed since the run started."),
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every chosen setting with its reason.")] = False,
 ) -> None:
     """Train a model from text files or a recipe.
 
     Input files may be compressed (.gz, .xz, .zst). Settings that you leave out are chosen from the data and the
-    machine, and each choice is explained. The run is saved in runs/NAME; run the same command again to resume it.
+    machine. The run is saved in runs/NAME; run the same command again to resume it.
 
     Examples:
       regard train fr.txt en.txt            two parallel files: a translator
-      regard train pairs.tsv                pairs in one file (.tsv, .jsonl, .parquet)
+      regard train pairs.tsv                pairs in one file (.tsv, .csv, .jsonl, .parquet)
       regard train text.txt                 one text: a language model
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """
+    if threads is not None or nproc == 1:  # the launcher divides the cores among its processes
+        set_threads(threads)
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
-    from regard.training.run.training_run import train
+
+    def say(text: str) -> None:
+        if not quiet:
+            with perhaps_closed_terminal():
+                typer.echo(text, err=True)
 
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
@@ -60,11 +72,8 @@ def train_model(
         recipe = read_recipe(what[0], {**overrides, **({} if name is None else {"name": name})})
     else:
         recipe = apply_overrides(recipe_for_files(what, model=model, name=name), overrides)
-
-    def say(text: str) -> None:
-        if not quiet:
-            typer.echo(text, err=True)
-
+        if recipe.data.form == "text" and model is None and not launched_by_torchrun():
+            say(single_text_note(Path(what[0])))
     if dry_run:
         from regard.training.run.dry_run import dry_run_report
 
@@ -82,10 +91,17 @@ def train_model(
             part for option, value in options_with_value.items() if value is not None for part in (option, str(value))
         ]
         options += [part for text in settings or [] for part in ("--set", text)]
-        flags = {"--allow-changed-data": allow_changed_data, "--tensorboard": tensorboard, "--quiet": quiet}
+        flags = {
+            "--allow-changed-data": allow_changed_data,
+            "--tensorboard": tensorboard,
+            "--quiet": quiet,
+            "--verbose": verbose,
+        }
         options += [flag for flag, is_set in flags.items() if is_set]
-        launch(["train", *what, *options], nproc=nproc, folder=out or Path("runs") / recipe.name)
+        launch(["train", *what, *options], nproc=nproc)
         return
+    from regard.training.run.training_run import train
+
     run = train(
         recipe,
         out=out,
@@ -94,8 +110,29 @@ def train_model(
         quiet=quiet,
         tensorboard=tensorboard,
         allow_changed_data=allow_changed_data,
+        verbose=verbose,
     )
-    typer.echo(str(run.folder))
+    with perhaps_closed_terminal():
+        typer.echo(str(run.folder))
+
+
+def single_text_note(path: Path) -> str:
+    """Say what a single file is used for, and how to give pairs instead."""
+    from itertools import islice
+
+    from regard.text.files.compressed import content_name
+    from regard.text.files.lines import Fault, try_lines
+
+    note = (
+        f"{path} is a single text, so this trains a language model. To train a translator, add the file with its "
+        f"translations, line by line: regard train {path} TRANSLATIONS"
+    )
+    lines = [line for line in islice(try_lines(path), SAMPLE_LINES) if not isinstance(line, Fault)]
+    if not lines or not all("\t" in line for line in lines):
+        return note
+    content = content_name(path)
+    name = f"{content.stem}.tsv{path.name.removeprefix(content.name)}"
+    return f"{note}. Its lines contain tabs: if those separate source and target, rename the file to {name}"
 
 
 def split_setting(text: str) -> tuple[str, str]:

@@ -16,6 +16,8 @@ from regard.cli.shared.model_options import (
     Device,
     Dtype,
     Models,
+    Threads,
+    UnknownLetters,
     check_utf8,
     load_translators,
     plain_warnings,
@@ -39,6 +41,7 @@ from regard.cli.shared.search_options import (
     with_draft,
 )
 from regard.errors import DataError, RegardError, UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from regard.api.results import Translation
@@ -107,6 +110,7 @@ def translate_text(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    threads: Threads = None,
 ) -> None:
     """Translate text line by line.
 
@@ -121,6 +125,7 @@ def translate_text(
       regard translate --text "Le chat dort." --attention
       regard translate -m runs/mine fr.txt --json --alternatives 3
     """
+    set_threads(threads)
     if text is not None and file is not None:
         raise UsageError("pass a file or --text, not both")
     if attention and not as_json and text is None:
@@ -141,7 +146,8 @@ def translate_text(
     translator = load_translators(model, device, dtype)
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+    letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
+    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     with plain_warnings():
         if text is None:
@@ -160,6 +166,7 @@ class Settings:
     attention: bool
     as_json: bool
     include: Sequence[str] = ()
+    letters: UnknownLetters | None = None  # names letters that the model does not know
 
 
 def check_lengths(
@@ -184,6 +191,8 @@ def check_lengths(
 
 def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
     """Translate one sentence and print it, with its alignment if the options ask for it."""
+    if settings.letters is not None:
+        settings.letters.name_in(text)
     translation = translator.translate(
         text,
         search=settings.search,
@@ -230,6 +239,8 @@ def translate_lines(
     for index, line in enumerate(lines):
         try:
             texts[index] = read_line(line)
+            if settings.letters is not None:
+                settings.letters.name_in(texts[index])
         except DataError as error:
             yield index, str(error)
     # Longest first: a batch that does not fit into memory should fail early.

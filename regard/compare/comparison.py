@@ -32,6 +32,7 @@ from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
 from regard.files import replace_file
+from regard.recipes.facts import choice_lines
 from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 from regard.training.checkpoint.files import checkpoint_steps
@@ -100,7 +101,7 @@ def compare_systems(
 def check_recipe(recipe: Recipe) -> None:
     """Raise UsageError for settings that a comparison chooses itself."""
     if recipe.form == "text":
-        raise UsageError("compare needs sentence pairs: two parallel files, or one of pairs (.tsv, .jsonl)")
+        raise UsageError("compare needs sentence pairs: two parallel files, or one of pairs (.tsv, .csv, .jsonl)")
     if recipe.model:
         raise UsageError("compare brings its own models: take the table [model] out of the recipe")
     if recipe.training.patience:
@@ -123,10 +124,11 @@ def begin(asked: Recipe, out: Path, *, parameters: int | None, test: tuple[Path,
     recipe = place_data(asked, data, test)
     corpora = recipe.task.read(recipe)
     say(f"data: {corpora.train.report}")
-    common, choices = complete(recipe, facts_of(corpora.train), this_machine())
-    for choice in choices:
-        if not choice.key.startswith("model.") and choice.key != "training.lr":  # these differ between systems
-            say(f"chosen: {choice}")
+    common, choices = complete(recipe, facts_of(corpora.train, corpora.validation), this_machine())
+    # The settings of the model and the learning rate differ between systems.
+    shared = [choice for choice in choices if not choice.key.startswith("model.") and choice.key != "training.lr"]
+    for line in choice_lines(shared, f"{data / 'common.toml'} has them all"):
+        say(line)
     source, target = common.task.make_tokenizers(common, corpora.train)
     for name, content in tokenizer_files(source, target).items():
         replace_file(data / name, content)
@@ -152,7 +154,7 @@ def start_runs(asked: Recipe, out: Path, names: Sequence[str], parameters: int) 
     training = dataclasses.replace(common.training, lr=asked.training.lr)  # without one, it is chosen for each system
     for name, model in tables.items():
         recipe = dataclasses.replace(common, name=f"{common.name}-{name}", model=model, training=training)
-        recipe, _ = complete(recipe, facts_of(corpora.train), this_machine())
+        recipe, _ = complete(recipe, facts_of(corpora.train, corpora.validation), this_machine())
         replace_file(out / f"{name}.toml", to_toml(recipe).encode())
         write_start(out / name / "training", recipe, corpora, (source, target))
 

@@ -5,7 +5,6 @@ Mikolov et al. 2013, Pennington et al. 2014; A2.
 
 from __future__ import annotations
 
-import gzip
 import warnings
 import zlib
 from array import array
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from regard.errors import DataError
 from regard.layers.embedding import Embedding
+from regard.text.files.compressed import open_decompressed
 
 
 def read_vectors(path: str | Path, *, limit: int | None = None) -> tuple[list[str], Tensor]:
@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines of a UTF-8 file, gzipped or not, without line ends."""
     line = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with open_decompressed(path) as file:
             for line, raw in enumerate(file, start=1):
                 yield line, raw.decode("utf-8").rstrip(" \r\n")  # word2vec leaves a blank at the end
     except UnicodeDecodeError as error:

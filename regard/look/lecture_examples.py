@@ -49,7 +49,7 @@ JANE_TARGET = ["Jane", "visits", "Africa", "in", "September", "<end>"]
 
 
 @dataclass(frozen=True)
-class Alignment:
+class LabelledWeights:
     """Weights (m, n) with the words of their rows and columns; `made` says how they were computed."""
 
     weights: Tensor
@@ -67,7 +67,7 @@ def concept_vectors(words: list[str], dictionary: dict[str, tuple[str, ...]], *,
     return torch.nn.functional.normalize(torch.stack(sums), dim=-1)  # (words, d)
 
 
-def dictionary_alignment(source: list[str], target: list[str], *, to_french: bool) -> Alignment:
+def dictionary_alignment(source: list[str], target: list[str], *, to_french: bool) -> LabelledWeights:
     """Compute cross-attention (D13) of target to source words, by meaning, and by position (B2) for equal meanings.
 
     The position decides which of two equal words is meant, since p_t . p_t' falls with |t - t'| (B3).
@@ -81,15 +81,15 @@ def dictionary_alignment(source: list[str], target: list[str], *, to_french: boo
     k = keys + share * sinusoidal(len(source), dim)
     _, weights = attend(q, k, k, score="scaled", scale=5.0, return_weights=True)
     made = "Computed by regard.attend: vectors of meaning from a small dictionary plus sinusoidal positions."
-    return Alignment(weights.reshape(len(target), len(source)), list(source), list(target), made)
+    return LabelledWeights(weights.reshape(len(target), len(source)), list(source), list(target), made)
 
 
-def marine_alignment() -> Alignment:
+def marine_alignment() -> LabelledWeights:
     """Align English with French: "marine environment" and "environnement marin" cross over (D16)."""
     return dictionary_alignment(MARINE_SOURCE, MARINE_TARGET, to_french=True)
 
 
-def jane_alignment() -> Alignment:
+def jane_alignment() -> LabelledWeights:
     """Align French with English: the running example (E9)."""
     return dictionary_alignment(JANE_SOURCE, JANE_TARGET, to_french=False)
 

@@ -19,6 +19,7 @@ from regard.machine.devices import (
     is_ampere,
     multiprocessors,
     number_of_cores,
+    set_threads,
     synchronize,
     this_machine,
     triton_is_interpreted,
@@ -36,6 +37,7 @@ from regard.machine.memory import (
     total_memory,
 )
 from regard.machine.settings import SETTINGS, Setting, check_environment, launched_by_torchrun, setting
+from regard.machine.terminal import in_notebook, redraws
 
 __all__ = [
     "SETTINGS",
@@ -53,6 +55,7 @@ __all__ = [
     "free_disk",
     "free_memory",
     "has_triton",
+    "in_notebook",
     "is_ampere",
     "is_out_of_memory",
     "launched_by_torchrun",
@@ -62,7 +65,9 @@ __all__ = [
     "peak_allocated",
     "peak_memory",
     "peak_resident",
+    "redraws",
     "reset_peak_memory",
+    "set_threads",
     "setting",
     "synchronize",
     "this_machine",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import platform
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import UsageError, unknown_name
+from regard.machine.control_groups import cpu_quota
 from regard.machine.memory import total_memory
 from regard.machine.settings import setting
 from regard.system import HAS_C_KERNELS, usable_cores
@@ -80,8 +82,27 @@ def this_machine(device: str | None = None) -> Machine:
 
 
 def number_of_cores() -> int:
-    """Count the CPU cores that this process may use."""
-    return usable_cores()
+    """Count the CPU cores that this process may use: its affinity mask, and the quota of its control groups."""
+    quota = cpu_quota()
+    return usable_cores() if quota is None else max(1, min(usable_cores(), math.floor(quota)))
+
+
+def set_threads(threads: int | None) -> None:
+    """Let PyTorch and the C kernels compute with so many threads.
+
+    None leaves the choice to OMP_NUM_THREADS and OpenMP, which starts one thread for each core that it sees. It does
+    not know the quota of a control group, and threads beyond the quota would wait for each other, so None lowers their
+    number to the quota.
+    """
+    if threads is None:
+        if "OMP_NUM_THREADS" in os.environ or number_of_cores() == usable_cores():
+            return
+        threads = number_of_cores()
+    # OpenMP reads the variable for threads that Python starts later, and child processes inherit it.
+    os.environ |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def device_name(device: str | torch.device) -> str:

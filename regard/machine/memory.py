@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard import system
+from regard.machine.control_groups import PROCESS, groups_of_process, read_lines
 
 if TYPE_CHECKING:
     import torch
 
-PROCESS = Path("/proc/self")  # Linux's account of this process; other systems have none
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-CONTROL_GROUP_FILES = {  # memory of a control group, versions 2 and 1: its limit, its use, and cached files in that use
-    "": ("memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+CONTROL_GROUP_FILES = {  # memory of a control group by its version: its limit, its use, and cached files in that use
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
 }
 UNKNOWN_MEMORY = 8 << 30  # assumed where the system does not tell
 
@@ -114,7 +113,7 @@ def _memory_info(name: str) -> int | None:
 
 
 def _kilobytes(path: Path, name: str) -> int | None:
-    return next((1024 * int(line.split()[1]) for line in _lines(path) if line.startswith(f"{name}:")), None)
+    return next((1024 * int(line.split()[1]) for line in read_lines(path) if line.startswith(f"{name}:")), None)
 
 
 def _left_by_control_groups() -> list[int]:
@@ -123,25 +122,13 @@ def _left_by_control_groups() -> list[int]:
     The use of a group includes cached files, which Linux drops when memory is needed.
     """
     left = []
-    for line in _lines(PROCESS / "cgroup"):
-        _, controller, path = line.split(":", 2)
-        if controller not in CONTROL_GROUP_FILES:
-            continue
-        root, (limit, use, cached_name) = CONTROL_GROUPS / controller, CONTROL_GROUP_FILES[controller]
-        inner = Path(path.lstrip("/"))
-        for group in (root / inner, *(root / outer for outer in inner.parents)):
-            most, now = _number(group / limit), _number(group / use)
-            if most is not None and now is not None:
-                rows = [row.split() for row in _lines(group / "memory.stat")]
-                left.append(max(0, most - now + sum(int(row[1]) for row in rows if row[:1] == [cached_name])))
+    for version, group in groups_of_process("memory"):
+        limit, use, cached_name = CONTROL_GROUP_FILES[version]
+        most, now = _number(group / limit), _number(group / use)
+        if most is not None and now is not None:
+            rows = [row.split() for row in read_lines(group / "memory.stat")]
+            left.append(max(0, most - now + sum(int(row[1]) for row in rows if row[:1] == [cached_name])))
     return left
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
 
 
 def _number(path: Path) -> int | None:

@@ -22,7 +22,7 @@ BUILT_IN: dict[str, type[Position]] = {
     "index": Index,
 }
 POSITIONS = tuple(BUILT_IN)
-SCHEMES: Registry[type[Position]] = Registry("position", "regard.register_position", BUILT_IN)
+SCHEMES = Registry("position", "regard.register_position", BUILT_IN)
 
 
 def register_position(name: str, scheme: type[Position]) -> None:

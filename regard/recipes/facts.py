@@ -19,6 +19,30 @@ class Choice:
         return f"{self.key} = {self.value}: {self.why}"
 
 
+MAIN_CHOICES = (
+    "training.device",
+    "model.kind",
+    "model.layers",
+    "model.dim",
+    "model.hidden",
+    "training.batch_tokens",
+    "training.steps",
+    "training.validate_every",
+)
+
+
+def choice_lines(choices: Sequence[Choice], elsewhere: str, *, verbose: bool = False) -> list[str]:
+    """Describe the choices that say what will be trained and for how long; with `verbose` all of them.
+
+    `elsewhere` says where the others are.
+    """
+    shown = [choice for choice in choices if verbose or choice.key in MAIN_CHOICES]
+    lines = [f"chosen: {choice}" for choice in shown]
+    if hidden := len(choices) - len(shown):
+        lines.append(f"chosen: {hidden} other settings; {elsewhere}")
+    return lines
+
+
 class Sentences(Protocol):
     """A corpus; its target is None for documents."""
 
@@ -38,10 +62,12 @@ class DataFacts:
     characters: int
     distinct_words: int
     shared_letters: float = 1.0  # fraction of the source's letters that also occur in the target
+    validation_samples: int = 0
+    validation_characters: int = 0
 
 
-def facts_of(corpus: Sentences) -> DataFacts:
-    """Count the samples, words and characters of a corpus."""
+def facts_of(corpus: Sentences, validation: Sentences | None = None) -> DataFacts:
+    """Count the samples, words and characters of the training data; of the validation part its size only."""
     texts = corpus.source if corpus.target is None else corpus.target
     words = characters = 0
     distinct: set[str] = set()
@@ -53,7 +79,10 @@ def facts_of(corpus: Sentences) -> DataFacts:
     if corpus.target is not None:
         source_letters = _letters(corpus.source)
         shared = len(source_letters & _letters(corpus.target)) / max(len(source_letters), 1)
-    return DataFacts(len(corpus.source), words, characters, len(distinct), shared)
+    held_out = () if validation is None else validation.source if validation.target is None else validation.target
+    return DataFacts(
+        len(corpus.source), words, characters, len(distinct), shared, len(held_out), sum(map(len, held_out))
+    )
 
 
 def _letters(sentences: Sequence[str]) -> set[str]:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from regard.errors import UsageError
-from regard.system import STOP_SIGNALS, allow_port_reuse
+from regard.system import allow_port_reuse
+from regard.system.process_exit import stop_signals
 
 if TYPE_CHECKING:
     import uvicorn
@@ -92,7 +93,7 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
         code = 128 + number
         server.should_exit = True  # also if the signal arrives before uvicorn handles signals itself
 
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         signal.signal(number, stop)  # uvicorn handles them while it runs and raises them again at its end
     begin()
     server.run(sockets=[listening])

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import Any
 HAS_SEVERAL_PROCESSES = True  # whether `regard train --nproc` works
 HAS_C_KERNELS = True  # whether the C files of regard/kernels/native can be compiled
 LOCKS_MAPPED_FILES = False  # whether a file that is mapped into memory can be neither removed nor replaced
-STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)  # they end a training or a server in good order
+# They end a training or a server in good order. SIGHUP: the terminal was closed.
+STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DISK_FULL_CODES: tuple[int, ...] = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, which is created if it is missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    """Open a lock file, which is created if it is missing. Links are not followed: they might lead to any file."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
 
 
 def try_lock(handle: int) -> bool:
@@ -37,7 +39,8 @@ def try_lock(handle: int) -> bool:
 def remove_lock(path: Path, handle: int) -> None:
     """Remove a lock file that this process has locked. It goes before the lock, so nobody else's file is removed."""
     try:
-        path.unlink(missing_ok=True)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):  # unless the folder was moved meanwhile
+            path.unlink()
     finally:
         os.close(handle)
 
@@ -49,6 +52,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_private(path: Path) -> bool:
+    """Tell whether a file or folder belongs to this user, and nobody else may write to it; links are not followed."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    is_link = stat.S_ISLNK(status.st_mode)
+    return status.st_uid == os.geteuid() and not is_link and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def replace(source: Path, target: Path) -> None:

@@ -64,6 +64,11 @@ def sync_folder(folder: Path) -> None:
     """Nothing: Windows cannot sync a folder, and NTFS keeps a journal of renames."""
 
 
+def is_private(path: Path) -> bool:
+    """Tell whether it exists: the folders of a Windows user are closed to others."""
+    return path.exists()
+
+
 def replace(source: Path, target: Path) -> None:
     """Rename a file or folder, and try again for a while if another program has it open."""
     give_up = time.monotonic() + REPLACE_SECONDS

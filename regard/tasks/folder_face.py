@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from regard.errors import ModelError
+from regard.models.foreign_folder import describe_foreign_folder
 from regard.tasks import face_for
 
 MAX_CONFIG_BYTES = 4 * 2**20
@@ -17,6 +18,8 @@ def face_of(folder: Path) -> str:
     This reads only config.json; the folder is checked when the model is loaded.
     """
     path = folder / "config.json"
+    if foreign := describe_foreign_folder(folder):
+        raise ModelError(foreign)
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(MAX_CONFIG_BYTES))

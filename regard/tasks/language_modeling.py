@@ -38,7 +38,7 @@ class LanguageModeling(Task):
     models: ClassVar = {kind: MODELS[kind] for kind in ("transformer-lm", "rnn-lm")}
     forms = ("text", "demo")
     needs = "text"
-    usage = 'regard generate -m FOLDER "…"'
+    usage = 'regard generate -m FOLDER "…"\nregard evaluate -m FOLDER text.txt\nregard explore FOLDER'
     face = "writer"
     length_key = "data.context"
     default_model = "a language model for text"

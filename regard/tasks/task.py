@@ -39,12 +39,13 @@ class Task(ABC):
     models: ClassVar[Mapping[str, tuple[type[Config], type[nn.Module]]]]  # by kind; the first is the default
     forms: ClassVar[tuple[str, ...]]  # of [data] that it can learn from: "source", "pairs", "text", "demo"
     needs: ClassVar[str]  # the same in words
-    usage: ClassVar[str]  # a command that uses the model in FOLDER
+    usage: ClassVar[str]  # commands that use the model in FOLDER, one per line
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
     loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
     compares_rows: ClassVar[bool] = False  # whether the loss of a row depends on the other rows of its batch
     predicts_tokens: ClassVar[bool] = True
+    decodes_validation: ClassVar[bool] = False  # whether a validation decodes `decoding.sentences` samples
     label_smoothing: ClassVar[tuple[float, str]] = (0.0, "the likelihood is the goal")  # the default and its reason
     default_model: ClassVar[str] = "learns most from the same sentences (regard compare)"  # why the first kind
     recurrent_layers: ClassVar[int] = 1  # the default of recurrent models

@@ -1,6 +1,6 @@
 """Translation: from sentence pairs to a `Translator`.
 
-D13 to D17, E3 to E8. Validation translates some sentences; its score is BLEU.
+D13 to D17, E3 to E8. Validation translates some sentences and reports BLEU and chrF.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pair_corpora, train_tokenizer
 from regard.tasks.losses import Objective, Together, translation_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
-from regard.tasks.validation import Validator
+from regard.tasks.validation import LOSS, Measure, Validator
 from regard.text.augment.proper_names import frequent_names
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
@@ -40,18 +40,24 @@ from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 SENTENCES_PER_CALL = 256  # between two checks for a request to stop
 ALIGNED_SENTENCES = 64  # of the validation part, used to choose the alignment head
 ALIGNED_SAMPLE = 10  # sentences that represent them in a trial run
+# Translated sentences from which on their chrF selects the best model. Scores of fewer are noise, and BLEU more so than
+# chrF: it counts sequences of four words, of which a weak model gets few right.
+MIN_SENTENCES_FOR_CHRF = 100
 FIRST_SENTENCES, SENTENCES_FACTOR = 8, 4  # sentences of the first timed translation, and the growth of the next ones
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """Translate sentences of one language into another."""
 
     name = "translation"
     models: ClassVar = {kind: MODELS[kind] for kind in ("transformer", "rnn-attention", "rnn-seq2seq")}
     forms = ("source", "pairs", "demo")
     needs = "pairs, or source and target"
-    usage = 'regard translate -m FOLDER -t "…"'
+    usage = (
+        'regard translate -m FOLDER -t "…"\nregard evaluate -m FOLDER source.txt reference.txt\nregard explore FOLDER'
+    )
     face = "translator"
+    decodes_validation = True
     label_smoothing = (0.1, "as in Vaswani et al. 2017")
 
     def read_corpora(self, recipe: RecipeTables) -> Corpora:
@@ -146,17 +152,18 @@ class TranslationValidator(Validator):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.translator = Translator(self.model, *self.tokenizers, info=self.info)
+        self.measure = translation_measure(min(self.recipe.decoding.sentences, len(self.corpus)))
 
-    def judge(self, step: int) -> tuple[float, str]:
+    def more_scores(self, step: int) -> str:
         if not self.recipe.decoding.sentences:
-            return super().judge(step)
+            return ""
         bleu, chrf = self.translate()
         self.scores |= {"bleu": bleu.to_dict(), "chrf": chrf.to_dict()}
         line = f"  BLEU {bleu.value:.1f}  chrF {chrf.value:.1f}"
         for source, _, output in self.samples[:2]:
             line += f"\n    {source}\n    → {output}"
         self.draw(step)
-        return bleu.value, line
+        return line
 
     def translate(self) -> tuple[Score, Score]:
         """Return BLEU and chrF of the first sentences; keep some of them as samples."""
@@ -242,6 +249,14 @@ class TranslationValidator(Validator):
         return last + (count - sentences) * max(0.0, last - before) / (sentences - fewer)
 
 
+def translation_measure(sentences: int) -> Measure:
+    """Return the score that selects the best translator when a validation translates so many sentences."""
+    if sentences >= MIN_SENTENCES_FOR_CHRF:
+        return Measure("chrf", "chrF")
+    why = f"chrF of fewer than {MIN_SENTENCES_FOR_CHRF} sentences is too noisy" if sentences else ""
+    return dataclasses.replace(LOSS, why=why)
+
+
 def make_pairs(
     recipe: RecipeTables,
     corpus: Corpus,
@@ -278,4 +293,4 @@ def pair_defaults(tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choic
         yield Choice("data.validation", held_out, "a twentieth of the pairs, 1000 at most")
 
 
-TASK = Translation()
+TASK = TranslationTask()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +17,32 @@ from regard.tasks.losses import Objective
 from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The score of a validation that selects the best model."""
+
+    key: str  # of the scores of a validation
+    label: str
+    lower_is_better: bool = False
+    why: str = ""  # this one and not another
+
+    def value(self, scores: Mapping[str, Any]) -> float:
+        """Return the measured value; BLEU and chrF are stored with their signatures."""
+        value = scores[self.key]
+        return float(value["value"] if isinstance(value, Mapping) else value)
+
+    def rank(self, scores: Mapping[str, Any]) -> float:
+        """Return the value as a number that is higher for a better model."""
+        return -self.value(scores) if self.lower_is_better else self.value(scores)
+
+    def describe(self, scores: Mapping[str, Any]) -> str:
+        """Return the name and the value, such as "chrF 21.3"."""
+        return f"{self.label} {self.value(scores):.{3 if self.lower_is_better else 1}f}"
+
+
+LOSS = Measure("loss", "validation loss", lower_is_better=True)
 
 
 class Validation(NamedTuple):
@@ -52,8 +79,11 @@ class ValidationData(Protocol):
 class Validator:
     """Evaluate the model on the validation part. Perplexity uses the true likelihood, without label smoothing.
 
-    A task that measures more overrides `quality`, `summary` or `judge`.
+    A task that measures more overrides `quality`, `summary` or `more_scores`. `measure` names the score that selects
+    the best model.
     """
+
+    measure: Measure = LOSS
 
     def __init__(
         self,
@@ -82,8 +112,8 @@ class Validator:
         with torch.inference_mode():
             self.scores = self.likelihood()
         line = f"validation: loss {self.scores['loss']:.3f}  {self.summary()}"
-        score, more = self.judge(step)
-        return Validation(score, {**self.scores, "samples": self.samples}, line + more)
+        line += self.more_scores(step)
+        return Validation(self.measure.rank(self.scores), {**self.scores, "samples": self.samples}, line)
 
     def likelihood(self) -> dict[str, float]:
         """Return the loss per token (or sample) in nats, and scores derived from it."""
@@ -106,16 +136,16 @@ class Validator:
         """Return these scores as text."""
         return f"perplexity {self.scores['perplexity']:.2f}"
 
-    def judge(self, step: int) -> tuple[float, str]:
-        """Return the score that selects the best model, and text to add to the report."""
-        return -self.scores["loss"], ""
+    def more_scores(self, step: int) -> str:
+        """Add scores that need more than the likelihood to `scores`; return text to add to the report."""
+        return ""
 
     def alignment_head(self) -> dict[str, Any] | None:
         """Return the attention head that aligns words best, for config.json; None without one."""
         return None
 
     def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
-        """Estimate the seconds that `judge` and `alignment_head` take, from trials with a few samples.
+        """Estimate the seconds that `more_scores` and `alignment_head` take, from trials with a few samples.
 
         `timed` calls a function and returns its seconds; each trial takes about `seconds`.
         """

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM during training: a signal only sets a flag, and the loop stops at the end of the step."""
+"""Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) during training.
+
+A signal only sets a flag, and the loop stops at the end of the step.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-from regard.system import STOP_SIGNALS
+from regard.system.process_exit import stop_signals
 
 
 class Interrupted(Exception):  # noqa: N818  # nothing went wrong
@@ -32,7 +35,7 @@ class StopFlag:
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers in no other thread
-            self.previous_handlers = {number: signal.signal(number, self._set) for number in STOP_SIGNALS}
+            self.previous_handlers = {number: signal.signal(number, self._set) for number in stop_signals()}
         return self
 
     def __exit__(self, *exception: object) -> None:

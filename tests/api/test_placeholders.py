@@ -27,7 +27,9 @@ def carrying(translator_of: Callable[..., Translator]) -> Translator:
 
 
 @pytest.mark.parametrize(
-    "search", [Beam(3), Greedy(), Sample(seed=1), MinimumRisk(3), Beam(5, length_penalty=0.0)], ids=str
+    "search",
+    [Beam(3), Greedy(), Sample(seed=1), MinimumRisk(3), Beam(5, length_penalty=0.0)],
+    ids=["beam", "greedy", "sample", "minimum risk", "beam without length penalty"],
 )
 def test_each_span_is_written_once(carrying: Translator, search: Search) -> None:
     results = carrying.translate([TEXT, "le chat noir dort", "une pomme à 5 €"], search=search)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
+from regard.decoding.searches.minimum_risk import MinimumRisk
 from regard.decoding.searches.repetition import find_repetition
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Hypothesis
@@ -342,7 +344,7 @@ def names(translator_of: Make, pieces: Any) -> Translator:
 
 def test_a_long_word_with_unseen_pieces_is_not_parted(names: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names.reader, "trained", 12)
-    assert [part.source for part in names.translate(f"le {'zq' * 99}", max_tokens=3).parts] == ["le", "zq" * 99]
+    assert [part.source for part in names.translate(f"le {'zqwx' * 50}", max_tokens=3).parts] == ["le", "zqwx" * 50]
     assert len(names.translate("chat" * 30, beam=1, max_tokens=3).parts) > 2
 
 
@@ -465,3 +467,48 @@ def test_words_that_must_come(translator: Translator) -> None:
         translator.translate(texts, beam=1, include=words)
     with pytest.raises(UsageError, match="tokens do not fit into max_tokens=1"):
         translator.translate(texts, include=words, max_tokens=1)
+
+
+class SameText:
+    """A tokenizer whose tokens decode to few texts, as subwords do that spell a word in several ways."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+    def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
+        return "abcd"[sum(tokens) % 4] + " " * (len(tokens) % 3)
+
+
+@pytest.mark.parametrize("search", [None, Sample(seed=1), MinimumRisk(9, Sample(seed=1))])
+def test_alternatives_have_different_texts(translator_of: Make, search: Any) -> None:
+    """There are only four texts."""
+    translator = translator_of()
+    translator.target_tokenizer = SameText(translator.target_tokenizer)
+    for text in FRENCH:
+        result = translator.translate(text, alternatives=3, search=search, max_tokens=6, guard=False)
+        texts = [alternative.text.strip() for alternative in result.alternatives]
+        assert len(texts) == len(set(texts)) == 3 and result.alternatives[0] is result
+    assert 3 <= len(translator.translate(FRENCH[0], alternatives=5, max_tokens=6, guard=False).alternatives) <= 4
+
+
+@pytest.mark.parametrize("text", ["a" * 5000, "la " * 300, "Ha ha! " * 60, "aaaab" * 40])
+def test_repetitive_input_is_copied(translator_of: Make, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 20 seconds, and the model invented 11,719 characters."""
+    translator = translator_of()
+    monkeypatch.setattr("regard.api.translator.generate_tokens", lambda *_, **__: pytest.fail("there was a search"))
+    with pytest.warns(UserWarning, match=r"only repeats a few words or letters, so it is copied \("):
+        assert translator.translate(text).text == text.strip()
+
+
+def test_repetitive_words_do_not_hide_the_rest(translator_of: Make) -> None:
+    translator = translator_of(recipe={"data": {"max_length": 20}})
+    with pytest.warns(UserWarning, match=r"a text of 500 characters only repeats"):
+        result = translator.translate("Jane visite l'Afrique " + "a" * 500)
+    *_, copied = result.parts
+    assert copied.text == "a" * 500 and result.parts[0].ids
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator.translate("ha ha ha ha ha")  # people laugh

@@ -40,7 +40,10 @@ OPTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "causal") else name for name in OPTIONS],
+)  # what is slow is a part of others: "causal m < n", "padding"
 def test_attend(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
     compiled = torch.compile(OPTIONS[name], fullgraph=True, backend=counter)
@@ -63,7 +66,7 @@ def test_attend_with_a_score_that_has_parameters(counter: CompileCounterWithBack
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("position", [None, "rotary", "relative", "t5", "alibi"])
+@pytest.mark.parametrize("position", [None, "rotary", "relative", "t5", pytest.param("alibi", marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_multi_head_attention(position: str | None, counter: CompileCounterWithBackend) -> None:
     layer = MultiHeadAttention(dim=16, heads=4, kv_heads=2, position=position, qk_norm=True)

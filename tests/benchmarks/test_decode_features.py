@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 IN_C = {"features in C", "exact in C"}
-ROOT = Path(__file__).parents[2]
 
 
-def test_quick_run_prints_a_table_and_a_last_line_of_json(tmp_path: Path) -> None:
+def test_quick_run_prints_a_table_and_a_last_line_of_json(run_script: Any, tmp_path: Path) -> None:
     out = tmp_path / "results" / "features.json"
-    command = [sys.executable, "benchmarks/decode_features.py", "--quick", "--threads", "1", "--out", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    *table, last = done.stdout.splitlines()
-    report = json.loads(last)
+    table, report = run_script("decode_features", "--quick", "--threads", "1", "--out", str(out))
     assert report == json.loads(out.read_text()) and report["features"] == 128
     assert [row["length"] for row in report["rows"]] == [8, 16]
     for row in report["rows"]:

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    """The script as a module, with its neighbours on the path as when it is run."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        yield importlib.import_module("decode_memory")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("decode_memory")
 
 
+@pytest.mark.slow  # it starts a process for each size
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 @pytest.mark.timeout(120)
 def test_quick_run_prints_a_table_and_a_last_line_of_json(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run_script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without transformers, whose import alone takes seconds."""
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else found(name))
-    monkeypatch.setattr(sys, "argv", ["decode_memory.py", "--quick", "--out", str(tmp_path / "out.json")])
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    assert script.main() == 0
-    *table, last = capsys.readouterr().out.splitlines()
-    report = json.loads(last)
+    table, report = run_script("decode_memory", "--quick", "--out", str(tmp_path / "out.json"))
     assert report == json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert report.keys() >= {"date", "hardware", "versions", "command", "cells", "summary"}
-    assert report["command"].startswith("python benchmarks/decode_memory.py --quick") and str(ROOT) not in last
+    assert report["command"].startswith("python benchmarks/decode_memory.py --quick")
     assert [(cell["who"], cell["lines"]) for cell in report["cells"]] == [("regard", n) for n in (0, 100, 300)]
     peaks = [cell["peak_bytes"] for cell in report["cells"]]
     assert 2**26 < peaks[0] < min(peaks[1:])

@@ -1,11 +1,10 @@
-"""benchmarks/decode_cpu.py runs, has the same weights in all contenders, tells ties from errors; no timing here."""
+"""benchmarks/decode_cpu.py runs, has the same weights in all contenders and compares them; no timing here."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,20 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding.searches.observer import StepRecord
-
 ROOT = Path(__file__).parents[2]
 PEERS = ("CTranslate2 fp32", "transformers fp32")
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    """The script as a module, with its neighbours on the path as when it is run."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        yield importlib.import_module("decode_cpu")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("decode_cpu")
 
 
 @pytest.fixture(scope="module")
@@ -140,20 +132,3 @@ def test_all_write_the_same_texts(script: ModuleType, contenders: dict[str, Any]
     assert {len(text) for text in mine} == {script.QUICK.length} and not {0, 2, 3} & {t for text in mine for t in text}
     assert len({tuple(text) for text in mine}) > 6, "sources make a difference"
     assert any(len(set(text)) > 2 for text in mine), "and texts are more than one word repeated"
-
-
-def step(number: int, tokens: list[int], scores: list[float], parents: list[int], kept: list[int]) -> StepRecord:
-    """One step of one source, as a search reports it."""
-    one = torch.zeros(1, dtype=torch.long)
-    return StepRecord(
-        step=number,
-        inputs=one,
-        alternatives=one,
-        tokens=torch.tensor([tokens]),
-        logps=torch.tensor([scores], dtype=torch.double),
-        scores=torch.tensor([scores], dtype=torch.double),
-        parents=torch.tensor([parents]),
-        kept=torch.tensor([kept]),
-        ended=torch.zeros(1, len(tokens), dtype=torch.bool),
-        done=one.bool(),
-    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,13 +23,8 @@ decoding.max_tokens=3
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    """The script as a module, with its neighbours on the path as when it is run."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        yield importlib.import_module("quality")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("quality")
 
 
 @pytest.fixture

@@ -45,6 +45,15 @@ class Watched:
     blocked: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
+    def guard(self, route: Route) -> None:
+        """Let through what asks this machine, and nothing else."""
+        address = urlsplit(route.request.url)
+        if address.scheme in ("data", "blob") or address.hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            self.blocked.append(route.request.url)
+            route.abort()
+
     def sideways(self) -> int:
         """By how many pixels the page can be scrolled to the side."""
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -54,34 +63,50 @@ def open_watched(browser: Browser, *, width: int, height: int) -> Watched:
     """A new page that may ask nothing but this machine, and writes down errors and refused requests."""
     page = browser.new_page(viewport={"width": width, "height": height})
     watched = Watched(page)
-
-    def guard(route: Route) -> None:
-        address = urlsplit(route.request.url)
-        if address.scheme in ("data", "blob") or address.hostname == "127.0.0.1":
-            route.continue_()
-        else:
-            watched.blocked.append(route.request.url)
-            route.abort()
-
-    page.route("**/*", guard)
+    page.route("**/*", watched.guard)
     page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
     page.on("response", lambda r: watched.errors.append(f"{r.status} {r.url}") if r.status >= 400 else None)
     return watched
 
 
-@pytest.fixture
-def wide(browser: Browser) -> Iterator[Watched]:
+def reuse(watched: Watched) -> Iterator[Watched]:
+    """The same page for the next test, emptied: a new window costs Chromium more than most tests do."""
+    page = watched.page
+    page.unroute_all()
+    page.route("**/*", watched.guard)
+    page.goto("about:blank")
+    watched.errors.clear()
+    watched.blocked.clear()
+    yield watched
+    page.evaluate("() => { try { localStorage.clear(); sessionStorage.clear() } catch { /* about:blank has none */ } }")
+    page.context.clear_permissions()
+
+
+@pytest.fixture(scope="session")
+def wide_window(browser: Browser) -> Iterator[Watched]:
     watched = open_watched(browser, width=1280, height=900)
     yield watched
     watched.page.close()
 
 
-@pytest.fixture
-def phone(browser: Browser) -> Iterator[Watched]:
+@pytest.fixture(scope="session")
+def phone_window(browser: Browser) -> Iterator[Watched]:
     watched = open_watched(browser, width=390, height=844)
     yield watched
     watched.page.close()
+
+
+@pytest.fixture
+def wide(wide_window: Watched) -> Iterator[Watched]:
+    """A page as on a desk, without errors so far."""
+    yield from reuse(wide_window)
+
+
+@pytest.fixture
+def phone(phone_window: Watched) -> Iterator[Watched]:
+    """A page as on a phone."""
+    yield from reuse(phone_window)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -108,9 +133,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def explorer(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
     """`regard explore` with fr-en and small models of the other kinds; see page.py."""
     running = start_explorer(programs, "fr-en", *make_folders(tmp_path_factory.mktemp("explored")))
-    running.wait_for("fr-en")
-    yield running
-    stop_explorer(running)
+    try:
+        running.wait_for("fr-en")
+        yield running
+    finally:
+        stop_explorer(running)
 
 
 @pytest.fixture(scope="session")

@@ -23,16 +23,15 @@ PAGES = [
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_is_clean_on_a_desk(name: str, wide: Any, docs_address: str) -> None:
+def test_page_is_clean_on_a_desk_and_fits_a_phone(name: str, wide: Any, docs_address: str) -> None:
     wide.page.goto(f"{docs_address}/{name}.html", wait_until="networkidle")
     assert wide.page.locator("h1").count() == 1
-    assert (wide.errors, wide.blocked, wide.sideways()) == ([], [], 0)
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(name: str, phone: Any, docs_address: str) -> None:
-    phone.page.goto(f"{docs_address}/{name}.html", wait_until="networkidle")
-    assert (phone.errors, phone.blocked, phone.sideways()) == ([], [], 0)
+    assert wide.sideways() == 0
+    wide.page.set_viewport_size({"width": 390, "height": 844})
+    try:
+        assert (wide.errors, wide.blocked, wide.sideways()) == ([], [], 0)
+    finally:
+        wide.page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_pictures_are_shown(wide: Any, docs_address: str) -> None:

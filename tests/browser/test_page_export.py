@@ -18,7 +18,6 @@ from playwright.sync_api import Browser, Page, expect
 import regard
 
 STATIC = Path(regard.__file__).parent / "look" / "page" / "static"
-LARGEST = 150_000  # bytes of the bundle, packed
 # What to open, the figure to save, and the element that reads a number out.
 VIEWS = {
     "lab": ("tab=lab&k=2_1_-1*0_3_-1*1_1_0.25&cell=weights.1.2", "lab", "lab-explain"),
@@ -258,8 +257,3 @@ def test_copied_random_features_run(wide: Any, explorer: Any, tmp_path: Path, mo
             assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
         assert (tmp_path / "random-features.svg").exists()
         (tmp_path / "random-features.svg").unlink()
-
-
-def test_the_bundle_is_small() -> None:
-    packed = sum(len(gzip.compress((STATIC / name).read_bytes())) for name in ("index.html", "app.js", "app.css"))
-    assert packed < LARGEST, f"{packed:,} bytes"

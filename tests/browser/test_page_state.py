@@ -134,6 +134,7 @@ def test_every_tab_is_clean_and_the_keyboard_reaches_all_of_it(wide: Any, explor
     assert page.locator("figure, canvas, table").count() > 0
     assert page.locator("[role=alert]").count() == 0
     assert page.evaluate(NAMELESS) == []
+    assert page.evaluate("[...document.scripts].map((one) => one.getAttribute('src'))") == ["app.js"]
     wanted = page.evaluate(REACH)
     assert wanted > 15
     for _ in range(wanted + 20):

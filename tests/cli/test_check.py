@@ -140,3 +140,59 @@ def test_nothing_to_check(command: Run, files: tuple[Path, Path]) -> None:
     assert result.exit_code == 2 and "no files to check" in result.stderr
     assert command("check").exit_code == 2
     assert command("check", *files, "--set", "data.nonsense=1").exit_code == 2
+
+
+def test_fix_writes_repaired_copies(command: Run, files: tuple[Path, Path]) -> None:
+    lines = files[0].read_bytes().splitlines(keepends=True)
+    lines[16] = b"&quot;" + lines[16]
+    lines[40] = b"caf\xe9\r\n"
+    lines[41] = lines[3]
+    files[0].write_bytes(b"".join(lines))
+    before = files[0].read_bytes()
+    result = command("check", *files)
+    assert result.exit_code == 3
+    assert "To write repaired copies of the files: regard check FILES --fix FOLDER" in result.stdout
+    result = command("check", *files, "--fix", "new")
+    assert result.exit_code == 0 and "train.fr, train.en: wrote new/train.fr, new/train.en (60 rows)" in result.stdout
+    for line in ("repaired  leftover HTML: 1", "repaired  CRLF line ends: 1", "repaired  not UTF-8: 1"):
+        assert f"  {line}\n" in result.stdout
+    assert "new/changes.tsv lists every change" in result.stdout
+    assert "new/train.fr, new/train.en: 60 pairs" in result.stdout and files[0].read_bytes() == before
+    assert sorted(path.name for path in Path("new").iterdir()) == ["changes.tsv", "train.en", "train.fr"]
+    assert Path("new/train.en").read_bytes() == files[1].read_bytes()
+    result = command("check", *files, "--fix", "new")
+    assert result.exit_code == 2 and "new is not empty" in result.stderr
+    result = command("check", "new/train.fr", "new/train.en", "--fix", "again", "--json")
+    report = json.loads(result.stdout)
+    assert report["fixed"]["repaired"] == report["fixed"]["dropped"] == {} and report["files"][0] == "again/train.fr"
+    assert report["fixable"] is False and report["fixed"]["changes"] == "again/changes.tsv"
+
+
+def test_fix_cannot_mend_everything(command: Run, files: tuple[Path, Path]) -> None:
+    files[0].write_bytes(files[0].read_bytes() + "привет мир\n".encode("koi8-r"))
+    files[1].write_bytes(files[1].read_bytes() + b"hello\r\n")
+    result = command("check", *files, "--fix", "new")
+    assert result.exit_code == 3 and "Training would stop." in result.stdout and "--fix FOLDER" not in result.stdout
+    result = command("check", "demo", "--fix", "other")
+    assert result.exit_code == 2 and not Path("other").exists()
+    result = command("check", *files, "--fix", "train.fr/x")
+    assert result.exit_code == 2 and "cannot be written" in result.stderr
+
+
+def test_fix_of_a_recipe_covers_its_validation_files(command: Run, files: tuple[Path, Path]) -> None:
+    for path in files:
+        Path(f"held.{path}").write_bytes(path.read_bytes().replace(b"\n", b"\r\n", 1))
+    recipe = 'source = "train.fr"\ntarget = "train.en"\nvalidation_source = "held.train.fr"\n'
+    Path("recipe.toml").write_text(f'[data]\n{recipe}validation_target = "held.train.en"\n')
+    report = json.loads(command("check", "recipe.toml", "--fix", "new", "--json").stdout)
+    assert report["fixed"]["repaired"] == {"CRLF line ends": 2} and Path("new/held.train.fr").exists()
+
+
+def test_csv_is_read_as_pairs(command: Run, files: tuple[Path, Path]) -> None:
+    rows = "".join(f'"{pair.source}","{pair.target}"\n' for pair in PAIRS)
+    Path("pairs.csv").write_text(f"source,target\n{rows}", encoding="utf-8")
+    result = command("check", "pairs.csv")
+    assert result.exit_code == 0 and "pairs.csv: 60 pairs, no problems found" in result.stdout
+    assert 'pairs.csv:1: header row, skipped (source: column "source", target: column "target")' in result.stdout
+    swapped = command("check", "pairs.csv", "--set", 'data.columns=["target", "source"]')
+    assert '(source: column "target", target: column "source")' in swapped.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,16 +20,17 @@ from regard.training.run.training_run import train
 
 def test_a_short_demo_shows_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With three steps on few sentences the translations are nonsense, but every part is there."""
-    few = {"data.demo": 1000, "data.validation": 20}
-    monkeypatch.setattr(demo, "TEST_SENTENCES", 40)
+    few = {"data.demo": 300, "data.validation": 10}
+    monkeypatch.setattr(demo, "TEST_SENTENCES", 12)
     monkeypatch.setattr(
         training, "train", lambda recipe, *, overrides, **rest: train(recipe, overrides=overrides | few, **rest)
     )
+    monkeypatch.setattr(sys, "argv", ["regard"])  # the commands that it suggests begin with the program's name
     out = tmp_path / "demo"
     result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3"], env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.stderr
     shown = " ".join(result.stdout.split())
-    assert re.search(r"\b40 test sentences that are not in the training data: BLEU \d+\.\d \(nrefs:1", shown)
+    assert re.search(r"\b12 test sentences that are not in the training data: BLEU \d+\.\d \(nrefs:1", shown)
     assert JANE in shown
     assert "septembre </s>" in shown  # the head of the alignment matrix
     assert shown.count("regard translate -m") == shown.count("regard train ") == shown.count("regard compare") == 1

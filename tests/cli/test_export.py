@@ -74,3 +74,12 @@ def test_wrong_use(command: Run, models: dict[str, str], tmp_path: Path) -> None
         result = command("export", *arguments)
         assert result.exit_code == code and message in result.stderr
         assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["out.onnx", "out.GGUF", "model.safetensors"])
+def test_a_file_of_another_format_is_refused(command: Run, models: dict[str, str], tmp_path: Path, name: str) -> None:
+    """It would be a folder with the name of a file."""
+    result = command("export", models["translator"], tmp_path / name)
+    assert result.exit_code == 2 and not (tmp_path / name).exists()
+    assert "regard cannot write" in result.stderr and "give a folder name" in result.stderr
+    assert command("export", models["translator"], tmp_path / "mine-v1.2").exit_code == 0

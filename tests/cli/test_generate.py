@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from typer.testing import Result
@@ -33,14 +35,14 @@ def test_the_prompt_may_be_piped(command: Run, models: dict[str, str]) -> None:
     ("options", "search"),
     [
         (["--greedy"], Greedy()),
-        ([], Sample()),
+        (["--seed", "0"], Sample()),
         (
             ["--temperature", "1.5", "--top-k", "20", "--top-p", "0.95", "--min-p", "0.001", "--seed", "5"],
             Sample(temperature=1.5, top_k=20, top_p=0.95, min_p=0.001, seed=5),
         ),
         (["--greedy", "--no-repeat", "2"], Greedy(rules=(NoRepeat(2),))),
-        (["--repetition-penalty", "1.3"], Sample(rules=(RepetitionPenalty(1.3),))),
-        (["--min-tokens", "9"], Sample(rules=(MinTokens(9),))),
+        (["--repetition-penalty", "1.3", "--seed", "0"], Sample(rules=(RepetitionPenalty(1.3),))),
+        (["--min-tokens", "9", "--seed", "0"], Sample(rules=(MinTokens(9),))),
     ],
 )
 def test_the_options_are_the_search(command: Run, models: dict[str, str], options: list[str], search: object) -> None:
@@ -83,7 +85,7 @@ def test_stop(command: Run, models: dict[str, str]) -> None:
         (["--greedy", "--top-k", "1"], "--top-k is an option of sampling"),
         (["--greedy", "-n", "2"], "--greedy always gives the same text"),
         (["--draft", "fr-en"], "use `regard translate -m fr-en`"),
-        (["--temperature", "0"], "temperature must be a number above 0"),
+        (["--temperature", "0"], "use --greedy instead"),
         (["--stop", ""], "stop must not be an empty text"),
         (["--min-tokens", "201"], "--min-tokens 201 is more than --max-tokens 200"),
         (["--repetition-penalty", "0"], "a repetition penalty must be a number from 1"),
@@ -110,3 +112,31 @@ def test_a_translator_does_not_generate(command: Run, models: dict[str, str]) ->
     result = command("generate", "-m", models["translator"], "le chat")
     assert result.exit_code == 2
     assert f"kind 'transformer', which translates: use `regard translate -m {models['translator']}`" in result.stderr
+
+
+def test_without_a_seed_texts_differ_and_can_be_repeated(command: Run, models: dict[str, str]) -> None:
+    options = ("generate", "-m", models["writer"], "Jane", "--max-tokens", "12")
+    results = [command(*options) for _ in range(3)]
+    assert len({result.stdout for result in results}) > 1
+    seed = re.fullmatch(r"regard: seed (\d+); --seed \1 generates the same text again\n", results[0].stderr)
+    assert seed is not None
+    again = command(*options, "--seed", seed[1])
+    assert again.stdout == results[0].stdout and again.stderr == ""
+    assert command(*options, "--greedy").stderr == ""
+
+
+def test_a_temperature_of_0_names_greedy_search(command: Run, models: dict[str, str]) -> None:
+    result = command("generate", "-m", models["writer"], "Jane", "--temperature", "0")
+    assert result.exit_code == 2 and "use --greedy instead" in result.stderr
+    result = command("translate", "-m", models["translator"], "-t", "Jane", "--sample", "--temperature", "0")
+    assert result.exit_code == 2 and "use --beam 1 without --sample" in result.stderr
+
+
+def test_unknown_letters_are_named_once(command: Run, models: dict[str, str], tmp_path: Path) -> None:
+    """The models of this test have seen a few French and English sentences."""
+    message = "regard: the model does not know these letters: "
+    result = command("generate", "-m", models["writer"], "Привет, Jane 3", "--max-tokens", "2", "--seed", "1")
+    assert result.stderr == f"{message}П, р, и, в, е, т\n"
+    (tmp_path / "text").write_text("le chat\nLE CHAT\nabcdefghijklmnopqrstuvwxyz Привет\nЯ\n", encoding="utf-8")
+    result = command("translate", "-m", models["translator"], tmp_path / "text", "--max-tokens", "2")
+    assert result.stderr.count(message) == 1 and " and 4 more\n" in result.stderr and len(result.stderr) < 200

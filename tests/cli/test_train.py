@@ -55,13 +55,16 @@ def test_two_files_are_enough(files: tuple[Path, Path], tmp_path: Path, monkeypa
     result = regard("train", *files, *SMALL)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == "runs/fr-en\n"
-    assert "chosen: training.lr = " in result.stderr
+    assert "chosen: training.lr = " not in result.stderr
     assert "validation: loss" in result.stderr
+    assert 'next:\n  regard translate -m runs/fr-en -t "…"\n' in result.stderr
     translated = regard("translate", "-m", "runs/fr-en", "-t", "un deux trois")
     assert translated.exit_code == 0, translated.stderr
     again = regard("train", *files, *SMALL)
     assert again.exit_code == 0
     assert "already complete" in again.stderr
+    listed = regard("train", *files, *SMALL, "--out", "runs/other", "--verbose")
+    assert "chosen: training.lr = " in listed.stderr
 
 
 def test_a_language_model_from_one_file(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -166,6 +169,30 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
             source.write_bytes("été\n".encode("latin-1") + source.read_bytes())
             target.write_text("X\n" + target.read_text())
             return [source, target], 3, r"train\.fr:1"
+        case "some lines in another encoding":
+            lines = source.read_bytes() + "un café déjà bu\n".encode("latin-1") + "l'été\n".encode()
+            source.write_bytes(lines)
+            target.write_text(target.read_text() + "X\nY\n")
+            return (
+                [source, target],
+                3,
+                r"train\.fr:151.* do not convert the whole file: regard check FILES --fix FOLDER",
+            )
+        case "other keys":
+            path = source.with_name("a.jsonl")
+            path.write_text('{"de": "eins", "en": "one"}\n')
+            return [path], 3, r"""no key 'source'; .*--set 'data\.columns=\["de", "en"\]'"""
+        case "table":
+            path = source.with_name("a.csv")
+            path.write_text("source,target\nun,one\ndeux\n")
+            return [path], 3, r"a\.csv:3: columns 0 and 1 are needed .*separated by commas"
+        case "one text":
+            path = source.with_name("a.txt")
+            path.write_text("a\tb\n")
+            note = (
+                r"a\.txt is a single text, so this trains a language model\. To train a translator, .*: regard train "
+            )
+            return [path], 3, note + r".*a\.txt TRANSLATIONS\. .*tabs: .*rename the file to a\.tsv\n"
         case "truncated":
             packed = source.with_suffix(".fr.gz")
             packed.write_bytes(gzip.compress(source.read_bytes())[:-20])
@@ -188,6 +215,10 @@ def broken(case: str, source: Path, target: Path) -> tuple[list[object], int, st
         "unknown model",
         "vocabulary",
         "encoding",
+        "some lines in another encoding",
+        "other keys",
+        "table",
+        "one text",
         "truncated",
         "same file",
         "no sign",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import runpy
 from importlib.util import find_spec
@@ -23,7 +24,10 @@ if find_spec("triton") is None:  # it comes with torch's builds for CUDA, and wi
 def test_examples_in_docstrings() -> None:
     failures = {}
     for name in MODULES:
-        result = doctest.testmod(importlib.import_module(name))
+        module = importlib.import_module(name)
+        if ">>> " not in inspect.getsource(module):  # the search for examples takes time
+            continue
+        result = doctest.testmod(module)
         if result.failed:
             failures[name] = result
     assert len(MODULES) > 10

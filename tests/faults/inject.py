@@ -13,6 +13,7 @@
     {"kind": "memory", "at": [3], "times": 1, "cells": 9}    OutOfMemoryError, so many times, from so many labels on
     {"kind": "float64"}                                      all arithmetic in double precision
     {"kind": "note events", "file": F}                       write down what happens
+    {"kind": "note threads", "file": F}                      and at the end the native threads that are still there
     {"kind": "note batches", "file": F}                      and what is trained on: step, rank, ids, ids of all ranks
 
 "rank": r limits a fault to that process. An event is a write in the run's folder: a file opened for writing, a rename,
@@ -22,6 +23,7 @@ times.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -255,6 +257,13 @@ class Armed:
 
     def note_events(self, file: str) -> None:
         self.events.listeners.append(lambda count, what: append(file, f"{count} {what}"))
+
+    def note_threads(self, file: str) -> None:
+        def note() -> None:
+            names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+            append(file, " ".join(names))
+
+        atexit.register(note)
 
     def note_batches(self, file: str) -> None:
         def note(step: int, batch: Any) -> None:

@@ -54,7 +54,7 @@ def test_other_data(processes: int, begun: tuple[Path, Path], nursery: Nursery) 
     assert after == before
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_other_data_that_are_allowed(processes: int, nursery: Nursery, tmp_path: Path) -> None:
     """A place in the old data means nothing in the new: it goes on at the start of an epoch."""
     recipe, run = begin(nursery, tmp_path)
@@ -71,7 +71,7 @@ def test_other_data_that_are_allowed(processes: int, nursery: Nursery, tmp_path:
     code(nursery.train(recipe, run), 0)  # from now on these are the run's data
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_another_recipe(processes: int, begun: tuple[Path, Path], nursery: Nursery) -> None:
     recipe, run = begun
     options = ("--set", "training.lr=0.01", "--set", "model.dim=32", "--set", "training.steps=15")

@@ -50,6 +50,8 @@ def test_the_one_before_it_is_used(
     told = code(nursery.train(recipe, run), 0)
     (warning,) = [line for line in told.splitlines() if "step-00000006" in line]
     assert name in warning
+    assert warning.startswith("regard: warning: ")
+    assert "warnings.warn" not in told  # no source code
     assert "falling back to the checkpoint before it" in warning
     assert "continuing from step 3" in told
     assert contents(run) == contents(whole)
@@ -63,7 +65,7 @@ def test_two_processes_go_back_together(half: Path, nursery: Nursery, recipe: Pa
     assert contents(run) == contents(wholes(2))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_none_is_good(processes: int, half: Path, nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
     run = shutil.copytree(half, tmp_path / "run")
     empty(run / "training" / "step-00000003" / "state.json")

@@ -14,7 +14,10 @@ from harness import Nursery, code, contents, first_code, leftovers, whole_checkp
 NOBODY = 65534
 
 
-@pytest.mark.parametrize(("number", "processes"), [(errno.ENOSPC, 1), (errno.ENOSPC, 2), (errno.EDQUOT, 1)])
+@pytest.mark.parametrize(
+    ("number", "processes"),
+    [(errno.ENOSPC, 1), (errno.ENOSPC, 2), pytest.param(errno.EDQUOT, 1, marks=pytest.mark.slow)],
+)
 def test_no_space_left(number: int, processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path) -> None:
     run = tmp_path / "here" / "run"
     run.parent.mkdir()
@@ -70,7 +73,7 @@ def test_read_only_from_the_start(open_folder: Path, nursery: Nursery) -> None:
     assert "step 1" not in told
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_read_only_from_some_step_on(processes: int, nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "here" / "run"
     run.parent.mkdir()

@@ -31,6 +31,7 @@ def test_equals_ddp(processes: int, exact: Path, nursery: Nursery, tmp_path: Pat
     assert leftovers(tmp_path / "fsdp") == []
 
 
+@pytest.mark.slow
 def test_equals_ddp_in_float32(exact: Path, nursery: Nursery, tmp_path: Path) -> None:
     code(nursery.train(exact, tmp_path / "fsdp", *FSDP, processes=2), 0)
     code(nursery.train(exact, tmp_path / "ddp", processes=2), 0)

@@ -72,7 +72,8 @@ def reached(nursery: Nursery, recipe: Path, folder: Path, where: str = "step") -
 
 
 def test_sigterm(nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
-    """Also: on what they listen, and that the next start with one launcher goes on bitwise."""
+    """Also: on what they listen, that the next start with one launcher goes on bitwise, and that at its end no thread
+    of the process group is left, which could abort the process (exit code 134)."""
     team, processes = reached(nursery, recipe, tmp_path)
     found = listening([team.pid, *processes])
     assert found  # they do talk to each other
@@ -85,9 +86,12 @@ def test_sigterm(nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], 
     wait_until_gone(processes)
     assert max(whole_checkpoints(tmp_path / "run")) == 5
     assert left_behind(tmp_path / "run") == []
-    code(nursery.train(recipe, tmp_path / "run", *TWO), 0)
+    threads = tmp_path / "threads"
+    code(nursery.train(recipe, tmp_path / "run", *TWO, faults=({"kind": "note threads", "file": str(threads)},)), 0)
     assert contents(tmp_path / "run") == contents(wholes(2))
     assert left_behind(tmp_path / "run") == []
+    assert len(threads.read_text().splitlines()) == 3  # the launcher and its processes
+    assert "gloo" not in threads.read_text()
 
 
 def left_behind(run: Path) -> list[str]:
@@ -139,6 +143,31 @@ def test_the_launcher_is_killed(nursery: Nursery, recipe: Path, tmp_path: Path) 
     assert left_behind(tmp_path / "run") == []
 
 
+def test_a_signal_in_the_first_moments(tmp_path: Path) -> None:
+    """Before the launcher has imported anything that takes time: its exit code is that of the signal."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'regard.cli':\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "regard", "train", "demo", *TWO]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, cwd=tmp_path, timeout=60, check=False)
+    assert ended.returncode == 143
+
+
+def test_a_folder_that_is_no_run(nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
+    """It is refused as with one process, and nothing is left in it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").touch()
+    told = code(nursery.train(recipe, tmp_path / "mine", *TWO), 2)
+    assert "is not a training run" in told
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
 CODES = {
     3: ({"kind": "signal", "at": 99}, "no such file"),  # told by the first process, before the others do anything
     5: ({"kind": "spoil", "at": list(range(1, 41)), "rank": 0}, "training diverged"),
@@ -146,7 +175,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("wanted", [3, pytest.param(5, marks=pytest.mark.slow), 6])
+@pytest.mark.parametrize("wanted", [3, *(pytest.param(code, marks=pytest.mark.slow) for code in (5, 6))])
 def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
     """Those of the processes; the message is told once."""
     recipe = write_recipe(tmp_path / "recipe", changes={"steps = 12": "steps = 40"})
@@ -154,11 +183,13 @@ def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
     if wanted == 3:
         recipe.with_name("a.en").unlink()
     told = code(nursery.train(recipe, tmp_path / "run", *TWO, faults=(fault,)), wanted)
+    assert (tmp_path / "run").exists() == (wanted != 3)  # a training that could not begin leaves no folder
     assert len([line for line in told.splitlines() if line.startswith("regard: ")]) == 1
     assert words in told
     assert "gloo" not in told
 
 
+@pytest.mark.slow  # five processes that import torch
 def test_torchrun_restarts(recipe: Path, wholes: Callable[[int], Path], tmp_path: Path) -> None:
     """One process is killed, all are started anew, go on from the checkpoint, and end with the same bits."""
     run = tmp_path / "run"

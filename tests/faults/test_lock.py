@@ -12,7 +12,7 @@ import pytest
 from harness import Nursery, code, contents, held, wait_for
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_second_is_refused(processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = nursery.train(recipe, run, processes=processes, faults=held("step", 5, tmp_path, 0, processes))

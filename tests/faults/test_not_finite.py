@@ -20,8 +20,15 @@ def all_finite(run: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize(("how", "what"), [("nan", "loss"), ("inf", "gradient")])
+@pytest.mark.parametrize(
+    ("how", "what", "processes"),
+    [
+        ("nan", "loss", 1),
+        ("inf", "gradient", 2),
+        pytest.param("nan", "loss", 2, marks=pytest.mark.slow),
+        pytest.param("inf", "gradient", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_such_a_step_is_left_out(
     how: str, what: str, processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path
 ) -> None:
@@ -48,7 +55,7 @@ def step_count(run: Path) -> str:
     return next(name for name in tensors(run, 12, "optimizer") if name.endswith("/step"))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_too_many_end_the_training(processes: int, nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
     """With the step, the learning rate and where the sentences stand."""
     run = tmp_path / "run"

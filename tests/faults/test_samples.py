@@ -73,7 +73,7 @@ def test_stopped_twice_at_one_step(small: Any, nursery: Nursery, tmp_path: Path)
     assert contents(run) == contents(whole)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_after_the_end(processes: int, small: Any, nursery: Nursery, tmp_path: Path) -> None:
     recipe, run, _ = small
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -76,7 +76,7 @@ class TestReadVectors:
             read_vectors(write(text))
 
     def test_files_that_cannot_be_read(self, tmp_path, write):
-        with pytest.raises(DataError, match=r"none\.txt.*cannot be read: No such file"):
+        with pytest.raises(DataError, match=r"none\.txt: no such file"):
             read_vectors(tmp_path / "none.txt")
         whole = write(GLOVE * 50, "whole.gz").read_bytes()
         (tmp_path / "cut.gz").write_bytes(whole[:-12])

@@ -5,7 +5,7 @@ B batch   n source tokens   m target tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -49,7 +49,15 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+# Near twins of others: these are added to the embeddings as "sinusoidal" is, or to the scores as "t5" is.
+TWINS = {f"transformer {name}" for name in ("none", "index", "fraction", "alibi")} | {"encoder mean"}
+
+
+def twins_are_slow(names: Iterable[str], twins: Container[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) if name in twins else name for name in names]
+
+
+@pytest.mark.parametrize("name", twins_are_slow(WHOLE, TWINS))
 def test_transformers(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
     trained = name in ("transformer sinusoidal", "transformer-lm", "encoder learned")  # a backward pass costs seconds
@@ -81,7 +89,10 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
+EACH = {"rnn none", "gru bahdanau", "lstm luong", "gru lm"}  # each cell and each kind of model once
+
+
+@pytest.mark.parametrize("name", twins_are_slow(STEPS, STEPS.keys() - EACH))
 @torch.no_grad()
 def test_one_step_of_a_recurrent_decoder(name: str, counter: CompileCounterWithBackend) -> None:
     """One graph for all steps, and at most one more for sources of all other lengths."""

@@ -307,6 +307,8 @@ def test_wrong_arguments() -> None:
         TransformerConfig(**SIZES, **SIDES, attention="random-features", position="nearest")
     with pytest.raises(UsageError, match="random features estimate 'scaled' only"):
         TransformerConfig(**SIZES, **SIDES, attention="random-features", score="distance")
+    with pytest.raises(UsageError, match="'none' is a recurrent translator without attention"):
+        regard.register_score("none", negative_distance)
     with pytest.raises(UsageError, match="'dot' is a score of regard itself"):
         regard.register_score("dot", negative_distance)
     with pytest.raises(UsageError, match=r"subclass of regard\.positions\.Position"):

@@ -17,8 +17,8 @@ from regard.models.config import SIZE, Config, vocabulary_of
 from regard.recipes.tables import TrainingRecipe
 from regard.settings import number
 from regard.tasks.losses import Loss, Objective, Together
-from regard.tasks.translation import Translation
-from regard.tasks.validation import Validator
+from regard.tasks.translation import TranslationTask
+from regard.tasks.validation import Measure, Validator
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -61,7 +61,7 @@ def classification_loss(model: LineClassifier, batch: Batch, *, smoothing: float
     return Loss(total, nll, len(labels), (scores.argmax(1) == labels).sum())
 
 
-class ClassifyLines(Translation):
+class ClassifyLines(TranslationTask):
     """Lines of text and their classes, given as pairs: read and batched as for translation."""
 
     name = "line classification"
@@ -85,14 +85,13 @@ class ClassifyLines(Translation):
 
 
 class AccuracyValidator(Validator):
+    measure = Measure("accuracy", "accuracy")
+
     def quality(self, loss: float, accuracy: float) -> dict[str, float]:
         return {"accuracy": accuracy}
 
     def summary(self) -> str:
         return f"accuracy {self.scores['accuracy']:.1%}"
-
-    def judge(self, step: int) -> tuple[float, str]:
-        return self.scores["accuracy"], ""
 
 
 class Classifier:

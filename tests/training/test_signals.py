@@ -21,6 +21,21 @@ def test_the_first_signal_is_only_remembered() -> None:
     assert {number: signal.getsignal(number) for number in before} == before
 
 
+def test_a_closed_terminal_stops_unless_nohup_was_used() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        with StopFlag() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert (stop.signal, stop.name) == (signal.SIGHUP, "SIGHUP")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with StopFlag() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.signal is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_the_second_ctrl_c_ends_at_once() -> None:
     with StopFlag() as stop:
         signal.raise_signal(signal.SIGINT)

@@ -15,13 +15,15 @@ from typer.core import TyperGroup
 
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
+from regard.cli.shared.model_options import DEFAULT_MODEL, Threads
 from regard.errors import DataError, UsageError
+from regard.machine import set_threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from regard.look.lecture_examples import Alignment
+    from regard.look.lecture_examples import LabelledWeights
 
 
 class Pictures(TyperGroup):
@@ -63,8 +65,11 @@ class Level(StrEnum):
 
 @plots.command()
 def trace(
-    what: Annotated[str, typer.Argument(help="Trace file (.json, .json.gz), or with --model a text.", metavar="WHAT")],
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Model for the text: folder or name.")] = None,
+    what: Annotated[str, typer.Argument(help="Trace file (.json, .json.gz), or a text.", metavar="WHAT")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", show_default=DEFAULT_MODEL, help="Model for the text: folder or name."),
+    ] = None,
     kind: Annotated[Kind, typer.Option(help="Picture to draw.")] = Kind.alignment,
     which: Annotated[str | None, typer.Option("--map", help="Attention: enc_self, dec_self, cross or rnn.")] = None,
     layer: Annotated[int | None, typer.Option(show_default="the best", help="Layer of the alignment, from 0.")] = None,
@@ -74,16 +79,19 @@ def trace(
     level: Annotated[Level, typer.Option(help="Units on the axes: words or subwords (piece).")] = Level.word,
     target: Annotated[str | None, typer.Option(help="Force the model to write this text.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam width.")] = None,
+    threads: Threads = None,
     output: Output = None,
 ) -> None:
     """Draw what a model did with a text: alignment, all heads, search steps, or the tree of a beam search (D16, E8).
 
-    The short forms `regard plot TRACE.json` and `regard plot --model MODEL TEXT` do the same.
+    A text is given to the model first. The short forms `regard plot TRACE.json` and `regard plot --model MODEL TEXT` do
+    the same.
 
     Examples:
       regard plot trace jane.json --kind heads -o heads.svg
       regard plot trace --model fr-en "Le chat dort." --kind tree --beam 4
     """
+    set_threads(threads)
     from regard.look.pictures.traces import plot_trace
 
     shown = load_or_trace(what, model, target, beam)
@@ -119,9 +127,9 @@ def alignment(
     write(draw, output, "alignment")
 
 
-def read_alignment(path: Path) -> Alignment:
+def read_alignment(path: Path) -> LabelledWeights:
     """Read the words and weights of a JSON file; DataError if they do not fit the format."""
-    from regard.look.lecture_examples import Alignment
+    from regard.look.lecture_examples import LabelledWeights
 
     try:
         data: Any = json.loads(path.read_text("utf-8"))
@@ -139,7 +147,7 @@ def read_alignment(path: Path) -> Alignment:
         words = data[side]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise DataError(f"{path}: {side} must be a list of at least one word")
-    return Alignment(data["weights"], data["source"], data["target"], made="")
+    return LabelledWeights(data["weights"], data["source"], data["target"], made="")
 
 
 @plots.command()

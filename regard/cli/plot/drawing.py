@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.shared.model_options import DEFAULT_MODEL
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
@@ -37,13 +38,17 @@ def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
 def load_or_trace(
     what: str, model: str | None, target: str | None, beam: int | None, *, vectors: bool = False
 ) -> Trace:
-    """Load the trace of a file, or trace a model on a text, with queries and keys if `vectors` is true."""
+    """Load the trace of a file, or trace a model on a text, with queries and keys if `vectors` is true.
+
+    Without a model, an argument that ends in .json or .json.gz is a file, and any other a text for the shipped model.
+    """
     from regard.look.trace.trace import Trace
 
-    if model is None:
+    if model is None and what.endswith((".json", ".json.gz")):
         if target is not None or beam is not None:
-            raise UsageError("--target and --beam need --model: a trace file already contains the output")
+            raise UsageError("--target and --beam are for a text: a trace file already contains the output")
         return Trace.load(what)
+    model = model or DEFAULT_MODEL
     from regard.decoding.searches.beam import Beam
     from regard.look.trace.tracing import trace_text
     from regard.tasks.loading import load

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.plot.drawing import Output, load_or_trace, write
+from regard.cli.shared.model_options import DEFAULT_MODEL
 from regard.errors import UsageError
 
 
@@ -27,9 +28,12 @@ class Rows(StrEnum):
 def random_features(
     what: Annotated[
         str | None,
-        typer.Argument(help="Text (with --model), or trace file with vectors; default: the sentence of E9."),
+        typer.Argument(help="Text, or trace file with vectors; default: the sentence of E9."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Model for the text: folder or name.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", show_default=DEFAULT_MODEL, help="Model for the text: folder or name."),
+    ] = None,
     which: Annotated[str | None, typer.Option("--map", help="Attention: enc_self, dec_self, cross or rnn.")] = None,
     layer: Annotated[int | None, typer.Option(show_default="the best, or 0", help="Layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(show_default="the best, or 0", help="Head, from 0.")] = None,

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.shared.model_options import STDIN
 from regard.errors import DataError
+from regard.machine import redraws
 
 CHUNK_BYTES = 1 << 18  # most bytes of one read; a pipe returns what it has
 WINDOW_LINES = 2048  # most lines in memory: sorted by length, translated, written in their order
@@ -64,7 +65,9 @@ def read_line(line: bytes) -> str:
     if len(line) > MAX_LINE_BYTES:
         raise DataError(f"longer than {MAX_LINE_BYTES:,} bytes: split the line")
     if b"\0" in line:
-        raise DataError(f"NUL at byte {line.index(0) + 1}: if the file is UTF-16, convert it with iconv -t utf-8")
+        raise DataError(
+            f"NUL at byte {line.index(0) + 1}: if the file is UTF-16, convert it with iconv -f utf-16 -t utf-8"
+        )
     try:
         return line.removesuffix(b"\r").decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,7 +77,7 @@ def read_line(line: bytes) -> str:
 @contextmanager
 def progress(stream: IO[bytes], file: Path | None) -> Iterator[Callable[[int], object]]:
     """Show a progress bar if stderr is a terminal and stdout is not; yield a function that advances it by bytes."""
-    if not sys.stderr.isatty() or sys.stdout.isatty() or stream.isatty():
+    if not redraws(sys.stderr) or sys.stdout.isatty() or stream.isatty():
         yield lambda size: None
         return
     from rich.console import Console

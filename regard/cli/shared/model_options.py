@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.writer import Writer
+    from regard.text.tokenizers.tokenizer import Tokenizer
 
 DEFAULT_MODEL = "fr-en"
 STDIN = Path("-")
@@ -43,6 +44,14 @@ Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1 or mp
 Dtype = Annotated[
     str,
     typer.Option(help="Data type of the weights: auto (float32), float32, bfloat16, float16, float64; int8 on a CPU."),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="one per core",
+        help="Number of CPU threads of a process; 1 is often the fastest on a busy machine.",
+    ),
 ]
 
 
@@ -129,3 +138,21 @@ def plain_warnings() -> Iterator[None]:
         yield
     if count > MAX_WARNINGS:
         typer.echo(f"regard: {count - MAX_WARNINGS} more warnings like these", err=True)
+
+
+class UnknownLetters:
+    """Names letters that the model of a command never saw in training, once and on stderr."""
+
+    def __init__(self, tokenizer: Tokenizer, unseen: Collection[int] = ()) -> None:
+        from regard.api.source_text import seen_characters
+
+        self.known = seen_characters(tokenizer, unseen)
+        self.named = False
+
+    def name_in(self, text: str) -> None:
+        """Print the unknown letters of a text, unless there were some in an earlier one."""
+        from regard.api.unknown_letters import name_letters, unknown_letters
+
+        if not self.named and (letters := unknown_letters(text, self.known)):
+            self.named = True
+            typer.echo(f"regard: the model does not know these letters: {name_letters(letters)}", err=True)

@@ -79,10 +79,14 @@ def make_sample(
     min_p: float | None,
     seed: int | None,
     rules: tuple[Rule, ...],
+    *,
+    greedy: str,
 ) -> Sample:
-    """Return the sampling that the options describe."""
+    """Return the sampling that the options describe; `greedy` names the option that a temperature of 0 stands for."""
     from regard.decoding.searches.sample import Sample
 
+    if temperature == 0:
+        raise UsageError(f"--temperature 0 would always take the most probable token: use {greedy} instead")
     return Sample(
         temperature=1.0 if temperature is None else temperature,
         top_k=top_k,
@@ -112,7 +116,8 @@ def make_random_search(
             if value is not None:
                 raise UsageError(f"{name} is an option of sampling: add --sample or --minimum-risk")
         return None
-    sampling = make_sample(temperature, top_k, top_p, min_p, seed, rules)
+    greedy = "--beam 1 without --sample or --minimum-risk"
+    sampling = make_sample(temperature, top_k, top_p, min_p, seed, rules, greedy=greedy)
     if minimum_risk is None:
         return sampling
     from regard.decoding.searches.minimum_risk import MinimumRisk
@@ -128,7 +133,7 @@ def make_search(
     rules: tuple[Rule, ...] = (),
 ) -> Search:
     """Return the search that the options describe: the random one if there is one, else greedy or beam search."""
-    from regard.api.translator import BEAM
+    from regard.api.default_search import BEAM
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy
 

@@ -165,9 +165,13 @@ class PackedWeight(Weight):
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(r, i) -> the largest magnitude of each row (r, 1), and int8 numbers (r, i) in which it is 127."""
+    """(r, i) -> the largest magnitude of each row (r, 1), and int8 numbers (r, i) in which it is 127.
+
+    A row with NaN or infinity has no such integers: its magnitude is NaN, and so are all its products.
+    """
     magnitudes = x.abs().amax(1, keepdim=True).clamp_min_(torch.finfo(x.dtype).tiny)  # also for a row of zeros
-    return magnitudes, (x / magnitudes).mul_(MAX_INTEGER).round_().to(torch.int8)
+    magnitudes.masked_fill_(magnitudes.isinf(), torch.nan)
+    return magnitudes, (x / magnitudes).mul_(MAX_INTEGER).round_().nan_to_num_().to(torch.int8)
 
 
 def int_product(x: Tensor, weight: Tensor) -> Tensor:

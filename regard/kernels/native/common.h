@@ -1,6 +1,7 @@
 /* Shared by the C files of this package: vectors of numbers, and threads. */
 #ifndef REGARD_C_CODE
 #define REGARD_C_CODE
+#include <float.h>
 #include <math.h>
 #include <sched.h>
 #include <stdatomic.h>

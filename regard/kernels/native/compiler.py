@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.files import cache_folder
 from regard.machine import c_compiler, cpu_flags
+from regard.system import is_private
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,13 +37,16 @@ def load_library(source: Path, *headers: Path) -> Any:
         texts = [path.read_text(encoding="utf-8") for path in (source, COMMON, *headers)]
         key = hashlib.sha256(f"{texts} {FLAGS} {cpu_flags()}".encode()).hexdigest()[:16]
         library = cache_folder() / f"{source.stem}-{key}.so"
-        if not library.exists():
-            library.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-                output = Path(folder) / library.name
-                compile_to(output, source, compiler, FLAGS)
-                output.replace(library)
-        return ctypes.CDLL(str(library))
+        library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_safe = is_private(library.parent)
+        if is_safe and is_private(library):
+            return ctypes.CDLL(str(library))
+        # Where others can write, a library might be theirs: then compile one for this process only.
+        with tempfile.TemporaryDirectory(dir=library.parent if is_safe else None) as folder:
+            output = Path(folder) / library.name
+            compile_to(output, source, compiler, FLAGS)
+            output.chmod(0o700)
+            return ctypes.CDLL(str(output.replace(library) if is_safe else output))
     except (OSError, subprocess.SubprocessError, RuntimeError):  # RuntimeError: there is no home folder
         return None
 

@@ -48,17 +48,23 @@ static inline Ints add_products(Ints sums, Ints x, Ints w) {
 #endif
 }
 
-/* Quantize the rows to integers from 1 to 255 (128 stands for 0), with a scale that makes the largest one 127. */
+/* Quantize the rows to integers from 1 to 255 (128 stands for 0), with a scale that makes the largest one 127.
+   A row with NaN or infinity has no such integers: its scale is NaN, and so are all its products. */
 static void quantize_rows(const float *x, Quantized to, int rows, int in, Thread t) {
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
     const float *row = x + (size_t)r * in;
     uint8_t *numbers = to.numbers + r * 4 * groups_of_four(in);
     float top = 1e-30f;
+    int finite = 1;
+    for (int i = 0; i < in; i++) finite &= fabsf(row[i]) <= FLT_MAX;
     for (int i = 0; i < in; i++) top = fabsf(row[i]) > top ? fabsf(row[i]) : top;
     float times = 127.0f / top;
-    for (int i = 0; i < in; i++) numbers[i] = (uint8_t)(int)(rintf(row[i] * times) + 128.0f);
+    if (finite)
+      for (int i = 0; i < in; i++) numbers[i] = (uint8_t)(int)(rintf(row[i] * times) + 128.0f);
+    else
+      memset(numbers, 128, in);
     for (int i = in; i < 4 * groups_of_four(in); i++) numbers[i] = 0;
-    to.scales[r] = top / 127.0f;
+    to.scales[r] = finite ? top / 127.0f : NAN;
   }
   meet(t);
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from textwrap import fill
-from typing import Literal
+from typing import Literal, overload
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ from regard.errors import UsageError
 from regard.look.pictures.colours import INK, MUTED, PAPER, RULE
 
 SUFFIXES = (".png", ".svg", ".pdf")
+NOTEBOOK_DPI = 110
 
 
 def new_figure(width: float, height: float, *, layout: Literal["constrained"] | None = "constrained") -> Figure:
@@ -71,3 +73,40 @@ def save(figure: Figure, path: str | Path, *, dpi: int = 160) -> Path:
             raise
         raise UsageError(f"cannot write {path}: {error.strerror or error}; choose another file") from error
     return path
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure that a notebook shows; `save` writes it to a file."""
+
+    figure: Figure
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture as PNG, SVG or PDF."""
+        return save(self.figure, path)
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=NOTEBOOK_DPI)
+        return buffer.getvalue()
+
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f'Picture({width:.1f} x {height:.1f} inches): a notebook shows it, .save("picture.png") writes it'
+
+
+@overload
+def save_or_show(figure: Figure, path: str | Path) -> Path: ...
+
+
+@overload
+def save_or_show(figure: Figure, path: None) -> Picture: ...
+
+
+@overload
+def save_or_show(figure: Figure, path: str | Path | None) -> Path | Picture: ...
+
+
+def save_or_show(figure: Figure, path: str | Path | None) -> Path | Picture:
+    """Write a figure and return its path; without a path, return it as a picture that a notebook shows."""
+    return Picture(figure) if path is None else save(figure, path)

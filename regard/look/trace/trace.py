@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard.errors import DataError, unknown_name
 from regard.look.trace.attention_map import Map, shape_text
 from regard.look.trace.search_steps import Step, Tree
+
+if TYPE_CHECKING:
+    from regard.look.pictures.figures import Picture
 
 # The stack of blocks that the layers of each map belong to; a recurrent translator has a single attention layer.
 MAPS = {"enc_self": "encoder", "dec_self": "decoder", "cross": "decoder", "rnn": None}
@@ -140,19 +143,25 @@ class Trace:
 
     def plot(
         self,
-        path: str | Path,
-        kind: str = "alignment",
+        path: str | Path | None = None,
+        kind: str | None = None,
         *,
         which: str | None = None,
         layer: int | None = None,
         head: int | None = None,
         level: Literal["word", "piece"] = "word",
-    ) -> Path:
-        """Draw the trace as PNG, SVG or PDF; the kind is alignment, heads, steps or tree (`plot_trace`)."""
-        from regard.look.pictures.figures import save
-        from regard.look.pictures.traces import plot_trace
+    ) -> Path | Picture:
+        """Draw the trace as PNG, SVG or PDF; the kind is alignment (default), heads, steps or tree (`plot_trace`).
 
-        return save(plot_trace(self, kind, which=which, layer=layer, head=head, level=level), path)
+        Without a path, return a picture that a notebook shows; `plot("heads")` is short for `plot(kind="heads")`.
+        """
+        from regard.look.pictures.figures import save_or_show
+        from regard.look.pictures.traces import KINDS, plot_trace
+
+        if path in KINDS and kind is None:
+            path, kind = None, str(path)
+        figure = plot_trace(self, kind or "alignment", which=which, layer=layer, head=head, level=level)
+        return save_or_show(figure, path)
 
     def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:
         """Write the explorer page with this trace as one .html file and open it in the browser, without a server.

@@ -12,9 +12,7 @@ from regard.registry import Registry
 from regard.settings import SettingError, choice, number
 
 CELLS = ("rnn", "gru", "lstm")
-ATTENTIONS: Registry[Any] = Registry(
-    "attention", "regard.register_score", {"none": None, **BUILT_IN}, SCORES.registered
-)
+ATTENTIONS = Registry("attention", "regard.register_score", {"none": None, **BUILT_IN}, SCORES.registered)
 STYLES = ("bahdanau", "luong")
 
 

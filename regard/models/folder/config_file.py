@@ -27,7 +27,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise ModelError(f"{path}: larger than {MAX_JSON_BYTES} bytes, too large for such a file")
     try:
-        content = json.loads(path.read_bytes().decode(), object_pairs_hook=_unique_names)
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        content = json.loads(text.decode(), object_pairs_hook=_unique_names)
         json.dumps(content, ensure_ascii=False).encode()  # fails on lone surrogates, which are not characters
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not valid JSON: {shortened(error)}") from error

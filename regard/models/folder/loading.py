@@ -14,6 +14,7 @@ from regard.errors import ModelError, UsageError
 from regard.files import fingerprint
 from regard.models.folder.config_file import read_checked_config, read_json, shortened
 from regard.models.folder.weights_file import header_size, read_weights
+from regard.models.foreign_folder import describe_foreign_folder
 from regard.models.presets import MODELS, make_model
 from regard.version import __version__
 
@@ -84,10 +85,18 @@ def read_config(folder: str | Path) -> dict[str, Any]:
 def verify_folder(folder: str | Path) -> list[str]:
     """Check the name, size and sha256 of each file in the manifest, and return the names."""
     folder = Path(folder)
+    try:
+        return _verified_files(folder)
+    except OSError as error:  # a folder or a file without read permission, or one that has just been removed
+        raise ModelError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
+
+
+def _verified_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
     if not (folder / "manifest.json").is_file():
-        raise ModelError(f"{folder}: no manifest.json, so this is not a model folder")
+        foreign = describe_foreign_folder(folder)
+        raise ModelError(foreign or f"{folder}: no manifest.json, so this is not a model folder of regard")
     manifest = read_json(folder / "manifest.json")
     version, files = manifest.get("format"), manifest.get("files")
     if type(version) is not int or version < 1 or not isinstance(files, dict):
@@ -108,11 +117,7 @@ def verify_folder(folder: str | Path) -> list[str]:
             raise ModelError(f"{path}: listed in the manifest, but missing or not a regular file")
         if not isinstance(expected, dict) or path.stat().st_size != expected.get("size"):
             raise ModelError(f"{path}: its size differs from that in the manifest; the file is damaged or incomplete")
-        try:
-            actual = fingerprint(path)
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
-        if actual != expected:
+        if fingerprint(path) != expected:
             raise ModelError(f"{path}: its sha256 differs from that in the manifest; the file is damaged")
     for path in folder.iterdir():  # such as a tokenizer that was added later
         if NAMES.fullmatch(path.name) and path.name not in files:

@@ -45,18 +45,35 @@ def check_data(
     `on_progress` is called from time to time with the number of rows read so far.
     """
     rules = rules or Rules()
-    scan, occurrences = _scan_all(train, validation, test, rules, on_progress)
+    scan, held_out, occurrences = _scan_all(train, validation, test, rules, on_progress)
     label, tokenizers = "the model's tokenizer", rules.tokenizers
     if tokenizers is None:
         label, tokenizers = "subwords of a sample", _small_tokenizers(scan.sides)
     sides = [_statistics(counts, tokenizers and tokenizers[i]) for i, counts in enumerate(scan.sides) if counts.lines]
     unit = "lines" if train[0].is_prose else "documents" if train[0].is_text else "pairs"
+    share = max(part.faulty_share for part in (scan, held_out))
     problems = [
-        Problem(kind, found.count, training_response(kind, faults=rules.faults, limit=rules.limit), examples)
+        Problem(
+            kind,
+            found.count,
+            training_response(kind, faults=rules.faults, limit=rules.limit, faulty_share=share),
+            examples,
+            (*scan.advice[kind], *held_out.advice[kind]),
+        )
         for (kind, found), examples in zip(occurrences.items(), _examples(list(occurrences.values())), strict=True)
     ]
     files = tuple(str(file) for shard in (*train, *validation, *test) for file in shard.files)
-    return CheckReport(files, scan.rows, unit, tuple(sides), label, sorted_problems(problems))
+    fixable = any(part.can_be_fixed for part in (scan, held_out))
+    return CheckReport(
+        files,
+        scan.rows,
+        unit,
+        tuple(sides),
+        label,
+        sorted_problems(problems),
+        notes=(*scan.notes, *held_out.notes),
+        is_fixable=fixable and not any(str(file).endswith(".parquet") for file in files),
+    )
 
 
 def short_check(train: Corpus, validation: Corpus | None = None, *, limit: int = DEFAULT_MAX_TOKENS) -> list[str]:
@@ -66,7 +83,7 @@ def short_check(train: Corpus, validation: Corpus | None = None, *, limit: int =
     reading of the validation corpus. `limit` is the largest number of tokens of a side.
     """
     held_out = [] if validation is None or validation.target is None else [CorpusRows(validation)]
-    _, occurrences = _scan_all([CorpusRows(train)], held_out, [], Rules(limit=limit))
+    _, _, occurrences = _scan_all([CorpusRows(train)], held_out, [], Rules(limit=limit))
     lines = []
     if validation is not None and validation.report is not train.report:
         findings = validation.report.findings
@@ -87,8 +104,8 @@ def _scan_all(
     test: Sequence[Shard],
     rules: Rules,
     on_progress: Callable[[int], None] = lambda rows: None,
-) -> tuple[Scan, dict[str, Occurrences]]:
-    """Scan the held-out data, then the training data. Return the scan of the training data, and all problems.
+) -> tuple[Scan, Scan, dict[str, Occurrences]]:
+    """Scan the held-out data, then the training data. Return both scans, and all problems.
 
     Training never reads the test data, so only its sentences matter.
     """
@@ -100,7 +117,7 @@ def _scan_all(
     occurrences = dict(train_scan.occurrences)
     for kind, others in validation_scan.occurrences.items():
         occurrences.setdefault(kind, Occurrences()).merge(others)
-    return train_scan, {kind: found for kind, found in occurrences.items() if found.count}
+    return train_scan, validation_scan, {kind: found for kind, found in occurrences.items() if found.count}
 
 
 def _small_tokenizers(sides: Sequence[SideCounts]) -> tuple[Tokenizer, Tokenizer] | None:
@@ -134,6 +151,8 @@ def _examples(occurrences: Sequence[Occurrences]) -> list[list[Example]]:
 
 
 def _example(location: Location, row: Row | None) -> Example:
+    if row is None and location.number:  # a header row
+        return Example(location.shard.location(location.number, location.side or 0), location.remark)
     if row is None:  # a problem of the whole file: the remark is "file: message"
         path, _, message = location.remark.partition(": ")
         return Example(path, message)

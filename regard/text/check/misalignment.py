@@ -12,6 +12,7 @@ import re
 import zlib
 from array import array
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ LENGTH_SPREAD = 0.35  # standard deviation of the logarithm of a true pair's len
 MAX_DEVIATION = 3.0  # standard deviations; beyond them a pair is wrong, and how wrong does not matter
 SAME_END_WEIGHT, SHARED_WORD_WEIGHT = 0.7, 0.6  # log-likelihood, roughly
 SHIFT_PENALTY = 4.0  # evidence that a shift must add to be accepted
+CERTAIN_EVIDENCE, MEAN_EVIDENCE = 8.0, 0.3  # evidence for an alignment beyond doubt: in total, and more for each pair
 MAX_SHIFTS = 40  # points at which lines may be missing; more are treated as one
 PREFIX_LETTERS = 4  # of a word, which related languages may share
 END_MARKS = {mark: i for i, marks in enumerate([".。।", "?？؟", "!！", ":：;", "…", ",、"], start=1) for mark in marks}
@@ -44,32 +46,98 @@ class LineFeatures:
         return len(self.lengths)
 
 
+class Segment(NamedTuple):
+    """Lines `start` to `stop` of the shorter file, counted from 0; each belongs to the other's line `shift` further."""
+
+    start: int
+    stop: int
+    shift: int
+
+
 def find_misalignment(shorter: LineFeatures, longer: LineFeatures) -> int | None:
-    """Return the first misaligned line, counted from 1, or None if the shorter file is just truncated.
+    """Return the first misaligned line, counted from 1, or None if the shorter file is just truncated."""
+    segments = find_alignment(shorter, longer)
+    first = next((segment.start for segment in segments if segment.shift), len(shorter))
+    return first + 1 if first < len(shorter) else None
+
+
+def find_alignment(shorter: LineFeatures, longer: LineFeatures) -> list[Segment]:
+    """Return the most likely alignment.
 
     Dynamic programming finds the alignment with the most evidence that skips lines of the longer file at few points.
     The shift only grows along the file; best[i] is the evidence for the lines before i if the last of them has the
-    current shift.
+    current shift. The points at which the best alignment may leave a shift are those where the gain has a new maximum.
     """
     count, missing = len(shorter), len(longer) - len(shorter)
     if not count:
-        return None
-    shifts = [*range(1, min(missing, MAX_SHIFTS) + 1), *([missing] if missing > MAX_SHIFTS else [])]
-    unshifted = _evidence(shorter, longer, 0)
-    best = np.concatenate([[0.0], np.cumsum(unshifted)])  # (count + 1,)
-    first_shifted = np.full(count + 1, count)  # the line at which the best alignment leaves shift 0
-    best_evidence, first_line = best[-1], count
-    for shift in shifts:
+        return []
+    shifts = [0, *range(1, min(missing, MAX_SHIFTS) + 1), *([missing] if missing > MAX_SHIFTS else [])]
+    best = np.concatenate([[0.0], np.cumsum(_evidence(shorter, longer, 0))])  # (count + 1,)
+    best_evidence, last = best[-1], 0
+    switches: list[NDArray[np.int32]] = []  # for each shift but the first, where alignments may have switched to it
+    for i, shift in enumerate(shifts[1:], start=1):
         total = np.concatenate([[0.0], np.cumsum(_evidence(shorter, longer, shift))])
         gain = best - total - SHIFT_PENALTY
         best_gain = np.maximum.accumulate(gain)
-        # the line at which the best alignment leaves the previous shift
-        switch = np.maximum.accumulate(np.where(gain == best_gain, np.arange(count + 1), 0))
-        first_shifted = switch if shift == 1 else first_shifted[switch]
+        switches.append(np.flatnonzero(gain == best_gain).astype(np.int32))
         best = total + best_gain
         if best[-1] > best_evidence:
-            best_evidence, first_line = best[-1], int(first_shifted[-1])
-    return first_line + 1 if first_line < count else None
+            best_evidence, last = best[-1], i
+    segments, stop = [], count
+    for i in range(last, -1, -1):  # back from the last shift of the best alignment
+        lines = switches[i - 1] if i else None
+        start = 0 if lines is None else int(lines[np.searchsorted(lines, stop, side="right") - 1])
+        if start < stop:
+            segments.append(Segment(start, stop, shifts[i]))
+        stop = start
+    return segments[::-1]
+
+
+def certain_segments(shorter: LineFeatures, longer: LineFeatures) -> list[Segment] | None:
+    """Return the parts of the best alignment that are beyond doubt; None if they are less than half of the lines.
+
+    Where a line is missing is known within a few lines, and those lines are left out. A part is in doubt if its pairs
+    fit hardly better than pairs of neighboring lines, as in files that are not translations of each other.
+    """
+    segments = find_alignment(shorter, longer)
+    certain: list[Segment] = []
+    for i, segment in enumerate(segments):
+        start, stop = segment.start, segment.stop
+        if i > 0:
+            start = _certain_from(shorter, longer, segments[i - 1], segment)
+        if i + 1 < len(segments):
+            stop = _certain_until(shorter, longer, segment, segments[i + 1])
+        part = Segment(start, stop, segment.shift)
+        if start < stop and _is_decisive(shorter, longer, part):
+            certain.append(part)
+    pairs = sum(part.stop - part.start for part in certain)
+    return certain if certain and 2 * pairs >= len(shorter) else None
+
+
+def _certain_from(shorter: LineFeatures, longer: LineFeatures, before: Segment, segment: Segment) -> int:
+    """Return the first line of a segment that clearly fits its shift better than the shift before."""
+    lines = slice(segment.start, segment.stop)
+    gain = _evidence(shorter, longer, segment.shift)[lines] - _evidence(shorter, longer, before.shift)[lines]
+    doubtful = np.flatnonzero(np.cumsum(gain) < CERTAIN_EVIDENCE)
+    return segment.start + (int(doubtful[-1]) + 2 if len(doubtful) else 1)
+
+
+def _certain_until(shorter: LineFeatures, longer: LineFeatures, segment: Segment, after: Segment) -> int:
+    """Return the end of the lines of a segment that clearly fit its shift better than the shift after."""
+    lines = slice(segment.start, segment.stop)
+    gain = _evidence(shorter, longer, segment.shift)[lines] - _evidence(shorter, longer, after.shift)[lines]
+    doubtful = np.flatnonzero(np.cumsum(gain[::-1]) < CERTAIN_EVIDENCE)
+    return segment.stop - (int(doubtful[-1]) + 2 if len(doubtful) else 1)
+
+
+def _is_decisive(shorter: LineFeatures, longer: LineFeatures, segment: Segment) -> bool:
+    """Whether the pairs of a segment fit clearly better than the same lines paired with neighbors."""
+    lines = slice(segment.start, segment.stop)
+    evidence = float(_evidence(shorter, longer, segment.shift)[lines].sum())
+    last_shift = len(longer) - len(shorter)
+    others = [shift for shift in (segment.shift - 1, segment.shift + 1) if 0 <= shift <= last_shift]
+    neighbors = max(float(_evidence(shorter, longer, shift)[lines].sum()) for shift in others)
+    return evidence - neighbors > CERTAIN_EVIDENCE + MEAN_EVIDENCE * (segment.stop - segment.start)
 
 
 def _evidence(shorter: LineFeatures, longer: LineFeatures, shift: int) -> NDArray[np.float64]:

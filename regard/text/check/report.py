@@ -15,17 +15,18 @@ from regard.text.check.suspicious_characters import (
     PRIVATE,
     REPLACED,
     SCRIPT,
+    TAB,
 )
-from regard.text.files.lines import NOT_UTF8, NUL
+from regard.text.files.lines import CRLF, MARK, NOT_UTF8, NUL
 from regard.text.files.rows import MALFORMED
 
 MAX_EXAMPLES = 3  # of each kind of problem
 EXCERPT_CHARACTERS = 60
+MAX_SKIPPED_SHARE = 0.1  # of a file's lines; the report does not suggest to skip more
 
 UNREADABLE = "unreadable files"
 NOTHING = "no usable text"
 UNEQUAL = "lines without a counterpart"
-MARK, CRLF = "byte order marks", "CRLF line ends"  # as the reader counts them
 EMPTY = "empty"
 LONG = "too long"
 LONG_LINE = "very long lines"
@@ -55,6 +56,7 @@ TRAINING = {
     LEAK: "keeps them: scores on sentences seen in training say little about new ones",
     MOJIBAKE: "keeps it, and the model learns to write it: convert the original text again",
     REPLACED: "keeps them: an earlier conversion lost the original characters",
+    TAB: "fixes them: the tokenizer reads a tab as a space",
     CONTROL: "keeps them",
     INVISIBLE: "keeps them: words that look the same become different words",
     PRIVATE: "keeps them: only the program that wrote them knows their meaning",
@@ -92,6 +94,7 @@ class Problem:
     count: int
     training: str  # how training handles it, from TRAINING
     examples: list[Example]
+    advice: tuple[str, ...] = ()  # what to do
 
     @property
     def stops(self) -> bool:
@@ -100,7 +103,8 @@ class Problem:
 
     def __str__(self) -> str:
         examples = (f"  {example}" for example in self.examples)
-        return "\n".join([f"{self.name}: {self.count:,}", f"  training {self.training}", *examples])
+        advice = (f"  {text}" for text in self.advice)
+        return "\n".join([f"{self.name}: {self.count:,}", f"  training {self.training}", *advice, *examples])
 
     def to_dict(self) -> dict[str, Any]:
         examples = [example.to_dict() for example in self.examples]
@@ -108,6 +112,7 @@ class Problem:
             "name": self.name,
             "count": self.count,
             "training": self.training,
+            "advice": self.advice,
             "examples": examples,
             "stops": self.stops,
         }
@@ -132,6 +137,8 @@ class CheckReport:
     sides: tuple[SideStatistics, ...]
     tokenizer: str  # the tokenizer that counted the tokens
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()  # decisions of the reader, such as header rows
+    is_fixable: bool = False  # whether `regard check --fix` would change something
 
     @property
     def stops(self) -> bool:
@@ -147,15 +154,18 @@ class CheckReport:
             "sides": tuple(asdict(side) for side in self.sides),
             "tokenizer": self.tokenizer,
             "kinds": [problem.to_dict() for problem in self.problems],
+            "notes": self.notes,
+            "fixable": self.is_fixable,
             "stops": self.stops,
         }
 
     def __str__(self) -> str:
         head = f"{', '.join(self.files)}: {self.rows:,} {self.unit}"
         if not self.problems:
-            return f"{head}, no problems found{self._statistics()}"
+            return "\n".join([f"{head}, no problems found{self._statistics()}", *self.notes])
+        fix = ["To write repaired copies of the files: regard check FILES --fix FOLDER"] if self.is_fixable else []
         end = "Training would stop." if self.stops else "Training would run."
-        return "\n\n".join([head + self._statistics(), *map(str, self.problems), end])
+        return "\n\n".join(["\n".join([head + self._statistics(), *self.notes]), *map(str, self.problems), *fix, end])
 
     def _statistics(self) -> str:
         """Return words, characters and tokens in one line."""
@@ -173,8 +183,13 @@ class CheckReport:
         )
 
 
-def training_response(kind: str, *, limit: int, faults: str = "stop") -> str:
-    """Return how training handles a kind of problem, given `data.faults` and the longest sentence it accepts."""
+def training_response(kind: str, *, limit: int, faults: str = "stop", faulty_share: float = 0.0) -> str:
+    """Return how training handles a kind of problem, given `data.faults` and the longest sentence it accepts.
+
+    `faulty_share` is the share of lines of a file that are in another encoding; a large part should not be skipped.
+    """
+    if kind == NOT_UTF8 and faults == "stop" and faulty_share > MAX_SKIPPED_SHARE:
+        return "stops"
     if kind in SKIPPABLE:
         return STOPS if faults == "stop" else SKIPS
     return TRAINING[kind.partition(" (")[0]].format(limit=limit)

@@ -6,8 +6,9 @@ import math
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from regard.errors import DataError
 from regard.text.check import report as kinds
-from regard.text.check.misalignment import LineFeatures, find_misalignment
+from regard.text.check.aligned_files import Misalignment, examine_alignment
+from regard.text.check.repairs import CHARACTER_KINDS, repaired
 from regard.text.check.report import MAX_EXAMPLES
 from regard.text.check.suspicious_characters import SCRIPT, SCRIPTS, CharacterChecker
-from regard.text.files.lines import Fault, Finding, no_findings, try_lines
+from regard.text.files.encodings import survey_encoding
+from regard.text.files.lines import CRLF, MARK, NOT_UTF8, NUL, Fault, Finding, count_lines, no_findings, try_lines
+from regard.text.files.records import MALFORMED
 from regard.text.files.rows import Row, UnequalFilesError
 from regard.text.files.shards import ParallelFiles, Shard
 from regard.text.tokenizers.special_tokens import UNKNOWN
@@ -29,7 +33,9 @@ MAX_TOKEN_CHARACTERS = 16  # of a sentencepiece token
 MAX_LINE_CHARACTERS = 100_000  # of a line of a text
 MAX_RATIO, IGNORED_CHARACTERS = 3, 10  # factor between a pair's length ratio and the usual one; small differences
 SAMPLE_LINES, SAMPLE_CHARACTERS = 20_000, 1_000  # lines per side in which tokens are counted; characters of each
+ALWAYS_FIXABLE = (NUL, MARK, CRLF)
 PAIR_KINDS = (kinds.RATIO, kinds.IDENTICAL, kinds.DUPLICATE, kinds.LEAK)  # meaningless if lines are misaligned
+NOTES = ("header row", "columns chosen")  # findings of the reader that are no problems
 PROGRESS_ROWS = 10_000  # rows between two progress reports
 
 
@@ -126,6 +132,12 @@ class Scan:
         self.rows = self.usable = 0
         self.sides = SideCounts(), SideCounts()
         self.sentences: dict[int, HeldOutSentence] = {}  # by the hash of the source
+        self.advice: defaultdict[str, list[str]] = defaultdict(list)  # by kind of problem
+        self.notes: list[str] = []
+        self._is_fixable = False  # whether `regard check --fix` would change characters, encodings or the alignment
+        self.faulty_share = 0.0  # the largest share of lines of a file that are in another encoding, if all of it is
+        self._pairs_are_unclear = False  # whether it is unknown which lines of some files belong together
+        self._not_utf8: set[Path] = set()  # files with such lines
         self._held_out = dict(held_out or {})  # held-out sentences that have not occurred yet
         self._collects = held_out is None
         self._shards: list[Shard] = []
@@ -135,6 +147,7 @@ class Scan:
     def read(self, shards: Sequence[Shard], on_progress: Callable[[int], None]) -> None:
         """Check all rows; call `on_progress` from time to time with the number of rows."""
         for shard in shards:
+            shard = self._paired_part(shard) if isinstance(shard, ParallelFiles) else shard
             self._shards.append(shard)
             self._first_rows.append(len(self._keys))
             findings = no_findings()
@@ -144,21 +157,29 @@ class Scan:
                     self.rows += 1
                     if self.rows % PROGRESS_ROWS == 0:
                         on_progress(self.rows)
-            except UnequalFilesError as error:
-                assert isinstance(shard, ParallelFiles)
-                self._find_misalignment(shard, *error.counts)
+            except UnequalFilesError:  # has been reported
+                self._pairs_are_unclear = True
             except DataError as error:
                 self.occurrences[kinds.UNREADABLE].add(Location(shard, 0, remark=str(error)))
             for kind, finding in findings.items():
                 self._add_finding(kind, finding, shard)
+        self._add_encoding_advice()
         self._finish(shards)
+
+    @property
+    def can_be_fixed(self) -> bool:
+        """Whether `regard check --fix` would change something."""
+        if self._is_fixable or 0 < 2 * self.occurrences[MALFORMED].count < self.rows:
+            return True
+        fixable = ALWAYS_FIXABLE if self._pairs_are_unclear else (*ALWAYS_FIXABLE, kinds.EMPTY, kinds.DUPLICATE)
+        return any(self.occurrences[kind].count for kind in fixable)
 
     def _check_row(self, shard: Shard, row: Row) -> None:
         """Check one row. A row that is unreadable or dropped is not checked further."""
         number, source, target = row
         for side, text in enumerate((source, target)):
             if isinstance(text, Fault):
-                self.occurrences[text.kind].add(Location(shard, number, side))
+                self._add_fault(shard, number, side, text)
         if isinstance(source, Fault) or isinstance(target, Fault):
             return
         if not source.strip() or (target is not None and not target.strip()):
@@ -190,8 +211,26 @@ class Scan:
         for kind, offset in counts.character_checker.find(text, has_breaks=shard.is_text).items():
             occurrences = counts.scripts[kind] if kind in SCRIPTS else self.occurrences[kind]
             occurrences.add(Location(shard, number, side, offset))
+            if kind in CHARACTER_KINDS and not self._is_fixable:
+                self._is_fixable = repaired(text, keep_breaks=shard.is_text).text != text
         if self.rules.is_foreign(side, text):
             self.occurrences[kinds.BYTES].add(Location(shard, number, side))
+
+    def _add_fault(self, shard: Shard, number: int, side: int, fault: Fault) -> None:
+        self.occurrences[fault.kind].add(Location(shard, number, side))
+        if fault.kind == NOT_UTF8 and fault.text:
+            self._not_utf8.add(fault.path)
+        if fault.kind == MALFORMED and not self.advice[MALFORMED]:
+            self.advice[MALFORMED].append(fault.message)
+
+    def _add_encoding_advice(self) -> None:
+        """Say for each file with lines that are not UTF-8 what to do about them."""
+        for path in sorted(self._not_utf8):
+            survey = survey_encoding(path)
+            self.advice[NOT_UTF8].append(survey.advice())
+            self._is_fixable |= survey.certain
+            if survey.is_wholly_other:
+                self.faulty_share = max(self.faulty_share, survey.other_lines / survey.lines)
 
     def _remember(self, shard: Shard, number: int, source: str, target: str | None) -> None:
         """Store what can be judged only by comparison with other rows. With hashes of 64 bits, collisions are rare."""
@@ -216,10 +255,15 @@ class Scan:
         self._find_duplicates()
         for i in unusual_ratios(np.array(self._lengths[0]), np.array(self._lengths[1])):
             self.occurrences[kinds.RATIO].add(self._row_location(i))
-        if self.occurrences[kinds.UNEQUAL].count:
+        if self._pairs_are_unclear:
             for kind in PAIR_KINDS:
                 self.occurrences.pop(kind, None)
-        elif shards and not self.usable and not self.occurrences[kinds.UNREADABLE].count:
+        if (
+            shards
+            and not self.occurrences[kinds.UNEQUAL].count
+            and not self.usable
+            and not self.occurrences[kinds.UNREADABLE].count
+        ):
             path = shards[0].location(0).removesuffix(":0")
             remark = f"{path}: no row that training could use"
             self.occurrences[kinds.NOTHING].add(Location(shards[0], 0, remark=remark))
@@ -239,14 +283,21 @@ class Scan:
         """Return the location of row i of the arrays."""
         return Location(self._shards[bisect_right(self._first_rows, i) - 1], self._numbers[i])
 
-    def _find_misalignment(self, shard: ParallelFiles, source_lines: int, target_lines: int) -> None:
-        """Find the line at which two files with different numbers of lines lose their alignment."""
-        sides = [(source_lines, shard.source), (target_lines, shard.target)]
-        (fewer, short), (more, long) = sorted(sides)
-        line = find_misalignment(
-            *(LineFeatures("" if isinstance(x, Fault) else x for x in try_lines(path)) for path in (short, long))
-        )
-        counts = f"{short} has {fewer} lines, {long} has {more}"
+    def _paired_part(self, shard: ParallelFiles) -> Shard:
+        """Report unequal numbers of lines, and return the lines that pair up; return equal files unchanged."""
+        try:
+            if count_lines(shard.source) == count_lines(shard.target):
+                return shard
+            misalignment = examine_alignment(shard.source, shard.target, _readable_lines)
+        except DataError:  # is reported when the file is read
+            return shard
+        self._add_misalignment(shard, misalignment)
+        return misalignment.aligned or shard
+
+    def _add_misalignment(self, shard: ParallelFiles, misalignment: Misalignment) -> None:
+        sides = zip(misalignment.counts, shard.files, strict=True)
+        (fewer, short), (more, long) = sorted(sides, key=lambda side: side[0])
+        counts, line = f"{short} has {fewer} lines, {long} has {more}", misalignment.first_line
         if not fewer:
             location = Location(shard, 0, remark=f"{short}: empty; {counts}")
         elif line is None:
@@ -254,13 +305,22 @@ class Scan:
         else:
             location = Location(shard, line, remark=f"{counts}: from about this line on, they no longer match")
         self.occurrences[kinds.UNEQUAL].add(location, more - fewer)
+        self._is_fixable |= misalignment.is_certain
 
     def _add_finding(self, kind: str, finding: Finding, shard: Shard) -> None:
-        """Include what the reader has fixed and counted."""
+        """Include what the reader has fixed and counted. Header rows are no problem."""
+        if kind.startswith(NOTES):
+            self.notes += [f"{location}: {kind}" for location in finding.locations]
+            return
         for count, where in zip([finding.count, *[0] * MAX_EXAMPLES], finding.locations, strict=False):
             number = int(where.rpartition(":")[2])
             side = int(where != shard.location(number))
             self.occurrences[kind].add(Location(shard, number, side), count)
+
+
+def _readable_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, empty ones instead of those that cannot be read."""
+    return ("" if isinstance(line, Fault) else line for line in try_lines(path))
 
 
 def unusual_ratios(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> list[int]:

@@ -8,9 +8,12 @@ from collections import Counter
 from functools import cache
 from html.entities import html5
 
+from regard.text.files.mojibake import MOJIBAKE_PATTERN
+
 MOJIBAKE = "UTF-8 decoded with the wrong encoding"
 REPLACED = "replacement characters U+FFFD"
 CONTROL = "control characters"
+TAB = "tabs inside a line"
 INVISIBLE = "invisible characters"
 PRIVATE = "private-use characters"
 HTML = "leftover HTML"
@@ -27,16 +30,6 @@ SCRIPTS = frozenset([*SCRIPT_NAMES.split(), "EAST ASIAN"])
 EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO")  # which are written together
 COMMON_SHARE = 0.05  # of a file's characters, from which a script counts as one of the file's own
 
-# Read as Latin-1 or Windows-1252, é becomes Ã©: the lead byte of a UTF-8 sequence and its one or two continuation
-# bytes, each as a character. Quotation marks and dashes may also follow a capital letter in correct text, so a word
-# character must come after them.
-CONTINUATION = "\u0080-\u00aa\u00ac-\u00b6\u00b8-\u00ba\u00bc-\u00bf€ƒ†‡ˆ‰Š‹ŒŽ™š›œžŸ˜"
-PUNCTUATION = "\u00ab\u00b7\u00bb‚„…‘’“”•–—"
-MOJIBAKE_PATTERN = re.compile(
-    rf"[ÂÃ](?:[{CONTINUATION}]|[{PUNCTUATION}](?=\w))|[ÄÅ][{CONTINUATION}{PUNCTUATION}](?=[a-z])"
-    rf"|â€[{CONTINUATION}{PUNCTUATION}]?"
-    rf"|(?:[ÐÑ][{CONTINUATION}{PUNCTUATION}]){{2}}|(?:[ÎÏ][{CONTINUATION}{PUNCTUATION}]){{2}}"
-)
 HTML_PATTERN = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|body|br|center|cite|code|dd|div|dl|dt|em|font|form|h[1-6]|head|hr|html|i|img|li|link"
     r"|meta|ol|p|pre|q|s|script|small|span|strike|strong|style|sub|sup|table|tbody|td|th|thead|title|tr|tt|u|ul)"
@@ -103,6 +96,8 @@ def _kind(character: str) -> str | None:
         return LEADS[character]
     if character == "\ufffd":
         return REPLACED
+    if character == "\t":
+        return TAB
     if character in ZERO_WIDTH or character in JOINERS:
         return INVISIBLE
     category = unicodedata.category(character)

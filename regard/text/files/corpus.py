@@ -98,9 +98,10 @@ def read_parallel(source: Files, target: Files, *, faults: Policy = "stop") -> C
 
 
 def read_pairs(files: Files, columns: Columns | None = None, *, faults: Policy = "stop") -> Corpus:
-    """Read pairs from .tsv files (columns by number from 0, no quoting), .jsonl or .parquet files (columns by name).
+    """Read pairs from .tsv files (no quoting), .csv files (with quoting), .jsonl or .parquet files.
 
-    The default is the first two columns, or those named "source" and "target". `faults` is as for read_parallel.
+    Columns of tables are chosen by number from 0, or by name if there is a header row; others by name. The default is
+    the first two columns, or those that a header names; or "source" and "target". `faults` is as for read_parallel.
     """
     paths, findings = _paths(files), no_findings()
     return _collect([(str(path), pair_rows(path, columns, findings)) for path in paths], paths, findings, faults)
@@ -165,7 +166,7 @@ def _collect(
 def _leave_out(fault: Fault, findings: Findings, faults: Policy) -> None:
     """Count a fault if the policy is to skip it; else raise it."""
     if faults == "stop":
-        raise DataError(fault.message)
+        raise fault.error()
     findings[fault.kind + LEFT_OUT].add(fault.path, fault.line)
 
 

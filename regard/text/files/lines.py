@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.errors import DataError
 from regard.text.files.compressed import READ_ERRORS, detected_format, open_decompressed
+from regard.text.files.encodings import BOM, EncodingSurvey, survey_encoding, wide_encoding
 
 MAX_LOCATIONS = 5  # of a finding
-BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 NOT_UTF8, NUL = "not UTF-8", "NUL bytes"  # kinds of faults
+MARK, CRLF = "byte order marks", "CRLF line ends"  # kinds of findings
 
 
 @dataclass
@@ -38,6 +39,12 @@ class Fault:
     kind: str
     message: str  # begins with file and line
     excerpt: str  # printable part of the line
+    text: str = ""  # the line; bytes that are not UTF-8 are escaped as surrogates
+
+    def error(self) -> DataError:
+        """Return the error for a reader that stops here, with advice on the encoding of the whole file."""
+        advice = survey_encoding(self.path).advice() if self.kind == NOT_UTF8 and self.text else ""
+        return DataError(f"{self.message}. {advice}" if advice else self.message)
 
 
 def no_findings() -> defaultdict[str, Finding]:
@@ -49,7 +56,7 @@ def read_lines(path: str | Path, findings: defaultdict[str, Finding] | None = No
     """Yield the lines of a file without their line endings; raise DataError at the first line that cannot be read."""
     for line in try_lines(path, findings):
         if isinstance(line, Fault):
-            raise DataError(line.message)
+            raise line.error()
         yield line
 
 
@@ -68,7 +75,7 @@ def try_lines(path: str | Path, findings: defaultdict[str, Finding] | None = Non
                 if number == 1:
                     raw = _strip_byte_order_mark(path, raw, findings)
                 if raw.endswith(b"\r\n"):
-                    findings["CRLF line ends"].add(path, number)
+                    findings[CRLF].add(path, number)
                     raw = raw[:-2]
                 elif raw.endswith(b"\n"):
                     raw = raw[:-1]
@@ -80,44 +87,43 @@ def try_lines(path: str | Path, findings: defaultdict[str, Finding] | None = Non
             ) from error
 
 
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file, as far as it can be read."""
+    count = 0
+    with open_decompressed(path) as file, suppress(*READ_ERRORS):
+        for _ in file:
+            count += 1
+    return count
+
+
 def _decoded(path: Path, number: int, raw: bytes) -> str | Fault:
     """Return a line as text, or a Fault that says why it is not UTF-8 text."""
     try:
         line = raw.decode()
     except UnicodeDecodeError as error:
-        kind, message, offset = NOT_UTF8, _describe_encoding(raw, error), error.start
+        kind, offset = NOT_UTF8, error.start
+        message = f"byte 0x{raw[offset]:02x} at byte {offset + 1} of the line is not UTF-8 ({error.reason})"
     else:
         if "\0" not in line:
             return line
-        offset = raw.index(0)
-        kind, message = (
-            NUL,
-            f"a NUL byte at byte {offset + 1} of the line, so this is not UTF-8 text (perhaps UTF-16, or a binary "
-            "file): convert it, for example with iconv -f utf-16 -t utf-8",
+        kind, offset = NUL, raw.index(0)
+        message = (
+            f"a NUL byte at byte {offset + 1} of the line, which text does not contain: "
+            "if this is not a binary file, regard check FILES --fix FOLDER removes it"
         )
     if number == 1 and (file_format := detected_format(raw)):
         raise DataError(f"{path}:1: not a text file; it looks like {file_format}")
     excerpt = raw[max(0, offset - 30) : offset + 30].decode(errors="backslashreplace")
-    return Fault(path, number, kind, f"{path}:{number}: {message}", excerpt)
+    text = raw.decode(errors="surrogateescape")
+    return Fault(path, number, kind, f"{path}:{number}: {message}", excerpt, text)
 
 
 def _strip_byte_order_mark(path: Path, raw: bytes, findings: defaultdict[str, Finding]) -> bytes:
     """Remove the byte order mark from the first line of a file."""
-    if raw.startswith(UTF16_BOMS):
-        raise DataError(f"{path}:1: the file is in UTF-16: convert it with iconv -f utf-16 -t utf-8")
+    if wide := wide_encoding(raw):
+        advice = EncodingSurvey(path, wide).advice()
+        raise DataError(f"{path}:1: the file is in {wide[:6].upper()}: {advice}")
     if raw.startswith(BOM):
-        findings["byte order marks"].add(path, 1)
+        findings[MARK].add(path, 1)
         return raw[len(BOM) :]
     return raw
-
-
-def _describe_encoding(raw: bytes, error: UnicodeDecodeError) -> str:
-    """Describe a line that is not UTF-8, with a guess at its encoding."""
-    # In Western text most letters are ASCII; in Cyrillic, Greek or Chinese encodings most bytes are above it.
-    western = sum(byte > 127 for byte in raw) <= 0.3 * len(raw)
-    guess = (
-        "it looks like Latin-1: convert the file with iconv -f latin1 -t utf-8"
-        if western
-        else "convert the file with iconv -f ENCODING -t utf-8"
-    )
-    return f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line is not UTF-8 ({error.reason}); {guess}"

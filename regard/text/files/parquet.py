@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError, UsageError, unknown_name
-from regard.text.files.compressed import missing_file
+from regard.text.files.column_names import columns_option, suggested_keys
+from regard.text.files.compressed import ALWAYS_ALLOWED_BYTES, MAX_EXPANSION, missing_file
 from regard.text.files.lines import NOT_UTF8, NUL, Fault
 
 BATCH_ROWS = 8_192
@@ -21,12 +22,19 @@ def parquet_texts(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, lis
     pyarrow = _import_pyarrow(path)
     if not path.exists():
         raise DataError(missing_file(path))
-    rows_read = 0
+    rows_read, bytes_read = 0, 0
     try:
-        with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        with pyarrow.parquet.ParquetFile(path) as file:
             _check_columns(path, file, columns)
+        # As dictionaries, so that the length of a text that many rows share is known before there are many copies.
+        options = {"page_checksum_verification": True, "read_dictionary": list(columns)}
+        with pyarrow.parquet.ParquetFile(path, **options) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False):
-                sides = [_as_bytes(pyarrow, _column(batch, name)) for name in columns]
+                texts = [_column(batch, name) for name in columns]
+                bytes_read += sum(_text_bytes(pyarrow, column) for column in texts)
+                if bytes_read > max(ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * path.stat().st_size):
+                    raise DataError(f"{path}: contains more than {MAX_EXPANSION} times its size, which text does not")
+                sides = [_as_bytes(pyarrow, column) for column in texts]
                 for row, values in enumerate(zip(*sides, strict=True), start=rows_read + 1):
                     cells = zip(columns, values, strict=True)
                     yield row, [_decoded(path, row, name, value) for name, value in cells]
@@ -42,7 +50,10 @@ def _check_columns(path: Path, file: Any, columns: Sequence[str]) -> None:
     schema = {file.schema.column(i).path: file.schema.column(i) for i in range(len(file.schema))}
     for name in columns:
         if name not in schema:
-            raise DataError(f"{path}: {unknown_name('column', name, tuple(schema))}")
+            texts = [key for key, column in schema.items() if column.physical_type == "BYTE_ARRAY"]
+            pair = suggested_keys(texts) if len(columns) == 2 else None
+            hint = f". Choose the source and the target, for example with {columns_option(pair)}" if pair else ""
+            raise DataError(f"{path}: {unknown_name('column', name, tuple(schema))}{hint}")
         content = "lists" if schema[name].max_repetition_level else schema[name].physical_type
         if content != "BYTE_ARRAY":  # the type of text, and of bytes that may be text
             raise DataError(f"{path}: column {name!r} contains {content}, not text")
@@ -57,6 +68,14 @@ def _column(batch: Any, name: str) -> Any:
     for part in inner:
         column = column.field(part)
     return column
+
+
+def _text_bytes(pyarrow: Any, column: Any) -> int:
+    """Return the bytes of all texts of a column, of which a dictionary stores each one once."""
+    if not isinstance(column, pyarrow.DictionaryArray):
+        return column.nbytes
+    lengths = pyarrow.compute.binary_length(column.dictionary)
+    return pyarrow.compute.sum(lengths.take(column.indices).cast(pyarrow.int64())).as_py() or 0
 
 
 def _as_bytes(pyarrow: Any, column: Any) -> list[bytes | None]:
@@ -82,6 +101,7 @@ def _import_pyarrow(path: Path) -> Any:
     """Import pyarrow, an optional dependency because it is large."""
     try:
         import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.compute  # type: ignore[import-untyped]
         import pyarrow.parquet  # type: ignore[import-untyped]
     except ImportError:
         raise UsageError(f"{path}: .parquet files need an extra package: pip install 'regard[parquet]'") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,14 +10,25 @@ from pathlib import Path
 
 from regard.errors import DataError, UsageError
 from regard.text.files.compressed import content_name
-from regard.text.files.lines import NOT_UTF8, NUL, Fault, Finding, try_lines
+from regard.text.files.lines import MARK, NOT_UTF8, NUL, Fault, Finding, no_findings, try_lines
 from regard.text.files.parquet import parquet_texts
+from regard.text.files.records import MALFORMED, Columns, JsonLines, RecordFormat, column_names, pair_format
 
-Columns = tuple[str | int, str | int]
+__all__ = [
+    "MALFORMED",
+    "Columns",
+    "Findings",
+    "Row",
+    "UnequalFilesError",
+    "document_rows",
+    "pair_rows",
+    "parallel_rows",
+]
+
 Row = tuple[int, str | Fault, str | Fault | None]  # line number, source, target
 Findings = defaultdict[str, Finding]
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which are possible in JSON but not in UTF-8
-MALFORMED = "malformed rows"  # the kind of fault of a row without its columns
+PAIR_SUFFIXES = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 class UnequalFilesError(DataError):
@@ -50,116 +60,61 @@ def parallel_rows(source: Path, target: Path, findings: Findings) -> Iterator[Ro
 
 
 def pair_rows(path: Path, columns: Columns | None, findings: Findings) -> Iterator[Row]:
-    """Return the pairs of one .tsv, .jsonl or .parquet file."""
-    match _format(path):
-        case ".tsv":
-            return _tsv_rows(path, _column_numbers(columns or (0, 1)), findings)
-        case ".jsonl":
-            return _jsonl_rows(path, _column_names(columns or ("source", "target")), findings)
-        case ".parquet":
-            return _parquet_rows(path, _column_names(columns or ("source", "target")))
-    raise UsageError(
-        f"{path}: a file of pairs must be .tsv, .jsonl (also compressed: .gz, .xz, .zst) or .parquet, "
-        f"got {path.suffix or 'no suffix'}"
-    )
+    """Return the pairs of one .tsv, .csv, .jsonl or .parquet file; note in `findings` which columns a header chose."""
+    suffix = file_format(path)
+    if suffix not in PAIR_SUFFIXES:
+        raise UsageError(
+            f"{path}: a file of pairs must be .tsv, .csv, .jsonl (also compressed: .gz, .xz, .zst) or .parquet, "
+            f"got {path.suffix or 'no suffix'}"
+        )
+    if suffix == ".parquet":
+        return _parquet_rows(path, column_names(columns or ("source", "target")))
+    return _record_rows(path, pair_format(path, suffix, columns), findings)
 
 
 def document_rows(path: Path, column: str, findings: Findings) -> Iterator[Row] | None:
     """Return the documents of one .jsonl or .parquet file, or None for a file that is a single document."""
-    match _format(path):
+    match file_format(path):
         case ".jsonl":
-            return _jsonl_rows(path, (column,), findings)
+            return _record_rows(path, JsonLines(path, (column,)), findings)
         case ".parquet":
             return _parquet_rows(path, (column,))
     return None
 
 
-def _tsv_rows(path: Path, columns: tuple[int, int], findings: Findings) -> Iterator[Row]:
-    first, second = columns
-    for number, line in enumerate(try_lines(path, findings), start=1):
-        if isinstance(line, Fault):
-            yield number, line, None
+def file_format(path: Path) -> str:
+    """Return the suffix of the file's format. Parquet compresses its own content, so .parquet.gz is not a format."""
+    suffix = content_name(path).suffix.lower()
+    return path.suffix.lower() if suffix == ".parquet" else suffix
+
+
+def _record_rows(path: Path, rows: RecordFormat, findings: Findings) -> Iterator[Row]:
+    line_findings = no_findings() if file_format(path) == ".csv" else findings
+    for record in rows.records(try_lines(path, line_findings)):
+        if isinstance(record, Fault):
+            yield record.line, record, None
             continue
-        cells = line.split("\t")
-        if len(cells) > max(columns):
-            yield number, cells[first], cells[second]
-            continue
-        message = (
-            f"{path}:{number}: columns {first} and {second} are needed (counted from 0, separated by tabs), "
-            f"but the line has {len(cells)} column(s); it begins with {line[:60]!r}"
-        )
-        yield number, Fault(path, number, MALFORMED, message, line[:60]), None
+        if record.note:
+            findings[record.note].add(path, record.number)
+        if record.texts:
+            columns = record.columns or record.texts
+            source, *target = (_checked(path, record.number, *cell) for cell in zip(columns, record.texts, strict=True))
+            yield record.number, source, target[0] if target else None
+    if MARK in line_findings:  # in a .csv file, CRLF line ends are correct
+        findings[MARK] = line_findings[MARK]
 
 
-def _jsonl_rows(path: Path, keys: tuple[str, ...], findings: Findings) -> Iterator[Row]:
-    """Yield a document for one key, or a pair for two keys. Blank lines count as empty."""
-    for number, line in enumerate(try_lines(path, findings), start=1):
-        if isinstance(line, Fault):
-            yield number, line, None
-            continue
-        if not line.strip():
-            yield number, "", None
-            continue
-        try:
-            source, *target = _json_texts(line, keys)
-            yield number, source, target[0] if target else None
-        except _RowError as error:
-            kind, message = error.args
-            yield number, Fault(path, number, kind, f"{path}:{number}: {message}", line[:60]), None
-
-
-class _RowError(ValueError):
-    """A row that cannot be read, with the kind of fault and the message as arguments."""
-
-
-def _json_texts(line: str, keys: tuple[str, ...]) -> list[str]:
-    """Return the texts of these keys in a JSON object."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _RowError(MALFORMED, f"not valid JSON: {error}") from None
-    if not isinstance(entry, dict):
-        raise _RowError(MALFORMED, f"expected a JSON object such as {{{keys[0]!r}: …}}, got {type(entry).__name__}")
-    texts = []
-    for key in keys:
-        if key not in entry:
-            keys_present = ", ".join(map(repr, entry)) or "none"
-            raise _RowError(MALFORMED, f"no key {key!r}; the keys of this row are: {keys_present}")
-        text = entry[key]
-        if not isinstance(text, str):
-            raise _RowError(MALFORMED, f"{key!r} contains {type(text).__name__}, not text")
-        if not text.isascii() and SURROGATES.search(text):
-            raise _RowError(NOT_UTF8, f"{key!r} contains half a surrogate pair, which is not a character")
-        if "\0" in text:
-            raise _RowError(NUL, f"{key!r} contains a NUL character")
-        texts.append(text)
-    return texts
+def _checked(path: Path, number: int, column: object, text: str) -> str | Fault:
+    """Return a text, or a Fault if it contains what only JSON can contain: NUL, or half a character."""
+    if "\0" in text:
+        return Fault(path, number, NUL, f"{path}:{number}: {column!r} contains a NUL character", text[:60])
+    if text.isascii() or not SURROGATES.search(text):
+        return text
+    message = f"{path}:{number}: {column!r} contains half a surrogate pair, which is not a character"
+    return Fault(path, number, NOT_UTF8, message, text[:60].encode(errors="backslashreplace").decode())
 
 
 def _parquet_rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     """Yield a document for one column, or a pair for two columns."""
     for number, texts in parquet_texts(path, columns):
         yield number, texts[0], texts[1] if len(texts) == 2 else None
-
-
-def _format(path: Path) -> str:
-    """Return the suffix of the file's format. Parquet compresses its own content, so .parquet.gz is not a format."""
-    suffix = content_name(path).suffix.lower()
-    return path.suffix.lower() if suffix == ".parquet" else suffix
-
-
-def _column_numbers(columns: Columns) -> tuple[int, int]:
-    try:
-        first, second = (int(column) for column in columns)
-    except ValueError:
-        first = second = -1
-    if min(first, second) < 0:
-        raise UsageError(f"the columns of a .tsv file must be two numbers, counted from 0; got {columns!r}")
-    return first, second
-
-
-def _column_names(columns: Columns) -> tuple[str, str]:
-    first, second = columns
-    if not isinstance(first, str) or not isinstance(second, str):
-        raise UsageError(f"the columns of a .jsonl or .parquet file must be two names, got {columns!r}")
-    return first, second

@@ -37,13 +37,15 @@ MANY_CHARACTERS = 1_000
 # sentencepiece writes a space as ▁, so a ▁ in the text itself is escaped: ESCAPE and a digit.
 ESCAPE = "\x1a"
 SURROGATES = re.compile("[\ud800-\udfff]")
+BREAKS = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")  # tabs and line breaks, which separate words as spaces do
 
 
 class SubwordTokenizer:
     """Maps text to subwords and back, with a sentencepiece model.
 
     Texts are first normalized to Unicode NFC. For lossless models, decode(encode(text)) is always the text in NFC. For
-    other models it is equal up to spaces: runs of spaces become one, and leading and trailing spaces are removed.
+    other models it is equal up to spaces: tabs and line breaks become spaces, runs of spaces become one, and leading
+    and trailing spaces are removed.
     Characters without a token are encoded as bytes, so encode never returns UNKNOWN. Half surrogates, which are not
     characters, become U+FFFD. encode(decode(tokens)) = tokens is not guaranteed: a text has many segmentations. Each
     placeholder (special_tokens.py) is one token.
@@ -66,10 +68,10 @@ class SubwordTokenizer:
         return self._model.get_piece_size()
 
     def encode(self, text: str) -> list[int]:
-        return self._placeholders.fold(text, self._model.encode(_prepared(text)))
+        return self._placeholders.fold(text, self._model.encode(_prepared(text, lossless=self.lossless)))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self._model.encode([_prepared(text) for text in texts])
+        encoded = self._model.encode([_prepared(text, lossless=self.lossless) for text in texts])
         return [self._placeholders.fold(text, tokens) for text, tokens in zip(texts, encoded, strict=True)]
 
     def sample_all(self, texts: Sequence[str], *, seed: int, alpha: float) -> list[list[int]]:
@@ -85,7 +87,7 @@ class SubwordTokenizer:
 
     def cut(self, text: str) -> list[str]:
         """Split a text into words, which are segmented independently, because no token continues after a space."""
-        return self._parts.findall(_prepared(text))
+        return self._parts.findall(_prepared(text, lossless=self.lossless))
 
     def segmentations(self, alpha: float) -> Segmentations:
         """Return the segmentations of words from which `sample_all` chooses."""
@@ -145,7 +147,7 @@ def train_subwords(
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind of subwords", kind, KINDS))
-    lines = [line for text in texts for line in _prepared(text).split("\n") if line.strip()]
+    lines = [line for text in texts for line in _prepared(text, lossless=lossless).split("\n") if line.strip()]
     lines = lines[:: -(-len(lines) // MAX_TRAINING_LINES) or 1]
     if not lines:
         raise DataError("there are no words to learn a vocabulary from: the texts are empty")
@@ -216,8 +218,10 @@ def _chunks(line: str) -> Iterator[str]:
     yield line
 
 
-def _prepared(text: str) -> str:
+def _prepared(text: str, *, lossless: bool) -> str:
     """Normalize and escape a text for sentencepiece."""
+    if not lossless:
+        text = BREAKS.sub(" ", text)
     if text.isascii() and ESCAPE not in text:
         return text
     text = unicodedata.normalize("NFC", SURROGATES.sub("\ufffd", text))

@@ -56,7 +56,7 @@ def save_checkpoint(
     target = folder / f"step-{step:08d}"
     fresh = folder / f".{target.name}.writing-{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
+    fresh.mkdir()  # without parents: a folder that has vanished must not be made again
     try:
         save_file(dict(weights), fresh / "weights.safetensors")
         save_file(dict(optimizer), fresh / "optimizer.safetensors")

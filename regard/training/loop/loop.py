@@ -40,7 +40,8 @@ class Loop:
     """Trains to the last step.
 
     `validate(step)` scores the model; `save_best` is called when the score is the best so far; `stop` is set by a
-    signal. With several processes all run the same loop, and only the first one validates, saves and reports.
+    signal; `check_folder` raises an error if the run's folder has vanished. With several processes all run the same
+    loop, and only the first one validates, saves and reports.
     """
 
     def __init__(
@@ -52,9 +53,10 @@ class Loop:
         validate: Callable[[int], Validation],
         save_best: Callable[[], None],
         stop: StopFlag,
+        check_folder: Callable[[], None] | None = None,
     ) -> None:
         self.step, self.data, self.checkpoints = step, data, checkpoints
-        self.validate, self.save_best, self.stop = validate, save_best, stop
+        self.validate, self.save_best, self.stop, self.check_folder = validate, save_best, stop, check_folder
         self.state, self.recipe, self.group = step.state, step.recipe, step.state.group
 
     def run(self, report: Report) -> None:
@@ -64,6 +66,8 @@ class Loop:
         prefetcher = Prefetcher(self.batches())
         try:
             while True:
+                if self.check_folder is not None:
+                    self.check_folder()
                 self.validate_if_due(report)
                 if progress.step >= steps and progress.judged == progress.step:
                     progress.ended = progress.ended or "all steps are done"

@@ -1,7 +1,7 @@
 """Reports of a training's progress.
 
-On stderr a progress bar if it is a terminal, otherwise one plain line per interval; always `metrics.jsonl` in the run's
-folder; TensorBoard on request.
+On stderr a progress bar if it is a terminal, otherwise one plain line per interval, in a notebook too; always
+`metrics.jsonl` in the run's folder; TensorBoard on request.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 from regard.errors import UsageError
 from regard.files import replace_file
+from regard.machine import redraws
+from regard.system.terminal import perhaps_closed_terminal
 
 
 class Report:
@@ -33,7 +35,7 @@ class Report:
     ) -> None:
         self.path = Path(os.devnull) if silent else folder / "metrics.jsonl"
         self.steps, self.start, self.quiet = steps, start, quiet or silent
-        self.terminal = sys.stderr.isatty() and not self.quiet
+        self.terminal = redraws(sys.stderr) and not self.quiet
         self.started = time.monotonic()
         if self.path.exists() and not silent:
             # A run that continues from step s reports everything after s again.
@@ -60,7 +62,8 @@ class Report:
 
     def __exit__(self, *exception: object) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with perhaps_closed_terminal():
+                self.bar.stop()
         if self.board is not None:
             self.board.close()
         self.file.close()
@@ -68,7 +71,8 @@ class Report:
     def step(self, step: int) -> None:
         """Move the progress bar."""
         if self.bar is not None:
-            self.bar.update(self.task, completed=step)
+            with perhaps_closed_terminal():
+                self.bar.update(self.task, completed=step)
 
     def log(self, step: int, kind: str, values: dict[str, Any], line: str) -> None:
         """Write the values of a step to the files, and show `line`."""
@@ -80,7 +84,8 @@ class Report:
                 if isinstance(value, int | float):
                     self.board.add_scalar(f"{kind}/{name}", value, step)
         if self.bar is not None and kind == "train":
-            self.bar.update(self.task, description=line, completed=step)
+            with perhaps_closed_terminal():
+                self.bar.update(self.task, description=line, completed=step)
         else:
             self.say(f"step {step}/{self.steps}  {line}{self._time_left(step) if kind == 'train' else ''}")
 
@@ -88,11 +93,12 @@ class Report:
         """Print a line, above the progress bar if there is one."""
         if self.quiet:
             return
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False, highlight=False)
-        else:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+        with perhaps_closed_terminal():
+            if self.bar is not None:
+                self.bar.console.print(text, markup=False, highlight=False)
+            else:
+                sys.stderr.write(text + "\n")
+                sys.stderr.flush()
 
     def _time_left(self, step: int) -> str:
         done = step - self.start

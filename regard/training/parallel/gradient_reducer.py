@@ -65,6 +65,8 @@ class GradientReducer:
             self._send_next()
         for work in self.sent:
             work.wait()
+        self.sent = []  # finished work would keep the threads of the process group alive after its end
+        self.is_last_backward = False
         return bool(self.buckets[-1][-1] > 0)
 
     def _gradient_ready(self, parameter: Tensor) -> None:

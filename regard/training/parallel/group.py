@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: its functions would keep the group, and with it its threads
 from torch import Tensor, nn
 
 from regard.errors import RegardError, UsageError

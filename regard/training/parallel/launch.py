@@ -1,8 +1,8 @@
 """`regard train --nproc N`: run the same command in N processes of this machine, and watch them until they end.
 
-The processes find each other through a file in the run's folder and talk over the loopback interface, so nothing
-listens on the network. This module imports nothing heavy: the launcher only starts processes, forwards signals and
-waits.
+The processes find each other through a file in a private temporary folder and talk over the loopback interface, so
+nothing listens on the network. This module imports nothing heavy: the launcher only starts processes, forwards signals
+and waits.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ class LaunchError(RegardError):
         self.exit_code = exit_code
 
 
-def launch(arguments: list[str], *, nproc: int, folder: Path) -> None:
+def launch(arguments: list[str], *, nproc: int) -> None:
     """Run `regard ARGUMENTS` in `nproc` processes; raise LaunchError unless all succeed."""
     if not HAS_SEVERAL_PROCESSES:
         raise UsageError("--nproc is not supported on Windows: leave it out to train with one process")
-    meeting = folder / "training" / f".meeting-{os.getpid()}"
-    meeting.parent.mkdir(parents=True, exist_ok=True)
     processes: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryFile() as messages, StopFlag() as stop:
+    with (
+        StopFlag() as stop,
+        tempfile.TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True) as folder,  # nobody else may enter it
+        tempfile.TemporaryFile() as messages,
+    ):
         try:
             for rank in range(nproc):
-                processes.append(_start(arguments, rank, nproc, meeting, messages))
+                processes.append(_start(arguments, rank, nproc, Path(folder) / "meeting", messages))
             failed = _wait(processes, stop)
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
-            meeting.unlink(missing_ok=True)
         if failed is not None:
             _explain(failed, processes[failed].returncode, messages, stop)
 

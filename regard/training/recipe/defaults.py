@@ -56,6 +56,10 @@ CPU_SECONDS = 3600  # that a training on a CPU may last, if nobody says otherwis
 FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
 CAPTURED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
 SHORT = 20_000  # steps of a run whose end is near enough to plan for it
+MOST_STEPS_BETWEEN = 2500  # two validations, or two saves
+VALIDATION_SHARE = 0.2  # of the time of the steps between two validations that the second of them may take
+READ_COST, DECODE_COST = 1 / 3, 1  # of a token in a validation, in units of a token that is trained on
+GPU_VALIDATION_STEPS = 50  # that a validation costs at least on a GPU: it decodes token by token and draws a picture
 
 
 class Chooser:
@@ -211,9 +215,34 @@ def _choose_schedule(c: Chooser) -> None:
         rate = 7e-4 * math.sqrt(512 / width) / (2 if post else 1)
         c.take("training.lr", _rounded(rate), f"for width {width}" + (", halved for post-norm" if post else ""))
     c.take("training.label_smoothing", *c.task.label_smoothing)
-    every = max(1, min(2500, steps // 10))
-    c.take("training.validate_every", every, "ten times a run, or every 2500 steps")
-    c.take("training.save_every", every, "with each validation")
+    validate_every = c.take("training.validate_every", *_validation_interval(c))
+    if validate_every <= MOST_STEPS_BETWEEN:
+        c.take("training.save_every", validate_every, "with each validation")
+    else:
+        c.take("training.save_every", MOST_STEPS_BETWEEN, "a crash costs no more steps")
+
+
+def _validation_interval(c: Chooser) -> tuple[int, str]:
+    """Return the steps between two validations, and the reason.
+
+    The cost of a validation is estimated from its tokens, not measured, so that equal data gives equal recipes.
+    """
+    training, facts = c.tables["training"], c.facts
+    tokens = c.tokens * facts.validation_characters / max(facts.characters, 1)
+    decoding = c.tables["decoding"]
+    sentences = decoding["sentences"] if c.task.decodes_validation else 0
+    decoded = tokens * decoding["beam"] * min(1.0, sentences / max(facts.validation_samples, 1))
+    cost = (READ_COST * tokens + DECODE_COST * decoded) / (training["batch_tokens"] * training["accumulate"] * FILLED)
+    if c.machine.type == "cuda":
+        cost = max(cost, GPU_VALIDATION_STEPS)
+    steps, usual = training["steps"], min(MOST_STEPS_BETWEEN, training["steps"] // 10)
+    shortest = math.ceil(cost / VALIDATION_SHARE)
+    if shortest <= max(usual, 1):
+        return max(usual, 1), f"ten times a run, or every {MOST_STEPS_BETWEEN} steps"
+    why = (
+        f"a validation costs about as much as {math.ceil(cost)} steps, and takes at most {VALIDATION_SHARE:.0%} of them"
+    )
+    return min(steps, shortest), why if shortest < steps else "at the end of so short a run"
 
 
 def _parameters(c: Chooser) -> int:

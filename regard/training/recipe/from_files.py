@@ -14,19 +14,12 @@ from pathlib import Path
 from regard.errors import DataError, UsageError, unknown_name
 from regard.models.presets import MODELS
 from regard.tasks import task_for
+from regard.text.files.column_names import LANGUAGES
 from regard.text.files.compressed import content_name, missing_file
+from regard.text.files.rows import PAIR_SUFFIXES
 from regard.training.recipe.schema import DataRecipe, Recipe
 
-PAIRS = (".tsv", ".jsonl", ".parquet")
 PLAIN = (".txt", ".text", ".tok")
-# ISO 639-1, as far as there is text to translate.
-CODES = """
-ab af am an ar as ay az ba be bg bi bm bn bo br bs ca ce co cs cv cy da de dz ee el en eo es et eu fa ff fi fj fo fr fy
-ga gd gl gn gu gv ha he hi hr ht hu hy ia id ig is it iu ja jv ka kg ki kk kl km kn ko ks ku kw ky la lb lg ln lo lt lv
-mg mi mk ml mn mr ms mt my nb ne nl nn no nv ny oc om or os pa pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn
-so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""
-LANGUAGES = frozenset(CODES.split())
 
 
 def recipe_for_files(
@@ -46,12 +39,14 @@ def recipe_for_files(
         raise UsageError(unknown_name("kind of model", model, tuple(MODELS)))
     paths = [Path(os.path.abspath(file)) for file in files]
     if not paths:
-        raise UsageError("no files were given: two parallel ones, one of pairs (.tsv, .jsonl, .parquet) or one of text")
+        raise UsageError(
+            "no files were given: two parallel ones, one of pairs (.tsv, .csv, .jsonl, .parquet) or one of text"
+        )
     for path in paths:
         if not path.is_file():
             raise DataError(missing_file(path))
     _refuse_twins(paths)
-    pairs = [path for path in paths if content_name(path).suffix.lower() in PAIRS]
+    pairs = [path for path in paths if content_name(path).suffix.lower() in PAIR_SUFFIXES]
     languages: tuple[str, str] | None = None
     if ("text" in task_for(model).forms) if model else (len(paths) == 1 and not pairs):
         data = DataRecipe(text=_names(paths))
@@ -119,7 +114,7 @@ def _refuse_twins(paths: list[Path]) -> None:
 
 def _stem(path: Path) -> str:
     content = content_name(path)
-    return content.stem if content.suffix.lower() in (*PAIRS, *PLAIN) else content.name
+    return content.stem if content.suffix.lower() in (*PAIR_SUFFIXES, *PLAIN) else content.name
 
 
 def _parts(path: Path) -> list[str]:

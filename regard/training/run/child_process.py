@@ -16,6 +16,8 @@ from regard.errors import RegardError, StoppedError
 from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
 from regard.system import forward_signal, start_child
+from regard.system.process_exit import exit_process
+from regard.system.terminal import show_plain_warnings
 from regard.training.signals import StopFlag
 
 MEMORY = "memory.json"
@@ -64,6 +66,7 @@ def main(arguments: list[str]) -> int:
     """Train in the child process; return the exit code."""
     recipe, folder = map(Path, arguments[:2])
     quiet = "--quiet" in arguments
+    show_plain_warnings()
 
     def say(text: str) -> None:
         if not quiet:
@@ -87,4 +90,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_process(main(sys.argv[1:]))

@@ -12,11 +12,11 @@ from torch import nn
 
 from regard import kernels
 from regard.api.model_names import find_model
-from regard.errors import UsageError
 from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
 from regard.models.presets import make_model
+from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
@@ -44,12 +44,14 @@ def prepare(
     say: Say,
     group: Group = ALONE,
     allow_changed_data: bool = False,
+    verbose: bool = False,
 ) -> Prepared:
     """Read the data, complete the recipe, train or load the tokenizers, and make the model.
 
     With a folder, decisions of an earlier start of the same run are read from there, and new ones are written there.
     `choose_settings` chooses the batch size of a new run, and `fit_batch` (budget/fit.py) lowers it where memory is
-    short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning.
+    short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning. `verbose` says
+    all chosen settings, and not only the main ones.
     """
     corpora = asked.task.read(asked)
     say(f"data: {corpora.train.report}")
@@ -60,7 +62,6 @@ def prepare(
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
         tokenizers = read_tokenizers(resume_folder)
     else:
-        _refuse_foreign_folder(folder)
         recipe, choices = choose_settings(asked, corpora, init)
         if init is None:
             tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
@@ -74,8 +75,9 @@ def prepare(
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
         recipe, choices = fitted.recipe, fitted.choices
-        for choice in choices:
-            say(f"chosen: {choice}")
+        saved = "" if resume_folder is None else f", and {resume_folder / 'recipe.toml'} has them all"
+        for line in choice_lines(choices, f"--verbose shows them{saved}", verbose=verbose):
+            say(line)
         if fitted.warning:
             say(f"warning: {fitted.warning}")
     token_cache = None if resume_folder is None else resume_folder / "tokens"
@@ -83,7 +85,7 @@ def prepare(
     if device.type != "cpu":
         say(f"data: tokens {train_data.where}")
     if resume_folder is not None and group.first:
-        write_start(resume_folder, recipe, corpora, tokenizers, init=init)
+        write_start(resume_folder, recipe, corpora, tokenizers, init=init, choices=choices)
     if not group.first:
         seed_generators(recipe.training.seed, group.rank)
     return Prepared(
@@ -101,7 +103,7 @@ def prepare(
 def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
     """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
     start = with_held_out(asked if init is None else start_from(asked, init), corpora)
-    return complete(start, facts_of(corpora.train), this_machine(start.training.device))
+    return complete(start, facts_of(corpora.train, corpora.validation), this_machine(start.training.device))
 
 
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:
@@ -138,9 +140,3 @@ def start_placeholders(model: nn.Module, tokenizers: Tokenizers) -> None:
             with torch.no_grad():
                 noise = torch.randn(len(tokens), table.shape[1]) / math.sqrt(table.shape[1])
                 table[tokens] = table[UNKNOWN] + PLACEHOLDER_NOISE * table[UNKNOWN].norm() * noise.to(table)
-
-
-def _refuse_foreign_folder(folder: Path | None) -> None:
-    """Raise UsageError for a folder that exists and belongs to something else than a training run."""
-    if folder is not None and folder.exists() and any(path.name != "training" for path in folder.iterdir()):
-        raise UsageError(f"{folder} exists and is not a training run: it is left alone, choose another --out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from regard.models.config.random_features import flatten_settings
 from regard.models.folder import read_config
 from regard.models.folder.config_file import read_json, shortened
 from regard.models.presets import MODELS
+from regard.recipes.facts import Choice
 from regard.recipes.model_table import table_of
 from regard.tasks.corpora import Corpora
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
@@ -96,8 +98,11 @@ def write_start(
     tokenizers: tuple[Tokenizer, Tokenizer],
     *,
     init: str | Path | None = None,
+    choices: Sequence[Choice] = (),
 ) -> None:
     """Record what the run starts from; the recipe last, because it marks the record as complete.
+
+    The recipe gives the reasons of the `choices` as comments.
 
     If the run was started before, only the description of the data is rewritten, because it may have changed.
     """
@@ -115,4 +120,5 @@ def write_start(
     }
     replace_file(folder / "data.json", json.dumps(data, indent=1, ensure_ascii=False).encode())
     if not is_resumed:
-        replace_file(folder / "recipe.toml", to_toml(recipe).encode())
+        reasons = {choice.key: choice.why for choice in choices}
+        replace_file(folder / "recipe.toml", to_toml(recipe, reasons).encode())

@@ -36,8 +36,9 @@ from regard.training.prepared import Prepared
 from regard.training.recipe.schema import Recipe, TrainingRecipe
 from regard.training.recipe.toml_file import apply_overrides, read_recipe
 from regard.training.run.best_model import FINISHED, BestModel
+from regard.training.run.ending import ending_lines, recorded_rank
 from regard.training.run.prepare import prepare
-from regard.training.run.run_folder import explained_errors, locked_folder
+from regard.training.run.run_folder import FolderWatch, explained_errors, locked_folder, run_folder
 from regard.training.run.torch_settings import torch_settings
 from regard.training.signals import StopFlag
 from regard.training.state.progress import Progress
@@ -68,26 +69,36 @@ def train(
     quiet: bool = False,
     tensorboard: bool = False,
     allow_changed_data: bool = False,
+    verbose: bool = False,
 ) -> Run:
     """Train a model, or continue where an earlier call with the same recipe stopped.
 
     `recipe` is a TOML file, the name of a shipped recipe, or a Recipe; `overrides` such as {"training.lr": 3e-4}
     replace its settings. The run is written to `out`, by default runs/NAME. `init` is a trained model (a folder or a
     shipped name) whose weights and tokenizer the training starts from. `allow_changed_data` continues although the
-    data files have changed since the start: with the old tokenizer, at the start of the next epoch.
+    data files have changed since the start: with the old tokenizer, at the start of the next epoch. `verbose` says
+    every chosen setting with its reason.
     """
     if isinstance(recipe, Recipe):
         asked = apply_overrides(recipe, overrides or {})
     else:
         asked = read_recipe(recipe, overrides)
-    folder = Path(out) if out is not None else Path("runs") / asked.name
+    folder = run_folder(Path("runs") / asked.name if out is None else out)
     with join() as group, explained_errors(folder), locked_folder(folder, group) as stale:
         say = say if say is not None and group.first else (lambda text: None)
         if stale:
             say(f"the last training here was interrupted ({stale}); this one takes over")
         if not group.first:
             group.barrier()  # the first process has prepared the folder by then
-        ready = prepare(asked, folder=folder, init=init, say=say, group=group, allow_changed_data=allow_changed_data)
+        ready = prepare(
+            asked,
+            folder=folder,
+            init=init,
+            say=say,
+            group=group,
+            allow_changed_data=allow_changed_data,
+            verbose=verbose,
+        )
         if group.first:
             group.barrier()
         return run_training(
@@ -119,11 +130,13 @@ def run_training(
         if (checkpoint := checkpoints.load()) is not None:
             checkpoints.restore(state, checkpoint)
             reopen_if_unfinished(state.progress, training)
+            rank = recorded_rank(folder, state.progress.best_step, best_model.validator.measure)
+            state.progress.best = state.progress.best if rank is None else rank
             # The first process decides; another one might look only after this start has removed the mark.
             is_complete = group.first and bool(state.progress.ended) and (resume_folder / FINISHED).exists()
             if group.max(is_complete)[0]:
                 say(f"already complete: {state.progress.ended}, at step {state.progress.step}")
-                return Run(folder, read_config(folder).get("scores", {}))
+                return ended_run(ready, folder, best_model, say)
             say(f"continuing from step {state.progress.step}")
         if group.first:
             (resume_folder / FINISHED).unlink(missing_ok=True)
@@ -144,7 +157,15 @@ def run_training(
             silent=not group.first,
         )
         step = make_train_step(ready, state, warn=report.say)
-        loop = Loop(step, ready.train, checkpoints, validate=best_model.validator, save_best=best_model.save, stop=stop)
+        loop = Loop(
+            step,
+            ready.train,
+            checkpoints,
+            validate=best_model.validator,
+            save_best=best_model.save,
+            stop=stop,
+            check_folder=FolderWatch(folder).check if group.first else None,
+        )
         with report:
             loop.run(report)
         if group.first:
@@ -152,6 +173,13 @@ def run_training(
         group.barrier()
     seconds = training_time(state.progress.seconds, state.progress.preparing)
     say(f"{state.progress.ended}; trained for {seconds}; the model is in {folder}")
+    return ended_run(ready, folder, best_model, say)
+
+
+def ended_run(ready: Prepared, folder: Path, best_model: BestModel, say: Say) -> Run:
+    """Say which weights the run has kept and how to use them; return the run."""
+    for line in ending_lines(folder, ready.recipe.task, best_model.validator.measure):
+        say(line)
     return Run(folder, read_config(folder).get("scores", {}))
 
 

@@ -20,6 +20,7 @@ from regard.decoding.engine import generate_tokens
 from regard.decoding.model_step import encode, prefill
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
+from regard.errors import ModelError
 from regard.kernels.native import compiler as c_code
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.decoding_state import TransformerState
@@ -290,6 +291,19 @@ def test_it_is_compiled_once(nothing_compiled: None, monkeypatch: pytest.MonkeyP
     c_matrix.compiled.cache_clear()
     monkeypatch.setattr(c_code, "compile_to", None)  # it would fail
     assert c_matrix.compiled() is not None and list((tmp_path / "regard").iterdir()) == [made]
+
+
+@pytest.mark.parametrize("kind", ["paper", "pre-norm"])
+@pytest.mark.parametrize("form", ["packed", "int8"])
+def test_weights_that_overflow_are_refused(form: Any, kind: str) -> None:
+    model = make(kind, None)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.startswith("decoder") and weight.dim() == 2:
+                weight.mul_(1e38 / weight.abs().max())
+    model = pack_weights(model, form)
+    with pytest.raises(ModelError, match="NaN or infinity"):
+        found_by(model, Greedy(), texts(2))
 
 
 def test_small_numbers_of_others_stay_as_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import platform
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from regard.decoding.cpu import c_matrix
 from regard.decoding.cpu.c_matrix import CMatrix
+from regard.decoding.cpu.packed_weight import make_weight
 from regard.kernels.native import compiler as c_code
 from regard.machine import cpu_flags
 
@@ -79,12 +81,38 @@ def test_any_shape_and_order_of_rows() -> None:
     assert matrix.product(x[:, :0]).shape == (3, 0, 30)
 
 
-def ways() -> list[tuple[str, ...]]:
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_row_that_is_not_finite_gives_nan_and_leaves_the_others_alone(value: float) -> None:
+    """In C and without it: integers have no NaN, and a conversion would give any number."""
+    weight = random_matrix(40, 9, 2)
+    x = random_matrix(7, 9, 1)
+    int8 = make_weight(weight, "int8")
+    for product in (int8.product, int8.torch_product):
+        want = product(x, None)
+        spoiled = x.clone()
+        spoiled[3, 8] = value
+        got = product(spoiled, None)
+        assert got[3].isnan().all()
+        assert torch.equal(got[[0, 1, 2, 4, 5, 6]], want[[0, 1, 2, 4, 5, 6]])
+
+
+@pytest.mark.parametrize("form", ["packed", "int8"])
+def test_edge_sizes(form: str) -> None:
+    """One row, one output, one input, and sizes around the tiles of 6 rows, blocks and groups of 4."""
+    block = c_matrix.compiled().outputs_of_a_block()
+    for rows, out, columns in itertools.product((1, 6, 7, 13), (1, block - 1, block + 1), (1, 3, 4, 5, 257)):
+        matrix, weight = laid_out(out, columns, form)
+        x = whole(rows, columns, 1).float()
+        torch.testing.assert_close(matrix.product(x).double(), x.double() @ weight.T, rtol=1e-5, atol=1e-3 * columns)
+
+
+def ways() -> list[Any]:
     """How this CPU can be told to count: with its newest instructions, with older ones, with none of them."""
     if platform.machine() != "x86_64":
         return [PLAIN]
     known = "avx2" in cpu_flags().split()
-    return [PLAIN, *([(*PLAIN, "-mavx2", "-mfma")] if known else [])]
+    older = (*PLAIN, "-mavx2", "-mfma")  # slow: compiling takes seconds
+    return [PLAIN, *([pytest.param(older, marks=pytest.mark.slow)] if known else [])]
 
 
 @pytest.mark.parametrize("flags", ways(), ids=lambda flags: " ".join(flags[len(PLAIN) :]) or "plain")

@@ -25,9 +25,10 @@ from regard.text.check.suspicious_characters import (
     PRIVATE,
     REPLACED,
     SCRIPT,
+    TAB,
 )
 from regard.text.files.corpus import make_corpus, read_documents, read_pairs, read_parallel
-from regard.text.files.lines import NOT_UTF8, NUL
+from regard.text.files.lines import CRLF, MARK, NOT_UTF8, NUL
 from regard.text.files.rows import MALFORMED
 from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.subwords import train_subwords
@@ -87,9 +88,9 @@ PLANTS: dict[str, tuple[str, Plant]] = {
     "latin-1": (NOT_UTF8, inside("caf\udce9", 0)),
     "cut character": (NOT_UTF8, inside("\udcc3", 1)),
     "NUL": (NUL, inside("\0", 1)),
-    "byte order mark": (kinds.MARK, marked),
-    "CRLF": (kinds.CRLF, whole(lambda one, other: (one.replace(b"\n", b"\r\n"), other))),
-    "CRLF in the target": (kinds.CRLF, whole(lambda one, other: (one, other.replace(b"\n", b"\r\n")), 1)),
+    "byte order mark": (MARK, marked),
+    "CRLF": (CRLF, whole(lambda one, other: (one.replace(b"\n", b"\r\n"), other))),
+    "CRLF in the target": (CRLF, whole(lambda one, other: (one, other.replace(b"\n", b"\r\n")), 1)),
     "empty source": (kinds.EMPTY, whole(lambda one, other: (b"\n", other))),
     "blank target": (kinds.EMPTY, whole(lambda one, other: (one, b" \t\n"))),
     "empty pair": (kinds.EMPTY, whole(lambda one, other: (b"\n", b"\n"))),
@@ -104,7 +105,7 @@ PLANTS: dict[str, tuple[str, Plant]] = {
     "mojibake with a control character": (MOJIBAKE, inside("Ã\x89tat", 0)),
     "replacement character": (REPLACED, inside("caf\ufffd", 0)),
     "bell": (CONTROL, inside("\x07", 0)),
-    "tab": (CONTROL, inside("\t", 1)),
+    "tab": (TAB, inside("\t", 1)),
     "line separator": (CONTROL, inside("\u2028", 1)),
     "zero-width space": (INVISIBLE, inside("a\u200bb", 0)),
     "joiner in a Latin word": (INVISIBLE, inside("a\u200db", 1)),
@@ -164,6 +165,9 @@ def training_does_so(files: ParallelFiles, told: str, source: Lines, target: Lin
                     TOKENIZER.encode(corpus.source[row].replace("e\u0301", "é")),
                 )
                 assert both[0] == both[1]
+            elif "tab" in told:
+                assert corpus.target is not None and "\t" in corpus.target[row]
+                assert TOKENIZER.encode(corpus.target[row]) == TOKENIZER.encode(ENGLISH[row])
             else:
                 assert (corpus.source, corpus.target) == (FRENCH, ENGLISH)
         case "keeps":
@@ -192,6 +196,62 @@ def test_a_lost_line_is_found_within_a_few(tmp_path: Path, side: int, lost: int)
     assert example.remark.startswith(f"{short} has 149 lines, {long} has 150: from about this line on")
     with pytest.raises(DataError, match="lines"):
         read_parallel(files.source, files.target, faults="skip")
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("cut", [slice(70, 71), slice(147, 150)])  # a line in the middle, or the last ones
+def test_pairs_are_compared_as_far_as_they_pair_up(tmp_path: Path, side: int, cut: slice) -> None:
+    source, target = list(FRENCH), list(ENGLISH)
+    for copy, line in ((30, 3), (120, 5)):
+        source[copy], target[copy] = source[line], target[line]
+    source[20] = target[20]
+    target[130] = " ".join([target[130]] * 8)
+    sides = [source, target]
+    del sides[side][cut]
+    files = written(tmp_path, *map(lines_of, sides))
+    report = check_data([files])
+    expected = [(kinds.UNEQUAL, cut.stop - cut.start), (kinds.RATIO, 1), (kinds.IDENTICAL, 1), (kinds.DUPLICATE, 2)]
+    assert names(report) == expected and report.stops
+    second_copy = report.problems[-1].examples[1]
+    number = 120 - (side == 0 and cut.start < 120)
+    assert second_copy.location == f"{files.source}:{number + 1}" and ENGLISH[5][:20] in second_copy.excerpt
+
+
+def test_pairs_of_files_that_are_not_parallel_are_not_compared(tmp_path: Path) -> None:
+    others = [pair.target for pair in demo_pairs("test", 100)]
+    files = written(tmp_path, lines_of([*FRENCH, FRENCH[3]]), lines_of([*others, *others]))
+    assert names(check_data([files])) == [(kinds.UNEQUAL, 49)]
+
+
+def test_advice_on_encodings(tmp_path: Path) -> None:
+    mixed = lines_of(FRENCH)
+    mixed[4] = "un café déjà bu\n".encode("latin-1")
+    (problem,) = check_data([written(tmp_path, mixed, lines_of(ENGLISH))]).problems
+    assert "skips them" in problem.training and "iconv" not in problem.advice[0]
+    assert "do not convert the whole file: regard check FILES --fix FOLDER" in problem.advice[0]
+    latin = [line.decode().replace("œ", "oe").encode("latin-1") for line in lines_of(FRENCH)]
+    report = check_data([written(tmp_path, latin, lines_of(ENGLISH))])
+    (problem,) = report.problems
+    assert problem.training == "stops" and "looks like Latin-1: convert it with iconv -f latin1" in problem.advice[0]
+    assert report.is_fixable and problem.advice[0] in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["kinds"][0]["advice"] == list(problem.advice)
+
+
+def test_header_rows_and_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\ufeffde,en\n" + "".join(f'"{x}","{y}"\n' for x, y in zip(FRENCH, ENGLISH, strict=True)))
+    report = check_data([PairsFile(path)])
+    assert names(report) == [(MARK, 1)] and report.rows == 150
+    note = f'{path}:1: header row, skipped (source: column "de", target: column "en")'
+    assert report.notes == (note,) and note in str(report)
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"fr": x, "en": y}) + "\n" for x, y in zip(FRENCH, ENGLISH, strict=True)))
+    report = check_data([PairsFile(path)])
+    assert (
+        """--set 'data.columns=["fr", "en"]'""" in report.problems[1].advice[0] and report.problems[1].name == MALFORMED
+    )
+    assert not report.is_fixable  # the rows are in order, but the keys are others
+    assert check_data([PairsFile(path, ("fr", "en"))]).problems == ()
 
 
 def test_files_that_are_cut_off_or_empty(tmp_path: Path) -> None:

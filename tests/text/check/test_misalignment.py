@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from regard.demo.corpus import demo_pairs
-from regard.text.check.misalignment import LineFeatures, find_misalignment
+from regard.text.check.misalignment import LineFeatures, certain_segments, find_misalignment
 
 PAIRS = demo_pairs("train", 400)
 FRENCH, ENGLISH = ([getattr(pair, side) for pair in PAIRS] for side in ("source", "target"))
@@ -58,3 +58,19 @@ def test_blank_and_enormous_lines_do_no_harm() -> None:
     ours[20] = theirs[40] = ""
     theirs[60] = "x" * 100_000
     assert abs((misaligned_line(without(ours, 300), theirs) or 0) - 301) <= 3
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (150,), (10, 200, 350), (150, 151, 152), (390, 395, 398)])
+def test_certain_pairs_are_right_and_almost_all(lost: tuple[int, ...]) -> None:
+    numbers = [i for i in range(400) if i not in lost]
+    segments = certain_segments(LineFeatures([FRENCH[i] for i in numbers]), LineFeatures([*ENGLISH, "The end."]))
+    assert segments is not None
+    pairs = [(numbers[i], i + segment.shift) for segment in segments for i in range(segment.start, segment.stop)]
+    assert all(first == second for first, second in pairs) and len(pairs) >= 400 - 20 * max(1, len(lost))
+
+
+def test_nothing_is_certain_about_files_that_are_not_parallel() -> None:
+    others = [pair.target for pair in demo_pairs("test", 350)]
+    assert certain_segments(LineFeatures(others), LineFeatures(FRENCH)) is None
+    assert certain_segments(LineFeatures([]), LineFeatures(FRENCH)) is None
+    assert certain_segments(LineFeatures(FRENCH[:2]), LineFeatures(ENGLISH[:3])) is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import os
 import sys
 from pathlib import Path
 
@@ -47,6 +50,37 @@ def test_a_damaged_zst_file(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a\.zst: damaged .*remove \.zst from its name if it is not compressed"):
         list(read_lines(path))
+
+
+BOMBS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": PACK}
+
+
+@pytest.mark.parametrize("suffix", BOMBS)
+@pytest.mark.parametrize("unit", [b"aa\n", b"a"], ids=["many lines", "one line"])
+def test_a_bomb(unit: bytes, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file that would fill the memory is refused after a few bytes."""
+    for name, limit in {"ALWAYS_ALLOWED_BYTES": 2**19, "MAX_LINE_BYTES": 2**18}.items():
+        monkeypatch.setattr(f"regard.text.files.compressed.{name}", limit)
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(BOMBS[suffix](unit * (2**21 // len(unit))))
+    words = "more than 200 times its size.*decompress it first" if len(unit) > 1 else "a line has more than 0 MB"
+    with pytest.raises(DataError, match=rf"a\.txt{suffix}: .*{words}"):
+        read_documents(path)
+
+
+def test_a_device_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.text.files.compressed.MAX_LINE_BYTES", 2**20)
+    with pytest.raises(DataError, match="/dev/zero: a line has more than 1 MB, so this is not text"):
+        read_documents("/dev/zero")
+
+
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    """As in `regard train <(zcat fr.gz) <(zcat en.gz)`."""
+    read, write = os.pipe()
+    os.write(write, b"un\ndeux\n")
+    os.close(write)
+    assert list(read_lines(f"/dev/fd/{read}")) == ["un", "deux"]
+    os.close(read)
 
 
 def test_a_zst_file_under_another_name(tmp_path: Path) -> None:

@@ -75,6 +75,17 @@ def test_wrong_columns(path: Path, columns: tuple[str, str], message: str) -> No
         read_pairs(path, (0, 1))
 
 
+def test_other_columns_are_suggested(tmp_path: Path) -> None:
+    path = tmp_path / "b.parquet"
+    table = pyarrow.table({"id": ["1"], "translation": [{"de": "eins", "en": "one"}]})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(
+        DataError, match=r"'source' .* --set 'data\.columns=\[\"translation\.de\", \"translation\.en\"\]'"
+    ):
+        read_pairs(path)
+    assert read_pairs(path, ("translation.de", "translation.en")).target == ["one"]
+
+
 def test_rows_that_cannot_be_read_are_left_out(path: Path) -> None:
     corpus = read_pairs(path, ("target", "raw"), faults="skip")
     assert corpus.target == ["un"] and corpus.report.read == 4
@@ -126,3 +137,12 @@ def test_training_and_the_doctor_take_it(path: Path) -> None:
     report = check_data([PairsFile(path)])
     assert [(problem.name, problem.examples[0].location) for problem in report.problems] == [("empty", f"{path}:3")]
     assert check_data([TextFile(path)]).unit == "documents"
+
+
+def test_a_bomb(tmp_path: Path) -> None:
+    """A text of 1 MB that 10,000 rows share: 10 GB from a file of some kilobytes."""
+    shared = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 10_000), pyarrow.array(["abcde " * 200_000]))
+    pyarrow.parquet.write_table(pyarrow.table({"source": shared, "target": shared}), tmp_path / "a.parquet")
+    for read in (read_pairs, lambda path: read_documents(path, column="source")):
+        with pytest.raises(DataError, match=r"a\.parquet: contains more than 200 times its size"):
+            read(tmp_path / "a.parquet")

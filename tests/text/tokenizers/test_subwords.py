@@ -73,12 +73,33 @@ def test_lossless_models_lose_nothing(kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_tab_separates_words_as_a_space_does(kind: str) -> None:
+    tokenizer = trained(kind)
+    plain = tokenizer.encode("the cat is here")
+    for text in ("the\tcat is here", "the \t cat\nis\r\nhere\t"):
+        assert tokenizer.encode(text) == plain and tokenizer.encode_all([text]) == [plain]
+        assert tokenizer.cut(text) == tokenizer.cut("the cat is here")
+    lines = ["the\tcat", "a\tcat is\tthe cat"] * 10  # sentencepiece itself skips lines with tabs
+    learned = train_subwords(lines, size=None, kind=kind, lossless=False)  # type: ignore[arg-type]
+    assert (
+        learned.save()
+        == train_subwords(
+            [line.replace("\t", " ") for line in lines],
+            size=None,
+            kind=kind,  # type: ignore[arg-type]
+            lossless=False,
+        ).save()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @given(text=texts)
 @example(text=" ".join(TRICKY))
 def test_translation_models_lose_spaces_only(kind: str, text: str) -> None:
     tokenizer = trained(kind)
     tokens = tokenizer.encode(text)
-    assert tokenizer.decode(tokens) == re.sub(" +", " ", unicodedata.normalize("NFC", text)).strip(" ")
+    separators = "[ \t-\r\x1c-\x1f\x85\u2028\u2029]+"  # tabs and line breaks count as spaces
+    assert tokenizer.decode(tokens) == re.sub(separators, " ", unicodedata.normalize("NFC", text)).strip(" ")
     assert not {PAD, UNKNOWN, START, END} & set(tokens)
 
 

@@ -108,7 +108,7 @@ def make_loop(
     return Loop(
         step,
         Endless(batches),
-        Checkpoints(folder / "training", keep=2),
+        Checkpoints(folder, keep=2),
         validate=lambda number: Validation(scores(number), {}, ""),
         save_best=save_best,
         stop=StopFlag(),

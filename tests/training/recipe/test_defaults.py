@@ -17,7 +17,7 @@ from regard.recipes.schedule import learning_rate
 from regard.text.files.corpus import make_corpus
 from regard.training.recipe.defaults import DataFacts, Machine, complete, facts_of, recipe_for_files, this_machine
 from regard.training.recipe.from_files import language_of
-from regard.training.recipe.schema import DataRecipe, Recipe, TokenizerRecipe, TrainingRecipe
+from regard.training.recipe.schema import DataRecipe, DecodingRecipe, Recipe, TokenizerRecipe, TrainingRecipe
 
 CPU = Machine("cpu", cores=2, memory=8 * 2**30)
 GPU = Machine("cuda", cores=16, memory=24 * 2**30, bf16=True)
@@ -295,8 +295,8 @@ def test_free_memory_heeds_the_limits_of_control_groups(
         1: ("4:memory:/slurm/job", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_inactive_file"),
         2: ("0::/slurm/job", "", ("memory.max", "memory.current"), "inactive_file"),
     }[version]
-    monkeypatch.setattr("regard.machine.memory.PROCESS", tmp_path / "self")
-    monkeypatch.setattr("regard.machine.memory.CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr("regard.machine.control_groups.PROCESS", tmp_path / "self")
+    monkeypatch.setattr("regard.machine.control_groups.CONTROL_GROUPS", tmp_path / "groups")
     free = free_memory("cpu")
     assert 2**28 < free <= this_machine("cpu").memory
 
@@ -404,3 +404,41 @@ def test_files_that_tell_nothing(files: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "want"), [("fr.txt", "fr"), ("a.FR", "fr"), ("fr.a.txt", None), ("from.txt", None)])
 def test_language_of(name: str, want: str | None) -> None:
     assert language_of(Path(name)) == want
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_a_short_run_validates_once(machine: Machine) -> None:
+    """Ten steps made ten validations, which took most of the time."""
+    facts = dataclasses.replace(pairs(20_000), validation_samples=1000, validation_characters=72_000)
+    short = Recipe(name="a", data=PAIRS, training=TrainingRecipe(steps=10))
+    recipe, choices = complete(short, facts, machine)
+    assert recipe.training.validate_every == recipe.training.save_every == 10
+    (why,) = (choice.why for choice in choices if choice.key == "training.validate_every")
+    assert why == "at the end of so short a run"
+
+
+def test_validations_take_a_bounded_share() -> None:
+    """The interval follows from the sizes: the more sentences are translated, the rarer; none costs little."""
+    facts = dataclasses.replace(pairs(20_000), validation_samples=1000, validation_characters=72_000)
+    intervals = []
+    for sentences in (1000, 500, 50, 0):
+        recipe = Recipe(
+            name="a",
+            data=PAIRS,
+            training=TrainingRecipe(steps=240, batch_tokens=2048),
+            decoding=DecodingRecipe(sentences=sentences),
+        )
+        intervals.append(complete(recipe, facts, CPU)[0].training.validate_every)
+    assert intervals == sorted(intervals, reverse=True)
+    assert intervals[0] > 2 * intervals[-1] and intervals[-1] == 24  # ten times a run
+    long = complete(Recipe(name="a", data=PAIRS, training=TrainingRecipe(steps=5000)), facts, CPU)[0]
+    assert long.training.validate_every == 500
+
+
+@pytest.mark.parametrize(("validate_every", "save_every"), [(80, 80), (100_000, 2500)])
+def test_save_every_follows_the_validations_of_the_user(validate_every: int, save_every: int) -> None:
+    asked = Recipe(name="a", data=PAIRS, training=TrainingRecipe(steps=240, validate_every=validate_every))
+    recipe, choices = complete(asked, pairs(9000), CPU)
+    (choice,) = (choice for choice in choices if choice.key == "training.save_every")
+    assert recipe.training.save_every == save_every
+    assert choice.why == ("with each validation" if save_every == 80 else "a crash costs no more steps")

@@ -65,9 +65,9 @@ def test_every_kind_of_model_trains_and_loads(kind: str, make_recipe, tmp_path: 
     assert (run.folder / "README.md").read_text().startswith("# small")
     config = json.loads((run.folder / "config.json").read_text())
     assert config["recipe"]["training"]["steps"] == 12
-    found = [r["bleu"]["value"] if "bleu" in r else -r["loss"] for r in records if r["kind"] == "validation"]
+    losses = [r["loss"] for r in records if r["kind"] == "validation"]
     state = json.loads((run.folder / "training" / "step-00000012" / "state.json").read_text())
-    assert state["progress"]["best"] == max(found)  # translators by BLEU, the others by loss
+    assert state["progress"]["best"] == -min(losses)  # there are too few sentences for chrF
     if kind.endswith("-lm"):
         assert isinstance(model, Writer)
     elif kind == "encoder":
@@ -105,7 +105,7 @@ def test_the_same_call_after_the_end_does_nothing(make_recipe, tmp_path: Path) -
     first = train(recipe, out=tmp_path / "run", quiet=True)
     before = (first.folder / "model.safetensors").stat().st_mtime_ns
     again = train(recipe, out=tmp_path / "run", quiet=True, say=said.append)
-    assert said[-1] == "already complete: all steps are done, at step 12"
+    assert "already complete: all steps are done, at step 12" in said
     assert again.scores == first.scores
     assert (first.folder / "model.safetensors").stat().st_mtime_ns == before
 
@@ -229,17 +229,17 @@ def test_a_run_that_was_cut_off_before_its_end_is_finished(make_recipe, tmp_path
 
 def test_more_patience_goes_on(make_recipe, tmp_path: Path) -> None:
     """Patience ended it; with more of it, it is not at its end."""
-    settings = {"training.validate_every": 1, "training.lr": 1e-9, "training.patience": 1}
+    settings = {"training.validate_every": 1, "training.lr": 1e-30, "training.patience": 1}  # too low to learn
     train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True)
     said: list[str] = []
     train(make_recipe(), out=tmp_path / "run", overrides=settings, quiet=True, say=said.append)
-    assert said[-1].startswith("already complete: 1 validations without a better one")
+    assert any(line.startswith("already complete: 1 validations without a better one") for line in said)
     train(make_recipe(), out=tmp_path / "run", overrides={**settings, "training.patience": 99}, quiet=True)
     assert (tmp_path / "run" / "training" / "step-00000012").is_dir()
 
 
 def test_zero_configuration(make_recipe, tmp_path: Path) -> None:
-    """Two files and nothing else: every choice is told with a reason, and the recipe that is kept is complete."""
+    """Two files and nothing else: the main choices are explained, and the saved recipe is complete, with reasons."""
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe
 
@@ -252,17 +252,18 @@ def test_zero_configuration(make_recipe, tmp_path: Path) -> None:
     run = train(recipe, out=tmp_path / "run", quiet=True, say=said.append)
     chosen = [line for line in said if line.startswith("chosen: ")]
     assert any(line.startswith("chosen: model.dim = 128: ") for line in chosen)
-    assert any(line.startswith("chosen: training.lr = ") for line in chosen)
+    assert len(chosen) < 10 and chosen[-1].endswith("recipe.toml has them all")
     kept = read_recipe(run.folder / "training" / "recipe.toml")
+    assert "# for width 128" in (run.folder / "training" / "recipe.toml").read_text()
     assert kept.data.source_language == "fr"
     assert None not in (kept.training.lr, kept.training.batch_tokens, kept.training.schedule, kept.data.validation)
     again = train(recipe, out=tmp_path / "run", quiet=True, say=said.append)
-    assert said[-1].startswith("already complete")
+    assert any(line.startswith("already complete") for line in said)
     assert again.scores == run.scores
 
 
 def test_samples_and_their_alignment_picture(make_recipe, tmp_path: Path) -> None:
-    run = train(make_recipe(), out=tmp_path / "run", quiet=True)
+    run = train(make_recipe(), out=tmp_path / "run", overrides={"training.samples": 4}, quiet=True)
     pictures = sorted(path.name for path in (run.folder / "alignments").iterdir())
     assert pictures == ["step-00000006.png", "step-00000012.png"]
     line = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])

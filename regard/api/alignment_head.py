@@ -1,0 +1,61 @@
+"""The attention head that aligns a translation with its source, and the alignment that it gives.
+
+D16, H1.
+
+    m target tokens   n source tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from torch import Tensor
+
+from regard.api.results import Alignment, Translation
+from regard.api.word_alignment import make_alignment
+from regard.errors import ModelError, UsageError
+from regard.evaluation.alignment import word_weights
+from regard.models.config.layer_names import is_cross_attention
+from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
+from regard.text.tokenizers.tokenizer import Word
+
+Head = tuple[str, int | None]  # a layer and its head; None is the mean of all heads
+
+
+def chosen_head(info: Mapping[str, Any], config: Any) -> Head:
+    """Return the head that config.json names; without one, the mean of the heads of the last layer."""
+    chosen = info.get("alignment")
+    if chosen is None:
+        return config.cross_layers[-1], None
+    if not isinstance(chosen, dict) or not isinstance(chosen.get("layer"), str):
+        raise ModelError(f"config.json: alignment must name a layer and a head, got {chosen!r}")
+    return chosen["layer"], chosen.get("head")
+
+
+def weights_of_head(layers: Mapping[str, Tensor], info: Mapping[str, Any], config: Any) -> Tensor:
+    """Return the weights (m, n) of the alignment head."""
+    if not any(map(is_cross_attention, layers)):
+        raise UsageError(f"a model of kind {config.kind!r} has no attention to the source, so it gives no alignment")
+    layer, head = chosen_head(info, config)
+    weights = layers.get(layer)
+    if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
+        raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")
+    return weights.mean(0) if head is None else weights[head]
+
+
+def align_translation(translation: Translation, weights: Tensor, level: Literal["word", "piece"]) -> Alignment:
+    """Return the alignment of the words or subwords of a translation from the weights (m, n) of its tokens."""
+    if level == "piece":
+        sides = translation.source_tokens, translation.tokens
+    else:
+        source = [*translation.source_words, end_word(translation.source_ids)]
+        target = [*translation.words, *([end_word(translation.ids)] if translation.finished else [])]
+        weights = word_weights(weights, source, target)
+        sides = [word.text for word in source], [word.text for word in target]
+    return make_alignment(weights, *sides, finished=translation.finished)
+
+
+def end_word(tokens: Sequence[int]) -> Word:
+    """Return the last token, END, as a word of its own."""
+    return Word(SPECIAL_TOKENS[END], len(tokens) - 1, len(tokens))

@@ -1,0 +1,23 @@
+"""What a command prints: warnings without source code, and lines for a terminal that may go away."""
+
+from __future__ import annotations
+
+import errno
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def perhaps_closed_terminal() -> Iterator[None]:
+    """Print to a terminal that the user may have closed: a training goes on to its next checkpoint all the same."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+
+
+def show_plain_warnings() -> None:
+    """Print warnings as messages of regard, without the lines of source code that Python shows."""
+    warnings.formatwarning = lambda message, *place, **line: f"regard: warning: {message}\n"

@@ -33,6 +33,8 @@ from regard.api.word_alignment import make_alignment, shared_weights, token_ends
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens, longest_text
 from regard.decoding.forced import forced_attention, score_tokens
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
@@ -213,7 +215,7 @@ class Translator:
             else next(translated)
             for sentence, parts in zip(texts, split, strict=True)
         ]
-        if guard:
+        if guard and isinstance(search, Beam | Greedy) and not (prefix or include):  # other texts may be improbable
             warn_about_foreign(results, self.info)
         if attention:
             for result in results:

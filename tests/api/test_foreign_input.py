@@ -9,6 +9,7 @@ import pytest
 
 from regard.api.foreign_input import doubt
 from regard.api.translator import Translator
+from regard.decoding.searches.sample import Sample
 
 FRENCH = "le chat noir dort dans la maison"
 FOREIGN = "Где находится ближайшая станция?"
@@ -50,3 +51,11 @@ def test_a_text_that_is_only_copied_causes_a_warning_too(translator_of: Callable
     careful = translator_of(unseen_pieces=unseen, max_doubt=9.0, recipe={"data": data}, languages={"source": "fr"})
     with pytest.warns(UserWarning, match="does not look like French"):
         assert careful.translate(FOREIGN).text == FOREIGN
+
+
+def test_texts_that_are_not_the_most_probable_say_nothing_about_their_input(careful: Translator) -> None:
+    careful.info["max_doubt"] -= 0.2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        careful.translate(FRENCH, search=Sample(seed=1))
+        careful.translate(FRENCH, prefix="a cat")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import re
-import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -16,6 +15,7 @@ from typing import Any
 from torch import nn
 
 import regard
+from regard.cli import main
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 MODULE = re.compile(r"\bregard(\.\w+)*\.(?=\w)")  # where a class of a default value is defined
@@ -86,12 +86,12 @@ def help_facts() -> dict[str, Any]:
 
 
 def help_of(command: tuple[str, ...]) -> str:
-    """What `python -m regard COMMAND --help` prints, in this process."""
+    """What `regard COMMAND --help` prints, in this process."""
     output, arguments = io.StringIO(), sys.argv
     sys.argv = [*command, "--help"]
     try:
         with redirect_stdout(output):
-            runpy.run_module("regard", run_name="__main__")
+            main()
     except SystemExit as end:
         if end.code:
             raise RuntimeError(f"{' '.join(command)} --help ended with exit code {end.code}") from end

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import runpy
 import sys
 import tempfile
 from contextlib import redirect_stdout
@@ -18,6 +17,7 @@ from typing import Any
 from comparison import checksum, exact, tensor_checksum, with_exact_numbers
 
 import regard
+from regard.cli import main
 
 SHIPPED = Path(regard.__file__).parent / "shipped"
 SENTENCES = (
@@ -165,7 +165,7 @@ def output_of(*arguments: str) -> list[Any]:
     sys.argv = ["regard", *arguments]
     try:
         with redirect_stdout(output):
-            runpy.run_module("regard", run_name="__main__")
+            main()
     except SystemExit as end:
         if end.code:
             raise RuntimeError(f"{' '.join(sys.argv)} ended with exit code {end.code}") from end

@@ -215,8 +215,8 @@ class Translator:
             else next(translated)
             for sentence, parts in zip(texts, split, strict=True)
         ]
-        if guard and isinstance(search, Beam | Greedy) and not (prefix or include):  # other texts may be improbable
-            warn_about_foreign(results, self.info)
+        if guard and isinstance(search, Beam | Greedy) and not (search.rules or prefix or include):
+            warn_about_foreign(results, self.info)  # other texts may be improbable for other reasons
         if attention:
             for result in results:
                 for alternative in result.alternatives:

@@ -9,6 +9,8 @@ import pytest
 
 from regard.api.foreign_input import doubt
 from regard.api.translator import Translator
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.sample import Sample
 
 FRENCH = "le chat noir dort dans la maison"
@@ -59,3 +61,4 @@ def test_texts_that_are_not_the_most_probable_say_nothing_about_their_input(care
         warnings.simplefilter("error")
         careful.translate(FRENCH, search=Sample(seed=1))
         careful.translate(FRENCH, prefix="a cat")
+        careful.translate(FRENCH, search=Beam(2, rules=(MinTokens(9),)))

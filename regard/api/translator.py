@@ -12,30 +12,31 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 from torch import Tensor, nn
 
 from regard.api.alignment_head import align_translation, chosen_head, end_word, weights_of_head
 from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
-from regard.api.default_search import chosen_search, required_tokens
-from regard.api.degenerate_output import is_degenerate, is_repetitive, repetition_end
+from regard.api.default_search import chosen_search
+from regard.api.degenerate_output import is_repetitive
 from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
 from regard.api.foreign_input import warn_about_foreign
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.placeholder_reader import carry_rule, restore_all, show_tokens
+from regard.api.placeholder_reader import restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.saving import save_face
+from regard.api.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.source_text import Source, SourceReader, words_of
 from regard.api.split_long_text import TextPart, join_translations, split_text
 from regard.api.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.packed_copy import PackedCopy
-from regard.decoding.engine import generate_tokens, longest_text
+from regard.decoding.engine import longest_text
 from regard.decoding.forced import forced_attention, score_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
+from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.models.config.layer_names import is_cross_attention
@@ -46,18 +47,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 Splitter = Callable[[str], Sequence[str]]  # splits a text into words
 
-# The default limit of a translation: no language needs twice the tokens of another, and short sentences get some extra.
-LENGTH_FACTOR, EXTRA_TOKENS = 2, 20
 PART_STRIDE = 2**40  # between the numbers of a text's parts, larger than any list
-
-
-class SentenceRequest(NamedTuple):
-    """A sentence to translate, the first tokens of its translation, and phrases that it must contain."""
-
-    source: Source
-    start: list[int]
-    phrases: list[list[int]]
-    number: int  # determines the random numbers of this sentence
 
 
 class Translator:
@@ -193,13 +183,15 @@ class Translator:
 
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
             batch = [searchable[i] for i in which]
-            hypotheses = self._search(batch, search, count, max_tokens, guard=guard)
+            find = SentenceSearch(
+                self.decoding_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
+            )
             return [
                 [
                     self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
                     for x in texts
                 ]
-                for request, texts in zip(batch, hypotheses, strict=True)
+                for request, texts in zip(batch, find(batch), strict=True)
             ]
 
         searched = iter(find_distinct(translations, len(searchable), search, alternatives))
@@ -289,9 +281,7 @@ class Translator:
 
     def search_for(self, source: Source, search: Search) -> Search:
         """Return the search for a translation that contains each carried span of this source once."""
-        if not source.carried:
-            return search
-        return with_rule(search, carry_rule(self.target_tokenizer, source.carried, unknown=UNKNOWN in source.ids))
+        return carrying_search(source, search, self.target_tokenizer)
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """Return all attention weights of the model, by forced decoding of the target `ids`."""
@@ -327,71 +317,6 @@ class Translator:
         source = self._read_part(text, guard)
         start = self.encode_target(prefix, source) if prefix else []
         return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
-
-    def _max_tokens(self, request: SentenceRequest, max_tokens: int | None, required: int) -> int:
-        """Return how many tokens may follow the prefix, if at least `required` must."""
-        needed = max(required, sum(map(len, request.phrases))) + 1  # with END
-        limit = (
-            max(LENGTH_FACTOR * len(request.source.ids) + EXTRA_TOKENS, needed) if max_tokens is None else max_tokens
-        )
-        return limit if self.longest is None else min(limit, self.longest - len(request.start))
-
-    def _search(
-        self,
-        requests: Sequence[SentenceRequest],
-        search: Search,
-        alternatives: int,
-        max_tokens: int | None,
-        *,
-        guard: bool,
-    ) -> list[list[Hypothesis]]:
-        """Search for translations of each source; return the hypotheses after the prefix."""
-        if not requests:
-            return []
-        groups: dict[tuple[Any, ...], list[int]] = {}  # requests with the same placeholders share their rule
-        for i, request in enumerate(requests):
-            carried = sorted(request.source.carried)
-            groups.setdefault((*carried, bool(carried) and UNKNOWN in request.source.ids), []).append(i)
-        if len(groups) > 1:
-            grouped: dict[int, list[Hypothesis]] = {}
-            for rows in groups.values():
-                group = [requests[i] for i in rows]
-                grouped |= zip(rows, self._search(group, search, alternatives, max_tokens, guard=guard), strict=True)
-            return [grouped[i] for i in range(len(requests))]
-        search = self.search_for(requests[0].source, search)
-        required, model, tokenizer = required_tokens(search), self.decoding_model, self.target_tokenizer
-
-        def generate(batch: Sequence[SentenceRequest], *, allow_nonsense: bool) -> list[list[Hypothesis]]:
-            return generate_tokens(
-                model,
-                [request.source.ids for request in batch],
-                search=search,
-                prefixes=[request.start for request in batch] if any(request.start for request in batch) else None,
-                constraints=[request.phrases for request in batch]
-                if any(request.phrases for request in batch)
-                else None,
-                max_tokens=[self._max_tokens(request, max_tokens, required) for request in batch],
-                alternatives=alternatives,
-                allow_nonsense=allow_nonsense,
-                numbers=[request.number for request in batch],
-            )
-
-        results = generate(requests, allow_nonsense=True)
-        if not guard:
-            return results
-        degenerate = [
-            i
-            for i, request in enumerate(requests)
-            if is_degenerate(results[i][0], request.source, tokenizer, has_prefix=bool(request.start))
-        ]
-        retried = generate([requests[i] for i in degenerate], allow_nonsense=False) if degenerate else []
-        for i, hypotheses in zip(degenerate, retried, strict=True):
-            # If the same words are repeated with other tokens, the text ends after their first copy, unless it must
-            # contain phrases or have a minimum length.
-            keep = bool(requests[i].phrases or required)
-            ends = [None if keep else repetition_end(x, requests[i].source, tokenizer) for x in hypotheses]
-            results[i] = [cut_off(hypothesis, end) for hypothesis, end in zip(hypotheses, ends, strict=True)]
-        return results
 
     def _copy(self, source: Source) -> Translation:
         """Return the source itself as its translation."""

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from regard.api.foreign_input import doubt
+from regard.api.translation.foreign_input import doubt
 from regard.api.translator import Translator
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.models.folder import RESERVED, load_model, read_config, save_model

@@ -16,21 +16,21 @@ from typing import Any, Literal, overload
 
 from torch import Tensor, nn
 
-from regard.api.alignment_head import align_translation, chosen_head, end_word, weights_of_head
-from regard.api.copy_unknown_words import fit_copies, most_attended_words, name_copies
-from regard.api.default_search import chosen_search
-from regard.api.degenerate_output import is_repetitive
-from regard.api.distinct_texts import find_distinct, linked
 from regard.api.draft_model import check_draft
-from regard.api.foreign_input import warn_about_foreign
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.placeholder_reader import restore_all, show_tokens
 from regard.api.results import Alignment, Attention, ScoredText, Translation
 from regard.api.saving import save_face
-from regard.api.sentence_search import SentenceRequest, SentenceSearch, carrying_search
-from regard.api.source_text import Source, SourceReader, words_of
-from regard.api.split_long_text import TextPart, join_translations, split_text
-from regard.api.word_alignment import make_alignment, shared_weights, token_ends, token_shares
+from regard.api.translation.alignment_head import align_translation, chosen_head, end_word, weights_of_head
+from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words, name_copies
+from regard.api.translation.default_search import chosen_search
+from regard.api.translation.degenerate_output import is_repetitive
+from regard.api.translation.distinct_texts import find_distinct, linked
+from regard.api.translation.foreign_input import warn_about_foreign
+from regard.api.translation.placeholder_reader import restore_all, show_tokens
+from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
+from regard.api.translation.source_text import Source, SourceReader, words_of
+from regard.api.translation.split_long_text import TextPart, join_translations, split_text
+from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import longest_text
 from regard.decoding.forced import forced_attention, score_tokens

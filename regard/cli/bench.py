@@ -165,7 +165,7 @@ def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[
 
 def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:
     """Return the most tokens that the model generates for an input without --max-tokens."""
-    from regard.api.sentence_search import EXTRA_TOKENS, LENGTH_FACTOR
+    from regard.api.translation.sentence_search import EXTRA_TOKENS, LENGTH_FACTOR
     from regard.api.translator import Translator
     from regard.api.writer import MAX_TOKENS
     from regard.decoding.engine import longest_text

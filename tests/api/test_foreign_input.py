@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from regard.api.foreign_input import doubt
+from regard.api.translation.foreign_input import doubt
 from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.logit_rules import MinTokens

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.api.copy_unknown_words import fit_copies
-from regard.api.source_text import SourceReader
+from regard.api.translation.copy_unknown_words import fit_copies
+from regard.api.translation.source_text import SourceReader
 from regard.demo.corpus import demo_pairs
 from regard.text.tokenizers.special_tokens import UNKNOWN
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.api.split_long_text import TextPart, split_text
+from regard.api.translation.split_long_text import TextPart, split_text
 from regard.api.translator import Translator
 
 Make = Callable[..., Translator]

@@ -144,7 +144,7 @@ class UnknownLetters:
     """Names letters that the model of a command never saw in training, once and on stderr."""
 
     def __init__(self, tokenizer: Tokenizer, unseen: Collection[int] = ()) -> None:
-        from regard.api.source_text import seen_characters
+        from regard.api.translation.source_text import seen_characters
 
         self.known = seen_characters(tokenizer, unseen)
         self.named = False

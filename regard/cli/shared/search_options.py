@@ -133,7 +133,7 @@ def make_search(
     rules: tuple[Rule, ...] = (),
 ) -> Search:
     """Return the search that the options describe: the random one if there is one, else greedy or beam search."""
-    from regard.api.default_search import BEAM
+    from regard.api.translation.default_search import BEAM
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from regard.api.copy_unknown_words import hide_names, hide_unseen
-from regard.api.placeholder_reader import PlaceholderReader
+from regard.api.translation.copy_unknown_words import hide_names, hide_unseen
+from regard.api.translation.placeholder_reader import PlaceholderReader
 from regard.errors import DataError
 from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from regard.api.default_search import required_tokens
-from regard.api.degenerate_output import is_degenerate, repetition_end
-from regard.api.placeholder_reader import carry_rule
-from regard.api.source_text import Source
+from regard.api.translation.default_search import required_tokens
+from regard.api.translation.degenerate_output import is_degenerate, repetition_end
+from regard.api.translation.placeholder_reader import carry_rule
+from regard.api.translation.source_text import Source
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.text.tokenizers.special_tokens import UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from regard.api.source_text import Source
+from regard.api.translation.source_text import Source
 from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
 from regard.text.tokenizers.special_tokens import END

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from regard.api.results import Alignment, Translation
-from regard.api.word_alignment import make_alignment
+from regard.api.translation.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.models.config.layer_names import is_cross_attention

@@ -53,6 +53,9 @@ class Registry(Mapping[str, Any]):
     def __contains__(self, name: Any) -> bool:
         return isinstance(name, str) and (name in self.built_in or name in self.registered)
 
+    def __repr__(self) -> str:
+        return f"Registry({self.what}: {', '.join(self)})"
+
     def __iter__(self) -> Iterator[str]:
         yield from self.built_in
         yield from self.registered

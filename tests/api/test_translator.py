@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard.api import translator as module
 from regard.api.results import Translation
+from regard.api.translation import sentence_search
 from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
@@ -259,7 +260,7 @@ def test_the_same_words_in_other_pieces_end_with_the_first(
     def find(model: Any, source: list[list[int]], **_: Any) -> list[list[Hypothesis]]:
         return [[Hypothesis(circle, [-1.0] * len(circle), -1.0 * len(circle), -1.0, True)]] * len(source)
 
-    monkeypatch.setattr(module, "generate_tokens", find)
+    monkeypatch.setattr(sentence_search, "generate_tokens", find)
     found = translator.translate(["le chat", "chat chat chat"])
     assert [one.text for one in found] == ["the cat", "the cat cat cat sleeps"]
     assert found[0].ids == [*start, *cat] and found[0].score == -len(found[0].ids) and not found[0].finished
@@ -331,7 +332,7 @@ def rigged(
         weights[head] = F.one_hot(torch.tensor(looks), len(source)).float()
         return {"decoder.0.cross": weights, "decoder.1.cross": weights.flip(0)}
 
-    monkeypatch.setattr(module, "generate_tokens", find)
+    monkeypatch.setattr(sentence_search, "generate_tokens", find)
     monkeypatch.setattr(module, "forced_attention", attend)
 
 
@@ -449,7 +450,7 @@ def test_a_model_without_attention_leaves_unknown_words_out(
     def find(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         return [[Hypothesis(target, [0.0] * len(target), 0.0, 0.0, True)]]
 
-    monkeypatch.setattr(module, "generate_tokens", find)
+    monkeypatch.setattr(sentence_search, "generate_tokens", find)
     assert translator.translate("le chat").text == "the cat"
 
 
@@ -498,7 +499,9 @@ def test_alternatives_have_different_texts(translator_of: Make, search: Any) -> 
 def test_repetitive_input_is_copied(translator_of: Make, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took 20 seconds, and the model invented 11,719 characters."""
     translator = translator_of()
-    monkeypatch.setattr("regard.api.translator.generate_tokens", lambda *_, **__: pytest.fail("there was a search"))
+    monkeypatch.setattr(
+        "regard.api.translation.sentence_search.generate_tokens", lambda *_, **__: pytest.fail("there was a search")
+    )
     with pytest.warns(UserWarning, match=r"only repeats a few words or letters, so it is copied \("):
         assert translator.translate(text).text == text.strip()
 

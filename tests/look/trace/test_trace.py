@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import gzip
 import json
 import math
@@ -284,7 +285,7 @@ def test_whatever_is_changed_the_answer_is_a_trace_or_a_message(data: st.DataObj
     content = json.loads(json.dumps(make_trace().to_dict()))
     for _ in range(data.draw(st.integers(1, 3))):
         holder, name = data.draw(st.sampled_from(places_of(content)))
-        holder[name] = data.draw(JSON)
+        holder[name] = copy.deepcopy(data.draw(JSON))  # a later change must not reach into the samples
     with contextlib.suppress(DataError):
         Trace.from_dict(content)
 

@@ -1,6 +1,6 @@
 """How many sentences keep their numbers, dates, times, units, addresses and names in translation.
 
-    python benchmarks/facts.py fr-en
+    python benchmarks/facts.py
     python benchmarks/facts.py runs/mine --show 20 --everyday --foreign
 
 data/facts.fr.txt has French sentences that training never saw, with {braces} around each span that must survive. A span
@@ -105,7 +105,7 @@ def count_warnings(translator: Translator, texts: list[str]) -> list[bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="a model folder or the name of a shipped model")
+    parser.add_argument("model", nargs="?", default="fr-en", help="a model folder or the name of a shipped model")
     parser.add_argument("--show", type=int, default=10, help="how many sentences that lost something to print")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--everyday", action="store_true", help="print the translations of the everyday sentences")

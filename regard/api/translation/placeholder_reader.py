@@ -54,8 +54,8 @@ class PlaceholderReader:
         """Replace more spans by the placeholders that are free."""
         if not (free := [symbol for symbol in self.symbols if symbol not in hidden.carried]):
             return hidden
-        more = hide(hidden.text, find(hidden.text), symbols=free)
-        return Hidden(more.text, {**hidden.carried, **more.carried}, {**hidden.originals, **more.originals})
+        again = hide(hidden.text, find(hidden.text), symbols=free)
+        return Hidden(again.text, {**hidden.carried, **again.carried}, {**hidden.originals, **again.originals})
 
     def has_room(self, text: str) -> bool:
         """Whether there are enough placeholders for the spans of a text."""

@@ -75,8 +75,8 @@ def prepare(
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
         recipe, choices = fitted.recipe, fitted.choices
-        saved = "" if resume_folder is None else f", and {resume_folder / 'recipe.toml'} has them all"
-        for line in choice_lines(choices, f"--verbose shows them{saved}", verbose=verbose):
+        elsewhere = "--verbose shows them" if resume_folder is None else f"{resume_folder / 'recipe.toml'} has them all"
+        for line in choice_lines(choices, elsewhere, verbose=verbose):
             say(line)
         if fitted.warning:
             say(f"warning: {fitted.warning}")

@@ -33,9 +33,9 @@ def own_traits(module: nn.Module) -> frozenset[str]:
     """
     attributes = vars(module)
     kind: Any = type(module)
-    if "traits" in attributes or _declares_traits(kind):
+    if "traits" in attributes or _traceable(_declares_traits)(kind):
         declared: frozenset[str] = module.traits  # type: ignore[assignment]  # not a submodule
-    elif _is_primitive(kind):
+    elif _traceable(_is_primitive)(kind):
         declared = frozenset()
     else:
         return frozenset({f"module {kind.__name__}"})
@@ -55,6 +55,11 @@ def _before_compiling(method: Any) -> Any:
     """Return the function that torch.compile was given, of a method without its instance."""
     method = getattr(method, "_torchdynamo_orig_callable", method)
     return getattr(method, "__func__", method)
+
+
+def _traceable(cached: Any) -> Any:
+    """Return a cached function, inside of torch.compile without its cache: the compiler warns about caches."""
+    return cached.__wrapped__ if torch.compiler.is_compiling() else cached
 
 
 @cache

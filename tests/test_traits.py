@@ -319,3 +319,14 @@ def test_a_compiled_method_is_not_a_replaced_one() -> None:
     assert "step" in vars(layer) and replaced_methods(layer) == []
     layer.step = lambda *_: None
     assert replaced_methods(layer) == ["step"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_compiled_code_reads_traits_without_a_warning() -> None:
+    layer = LayerNorm(4)
+
+    def known(x: Tensor) -> Tensor:
+        return x + 1 if own_traits(layer) == {"LayerNorm"} else x - 1
+
+    wanted = known(torch.zeros(2))
+    torch.testing.assert_close(torch.compile(known, backend="eager", fullgraph=True)(torch.zeros(2)), wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import platform
 import re
@@ -9,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,18 +127,30 @@ class Compiled:
         self.count += 1
 
 
-@pytest.fixture
-def interpret() -> Callable[..., None]:
-    """Runs a test file as a script, for Triton's interpreter is chosen when a kernel is defined; it must say this."""
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[subprocess.Popen[str]]:
+    """The process of interpreted.py; Triton chooses its interpreter when a kernel is defined, so it is another one."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip("CUDA: Triton comes for Linux on x86_64")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("interpreted.py"))]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:
+        yield process
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a file that did not end in time runs in a child of the process
 
-    def run(file: str, said: str, **environment: str) -> None:
-        environment = {**os.environ, "TRITON_INTERPRET": "1", **environment}
-        command = [sys.executable, str(Path(__file__).with_name("interpreted.py")), file]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == f"{said}\n"
+
+@pytest.fixture
+def interpret(interpreter: subprocess.Popen[str], tmp_path: Path) -> Callable[..., None]:
+    """Runs a test file as a script in Triton's interpreter; it must print this line."""
+
+    def run(file: str, line: str) -> None:
+        assert interpreter.stdin is not None and interpreter.stdout is not None
+        print(json.dumps({"file": file, "folder": str(tmp_path)}), file=interpreter.stdin, flush=True)
+        code = interpreter.stdout.readline()
+        assert code == "0\n", (tmp_path / "stderr").read_text(encoding="utf-8")
+        assert (tmp_path / "stdout").read_text(encoding="utf-8") == f"{line}\n"
 
     return run
 

@@ -1,6 +1,10 @@
-"""Run a test file as a script, with its Triton kernels in Triton's interpreter; see the fixture `interpret`.
+"""Run test files as scripts, with their Triton kernels in Triton's interpreter; see the fixture `interpret`.
 
-    TRITON_INTERPRET=1 python tests/interpreted.py FILE
+    TRITON_INTERPRET=1 python tests/interpreted.py FILE     run one file
+    TRITON_INTERPRET=1 python tests/interpreted.py          run one file for every line of JSON on standard input
+
+A line is {"file": FILE, "folder": FOLDER}. PyTorch is imported once, and each file runs in a fork of this process, with
+its output in FOLDER/stdout and FOLDER/stderr. The answer is a line with the exit code.
 
 The interpreter patches Triton's language anew for every call of every function, which takes a good part of its time,
 and removes the patches after each kernel. Here the language is patched once.
@@ -12,13 +16,18 @@ Triton up to 3.6 converts arrays of one element to integers by `int(array)`, whi
 
 from __future__ import annotations
 
+import json
+import os
 import runpy
 import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -73,4 +82,38 @@ def give(executor: Any, arguments: Any, named: dict[str, Any]) -> Any:
 checked, take = Checked(), interpreter.GridExecutor._init_args_hst
 interpreter._interpreter, interpreter.GridExecutor._init_args_hst = checked, give
 interpreter._patch_lang = put_in_once
-runpy.run_path(sys.argv[1], run_name="__main__")
+
+
+def warm_up() -> None:
+    """Import what torch.compile and torch.library.opcheck import when they are first used."""
+    x = torch.ones(1, requires_grad=True)
+    torch.compile(torch.sin, backend="aot_eager")(x).backward()
+    torch.compiler.reset()
+    torch.library.opcheck(torch.ops.aten.sin.default, (x,), test_utils="test_faketensor")
+
+
+def fork_and_run(file: str, folder: Path) -> int:
+    """Run a file in a child process -> its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT), number)
+    code = 1
+    try:
+        runpy.run_path(file, run_name="__main__")
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if len(sys.argv) > 1:
+    runpy.run_path(sys.argv[1], run_name="__main__")
+else:
+    warm_up()
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(fork_and_run(request["file"], Path(request["folder"])), flush=True)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 CODE = """
 import sys, regard
-translator = regard.load("fr-en", device="cpu", dtype=sys.argv[1])
-translator.translate(["Le chat dort.", "Bonjour Zqx."], beam=2)  # with a word that is copied, by where the model looks
-regard.load("shakespeare", device="cpu", dtype=sys.argv[1])
-print("torch._dynamo" in sys.modules)
+for dtype in ("float32", "int8"):
+    translator = regard.load("fr-en", device="cpu", dtype=dtype)
+    translator.translate(["Le chat dort.", "Bonjour Zqx."], beam=2)  # a word that is copied, by where the model looks
+    regard.load("shakespeare", device="cpu", dtype=dtype)
+    print("torch._dynamo" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_translating_needs_no_compiler(dtype: str) -> None:
-    done = subprocess.run([sys.executable, "-c", CODE, dtype], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+def test_translating_needs_no_compiler() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "False\nFalse\n"), done.stderr

@@ -34,12 +34,9 @@ def test_examples_in_docstrings() -> None:
     assert failures == {}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_module_says_what_it_is(name: str) -> None:
-    module = importlib.import_module(name)
-    lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
-    if len(lines) > 1:  # version.py is one line
-        assert module.__doc__ and module.__doc__.strip(), f"{name} has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    silent = [name for name in MODULES if not (importlib.import_module(name).__doc__ or "").strip()]
+    assert silent == ["regard.version"]  # it is one line
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def check_all() -> None:
 
 
 def test_the_kernels_write_what_the_modules_write(interpret: Callable[..., None]) -> None:
-    interpret(__file__, "the same texts", OMP_NUM_THREADS="1")
+    interpret(__file__, "the same texts")
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,12 @@ def check_joined(device: str, B: int, H: int, T: int, d: int, dtype: torch.dtype
     wanted = torch.cat([one.transpose(1, 2).flatten(2) for one in (by_head, by_token, anyhow)], -1)
     assert torch.equal(dx, wanted) and dx.is_contiguous()
     torch.testing.assert_close(to_bias.double(), wanted.double().sum((0, 1)), rtol=1e-5, atol=1e-4)
-    torch.library.opcheck(joined, (by_head, by_token, anyhow))
+
+
+def check_operator(device: str) -> None:
+    from regard.kernels.training.split_heads_triton import joined
+
+    torch.library.opcheck(joined, torch.randn(3, 2, 2, 3, 8, device=device).unbind())
 
 
 def check_attention(device: str) -> None:
@@ -61,6 +66,7 @@ def check_all(device: str) -> None:
     check_joined(device, 2, 3, 7, 20, torch.float32)
     check_joined(device, 1, 1, 1, 8, torch.float32)
     check_joined(device, 3, 2, 10, 64, torch.bfloat16)
+    check_operator(device)
     check_attention(device)
 
 

@@ -17,7 +17,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # The tests run side by side, so each gets one thread: more would fight over the same cores. Each worker
 # begins with one part of the list, so that neighbours share what they set up, and takes from others when it is done.
-PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# They start more than a hundred processes; without cached bytecode each of them would compile the package again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-gpu lint format docs page bench clean

@@ -264,16 +264,27 @@ def run_or_refuse(backend: str, may_refuse: bool) -> Callable[..., Tensor]:
     return run
 
 
+def check_on_cpu(backend: str, kind: str, s: Sizes, dtype: torch.dtype) -> None:
+    # Only flash is choosy: one width for keys and values, and no gradient of a bias.
+    refuses = backend == "flash" and (s.d_k != s.d_v or looks(kind, s).bias is not None)
+    check_backend(kind, s, dtype, "cpu", run_or_refuse(backend, refuses))
+
+
 @by_kind
-@by_dtype
 @pytest.mark.parametrize("backend", CPU_BACKENDS)
 @settings(max_examples=2)
 @given(s=sizes)
 @edge_cases
-def test_every_backend_is_the_reference(backend: str, dtype: torch.dtype, kind: str, s: Sizes) -> None:
-    # On the CPU only flash is choosy: one width for keys and values, and no gradient of a bias.
-    refuses = backend == "flash" and (s.d_k != s.d_v or looks(kind, s).bias is not None)
-    check_backend(kind, s, dtype, "cpu", run_or_refuse(backend, refuses))
+def test_every_backend_is_the_reference(backend: str, kind: str, s: Sizes) -> None:
+    check_on_cpu(backend, kind, s, torch.float32)
+
+
+@by_dtype
+@pytest.mark.parametrize("backend", CPU_BACKENDS)
+def test_every_backend_is_the_reference_in_every_dtype(backend: str, dtype: torch.dtype) -> None:
+    for kind in KINDS:
+        for s in (Sizes(m=2, n=5), Sizes(m=5, n=2, d_k=4, d_v=6), Sizes(G=2, group=2, n=0)):
+            check_on_cpu(backend, kind, s, dtype)
 
 
 @by_dtype

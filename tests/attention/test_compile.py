@@ -66,7 +66,10 @@ def test_attend_with_a_score_that_has_parameters(counter: CompileCounterWithBack
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("position", [None, "rotary", "relative", "t5", pytest.param("alibi", marks=pytest.mark.slow)])
+SLOW = ("rotary", "t5", "alibi")  # tests/models/test_compile.py has models with the first two, and alibi is like t5
+
+
+@pytest.mark.parametrize("position", [None, "relative", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 @torch.no_grad()
 def test_multi_head_attention(position: str | None, counter: CompileCounterWithBackend) -> None:
     layer = MultiHeadAttention(dim=16, heads=4, kv_heads=2, position=position, qk_norm=True)

@@ -62,7 +62,7 @@ def run(batch: RunningBatch, arrivals: dict[int, list[Request]]) -> tuple[dict[i
     return found, order
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     when=st.lists(st.integers(0, 9), min_size=7, max_size=7),
     limits=st.lists(st.integers(1, 9), min_size=7, max_size=7),

@@ -164,7 +164,7 @@ def test_a_folder_that_is_no_run(nursery: Nursery, recipe: Path, tmp_path: Path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").touch()
     told = code(nursery.train(recipe, tmp_path / "mine", *TWO), 2)
-    assert "is not a training run" in told
+    assert told.count("regard: ") == 1 and "is not a training run" in told
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
@@ -175,7 +175,8 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("wanted", [3, *(pytest.param(code, marks=pytest.mark.slow) for code in (5, 6))])
+@pytest.mark.slow  # exit codes 2, 130, 137 and 143 of other tests here come the same way
+@pytest.mark.parametrize("wanted", CODES)
 def test_exit_codes(wanted: int, nursery: Nursery, tmp_path: Path) -> None:
     """Those of the processes; the message is told once."""
     recipe = write_recipe(tmp_path / "recipe", changes={"steps = 12": "steps = 40"})

@@ -23,7 +23,7 @@ from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import TrainingRecipe
 from regard.training.state.train_state import TrainState
 
-WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 450
+WORDS, LONGEST, ROWS, STEPS = 12, 15, 32, 300
 SOURCE = [f"mot{i}" for i in range(WORDS)]
 TARGET = [f"word{i}" for i in range(WORDS)]
 FIRST = 4  # the tokens before it are special
@@ -78,7 +78,7 @@ def by_length(model: RecurrentTranslator) -> list[Bucket]:
 @pytest.fixture(scope="module")
 def curves() -> tuple[list[Bucket], list[Bucket]]:
     """Without and with attention: the same steps, the same sentences, and more parameters for the one without."""
-    without, with_attention = trained("none", 96), trained("additive", 64)
+    without, with_attention = trained("none", 72), trained("additive", 48)
     sizes = [sum(p.numel() for p in model.parameters()) for model in (without, with_attention)]
     assert sizes[0] > sizes[1]
     return by_length(without), by_length(with_attention)

@@ -5,6 +5,7 @@ B batch   n source tokens   m target tokens   V vocabulary
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -67,8 +68,7 @@ TRANSLATORS: dict[str, Config] = {
     },
     **{
         f"gru {style} {score}": RecurrentTranslatorConfig(**CELL, **SIDES, attention=score, style=style)
-        for style in ("bahdanau", "luong")
-        for score in SCORES
+        for style, score in zip(cycle(("bahdanau", "luong")), SCORES, strict=False)
     },
     "one way": RecurrentTranslatorConfig(**CELL, **SIDES, bidirectional=False, encoder_hidden=5, attention_hidden=3),
     "tied": RecurrentTranslatorConfig(**{**CELL, "embedding": 8}, **SIDES, tie_output=True),

@@ -130,9 +130,8 @@ def test_all_models_in_any_batch(case: Any) -> None:
         assert len(each) == 2 and all(holds(one.tokens, phrase) for one in each for phrase in phrases)
         if not phrases:
             assert [one.tokens for one in each] == [one.tokens for one in free[row]]
-    for small in (1, 60):
-        again = generate_tokens(case.model, case.source, constraints=constraints, batch_tokens=small, **options)
-        assert [[one.tokens for one in each] for each in again] == [[one.tokens for one in each] for each in found]
+    again = generate_tokens(case.model, case.source, constraints=constraints, batch_tokens=150, **options)
+    assert [[one.tokens for one in each] for each in again] == [[one.tokens for one in each] for each in found]
     best = [each[0] for each in found]
     scored = score_tokens(case.model, case.source, [one.tokens for one in best], prefixes=case.prefixes)
     assert [one.score for one in best] == pytest.approx([one.score for one in scored], abs=1e-9)

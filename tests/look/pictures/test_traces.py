@@ -45,7 +45,7 @@ def labels(axis: Any) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(source=st.lists(WORDS, min_size=1, max_size=30), target=st.lists(WORDS, min_size=1, max_size=30))
 def test_no_word_is_ever_cut(source: list[str], target: list[str], clipped: Clipped) -> None:
     trace = make_trace(source, target)

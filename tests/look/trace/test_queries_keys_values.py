@@ -31,7 +31,7 @@ def scaled(q: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "rotary"])
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_transformers(position: str, data: st.DataObject, small: Any) -> None:
     kind = data.draw(st.sampled_from(["transformer", "transformer-lm", "encoder"]))

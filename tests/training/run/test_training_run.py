@@ -78,26 +78,26 @@ def test_every_kind_of_model_trains_and_loads(kind: str, make_recipe, tmp_path: 
         assert run.scores["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
 
 
-@pytest.mark.parametrize("how", ["signal", "crash"])
 @pytest.mark.parametrize("kind", ["transformer", "rnn-attention", "transformer-lm"])
-def test_resume_is_bitwise(kind: str, how: str, make_recipe, tmp_path: Path) -> None:
+def test_resume_is_bitwise(kind: str, make_recipe, tmp_path: Path) -> None:
     """Dropout and subword sampling on; stopped between two saves and between two validations."""
     recipe = make_recipe(kind)
     whole = train(recipe, out=tmp_path / "whole", quiet=True)
-    with stopped_at(7, how), pytest.raises(StoppedError if how == "signal" else RuntimeError):
-        train(recipe, out=tmp_path / "parts", quiet=True)
-    assert not (tmp_path / "parts" / "training" / "step-00000012").exists()
-    parts = train(recipe, out=tmp_path / "parts", quiet=True)
-    assert equal(last_checkpoint(whole.folder), last_checkpoint(parts.folder))
-    assert equal(weights(whole.folder), weights(parts.folder))
-    values = [
-        [
-            json.loads(line) | {"tokens_per_second": 0, "waiting_for_data": 0}
-            for line in (run.folder / "metrics.jsonl").read_text().splitlines()
-        ]
-        for run in (whole, parts)
-    ]
-    assert values[0] == values[1]
+    for how, error in (("signal", StoppedError), ("crash", RuntimeError)):
+        out = tmp_path / how
+        with stopped_at(7, how), pytest.raises(error):
+            train(recipe, out=out, quiet=True)
+        assert not (out / "training" / "step-00000012").exists()
+        parts = train(recipe, out=out, quiet=True)
+        assert equal(last_checkpoint(whole.folder), last_checkpoint(parts.folder))
+        assert equal(weights(whole.folder), weights(parts.folder))
+        assert metrics(whole.folder) == metrics(parts.folder)
+
+
+def metrics(run: Path) -> list[dict[str, object]]:
+    """What a run wrote down, without its times."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) | {"tokens_per_second": 0, "waiting_for_data": 0} for line in lines]
 
 
 def test_the_same_call_after_the_end_does_nothing(make_recipe, tmp_path: Path) -> None:

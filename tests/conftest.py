@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import platform
@@ -27,12 +28,19 @@ hypothesis.settings.load_profile("regard")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until pytest_collection_finish
     os.environ.setdefault("MPLBACKEND", "Agg")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:
         # Read by torch when it is imported, here and in the processes that tests start.
         os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Exclude the modules and tests, which live until the end, from all garbage collections to come."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

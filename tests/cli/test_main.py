@@ -114,7 +114,7 @@ def test_a_usage_error_goes_to_stderr_of_the_process() -> None:
     assert "No such command 'nothing'" in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plot", "mask"], ["demo"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["plot", "mask"], pytest.param(["demo"], marks=pytest.mark.slow)])
 def test_a_closed_pipe_ends_quietly(arguments: Sequence[str], tmp_path: Path) -> None:
     read, written = os.pipe()
     os.close(read)

@@ -30,9 +30,9 @@ PLACES = ["Rome", "Paris", "Oslo", "Lima", "Quito"]
 
 @cache
 def corpus() -> Corpus:
-    """Pairs that share a name and often a place: 1,000."""
+    """Pairs that share a name and often a place: 2,000."""
     source, target = [], []
-    for i in range(1000):
+    for i in range(2000):
         name, place = NAMES[i % 8], PLACES[i % 5]
         again = f" et {name}" if i % 9 == 0 else ""
         source.append(f"{name}{again} habite à {place} depuis {i % 37} ans" + " déjà" * (i % 4))

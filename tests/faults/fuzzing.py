@@ -12,13 +12,13 @@ another exception, the end of the process, much memory, or no end at all. A trai
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
+import multiprocessing
 import os
 import random
 import resource
-import select
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +27,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,16 @@ CHUNK = 1000  # cases of one child process
 TEXTS = ["le chat dort", "pas"]
 
 
-# The child: it gets the name of a folder on each line of its input, and answers with a line.
+# The child: a fork of the parent that gets the name of a folder, and answers how it went.
 
 
-def answer_lines(warm: Path, runs: bool) -> None:
+def answer_requests(connection: Connection, parents: Connection, warm: Path, log: Path, runs: bool) -> None:
     import torch
 
+    parents.close()  # so that this process ends with its parent
+    with open(log, "wb") as errors:
+        os.dup2(errors.fileno(), sys.stderr.fileno())
+    faulthandler.enable()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for folder in [warm / "again"] if runs else sorted(warm.iterdir()):
@@ -55,16 +60,28 @@ def answer_lines(warm: Path, runs: bool) -> None:
     if sys.platform == "linux":
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + GUARD, size + GUARD))
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        asked, failure, began = json.loads(line), "", time.perf_counter()
+    send(connection, "ready")
+    while request := receive(connection):
+        failure, began = "", time.perf_counter()
         try:
-            folder = Path(asked["folder"])
-            outcome = try_run(folder, warm) if runs else try_folder(folder, look=asked["look"])
+            folder = Path(request["folder"])
+            outcome = try_run(folder, warm) if runs else try_folder(folder, look=request["look"])
         except BaseException as error:
             outcome, failure = type(error).__name__, traceback.format_exc()
         seconds, above = time.perf_counter() - began, peak_memory() - base
-        print(json.dumps({"outcome": outcome, "failure": failure, "seconds": seconds, "above": above}), flush=True)
+        send(connection, {"outcome": outcome, "failure": failure, "seconds": seconds, "above": above})
+
+
+def send(connection: Connection, message: Any) -> None:
+    connection.send_bytes(json.dumps(message).encode())
+
+
+def receive(connection: Connection) -> Any:
+    """The next message; None when the other side is gone."""
+    try:
+        return json.loads(connection.recv_bytes())
+    except (EOFError, ConnectionResetError):
+        return None
 
 
 def try_folder(folder: Path, *, look: bool) -> str:
@@ -135,42 +152,32 @@ class Child:
 
     def __init__(self, warm: Path, log: Path, *, runs: bool) -> None:
         self.log = log
-        command = [sys.executable, "-X", "faulthandler", __file__, "--child", str(warm), *["--runs"] * runs]
-        with open(log, "wb") as errors:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-        self.buffer = b""
+        fork = multiprocessing.get_context("fork")  # PyTorch and regard are imported already
+        self.connection, theirs = fork.Pipe()
+        self.process = fork.Process(target=answer_requests, args=(theirs, self.connection, warm, log, runs))
+        self.process.start()
+        theirs.close()
         if self.receive() != "ready":
             raise RuntimeError(f"the child does not start: {self.last_words()}")
 
     def ask(self, folder: Path, *, look: bool) -> dict[str, Any] | None:
         """The answer; None when the child died or did not answer, and then it is gone."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"folder": str(folder), "look": look}).encode() + b"\n")
-        self.process.stdin.flush()
+        send(self.connection, {"folder": str(folder), "look": look})
         return self.receive()
 
     def receive(self) -> Any:
-        assert self.process.stdout is not None
-        until = time.monotonic() + MOST_SECONDS
-        while b"\n" not in self.buffer:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))
-            part = os.read(self.process.stdout.fileno(), 2**16) if ready else b""
-            if not part:
-                self.process.kill()
-                self.process.wait()
-                return None
-            self.buffer += part
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return json.loads(line)
+        answer = receive(self.connection) if self.connection.poll(MOST_SECONDS) else None
+        if answer is None:
+            self.process.kill()
+            self.process.join()
+        return answer
 
     def last_words(self) -> str:
-        return f"exit {self.process.returncode}: {self.log.read_text(errors='replace')[-1500:]}"
+        return f"exit {self.process.exitcode}: {self.log.read_text(errors='replace')[-1500:]}"
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            self.process.wait()
+        self.connection.close()
+        self.process.join()
 
 
 def write_folder(folder: Path, files: Files, dice: random.Random | None) -> None:
@@ -263,11 +270,7 @@ def main() -> None:
     parser.add_argument("--runs", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="this case alone")
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        answer_lines(options.child, options.runs)
-        return
     sys.stdout.reconfigure(errors="backslashreplace")  # a failure may quote what cannot be printed
     numbers = range(options.count) if options.only is None else [options.only]
     began = time.monotonic()

@@ -74,7 +74,7 @@ TRANSLATORS: dict[str, Config] = {
     "tied": RecurrentTranslatorConfig(**{**CELL, "embedding": 8}, **SIDES, tie_output=True),
 }
 LANGUAGE_MODELS: dict[str, Config] = {
-    **{f"lm {p}": TransformerLMConfig(**STACK, vocabulary=13, position=p) for p in STEPWISE},
+    **{f"lm {p}": TransformerLMConfig(**STACK, vocabulary=13, position=p) for p in ("learned", "relative", "alibi")},
     "lm modern": TransformerLMConfig(**{**STACK, **MODERN}, vocabulary=13, tie_output=False),
     "lm random": TransformerLMConfig(**STACK, **random(gate=True), vocabulary=13, position="rotary", kv_heads=1),
     "lm mixed": TransformerLMConfig(

@@ -128,6 +128,7 @@ def test_a_cache_may_be_an_argument(counter: CompileCounterWithBackend) -> None:
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow  # half a minute of PyTorch's code generation; that a layer is one graph is tested above
 def test_inductor_smoke() -> None:
     """The only test that waits for a C++ compiler: forward and backward of one small layer."""
     torch.compiler.reset()

@@ -136,21 +136,20 @@ def test_a_growing_cache_compiles_too(counter: CompileCounterWithBackend) -> Non
     assert counter.frame_count <= 3
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        RecurrentTranslatorConfig(**CELL, **SIDES, cell="gru"),
-        RecurrentTranslatorConfig(**CELL, **SIDES, cell="lstm", attention="dot", style="luong"),
-        RecurrentTranslatorConfig(**CELL, **SIDES, cell="rnn", attention="none"),
-        RecurrentLMConfig(**CELL, vocabulary=11, cell="gru"),
-    ],
-    ids=["bahdanau", "luong", "none", "lm"],
-)
+WHOLE_RECURRENT = {
+    "bahdanau": RecurrentTranslatorConfig(**CELL, **SIDES, cell="gru"),
+    "luong": RecurrentTranslatorConfig(**CELL, **SIDES, cell="lstm", attention="dot", style="luong"),
+    "none": RecurrentTranslatorConfig(**CELL, **SIDES, cell="rnn", attention="none"),
+    "lm": RecurrentLMConfig(**CELL, vocabulary=11, cell="gru"),
+}
+
+
+@pytest.mark.parametrize("name", twins_are_slow(WHOLE_RECURRENT, {"luong", "none"}))
 @torch.no_grad()
-def test_recurrent_models_as_a_whole_compile(config: Any, counter: CompileCounterWithBackend) -> None:
+def test_recurrent_models_as_a_whole_compile(name: str, counter: CompileCounterWithBackend) -> None:
     counter.backend = "eager"  # the loop over tokens is unrolled, and "aot_eager" takes seconds for it
-    model = make_model(config)
+    model = make_model(WHOLE_RECURRENT[name])
     compiled = torch.compile(model, backend=counter)
-    inputs = (tokens(2, 3),) if config.kind == "rnn-lm" else (tokens(2, 3), tokens(2, 2))
+    inputs = (tokens(2, 3),) if name == "lm" else (tokens(2, 3), tokens(2, 2))
     torch.testing.assert_close(compiled(*inputs), model(*inputs), atol=1e-5, rtol=1e-5)
     assert counter.frame_count > 0

@@ -143,6 +143,7 @@ def interpreter() -> Iterator[subprocess.Popen[str]]:
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip("CUDA: Triton comes for Linux on x86_64")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    environment["CUDA_VISIBLE_DEVICES"] = ""  # a process that has used CUDA cannot fork
     command = [sys.executable, str(Path(__file__).with_name("interpreted.py"))]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:

@@ -4,7 +4,7 @@
     TRITON_INTERPRET=1 python tests/interpreted.py          run one file for every line of JSON on standard input
 
 A line is {"file": FILE, "folder": FOLDER}. PyTorch is imported once, and each file runs in a fork of this process, with
-its output in FOLDER/stdout and FOLDER/stderr. The answer is a line with the exit code.
+its output in FOLDER/stdout and FOLDER/stderr. The answer is a line with the exit code and the folder.
 
 The interpreter patches Triton's language anew for every call of every function, which takes a good part of its time,
 and removes the patches after each kernel. Here the language is patched once.
@@ -116,4 +116,4 @@ else:
     warm_up()
     for line in sys.stdin:
         request = json.loads(line)
-        print(fork_and_run(request["file"], Path(request["folder"])), flush=True)
+        print(fork_and_run(request["file"], Path(request["folder"])), request["folder"], flush=True)

@@ -43,6 +43,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # Triton's bindings report what still exists when Python exits
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Tests of the repository itself do without torch, so it is not imported on their account.
     if "torch" in sys.modules:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, overload
 
 import torch
@@ -119,12 +120,12 @@ def run_kernels(
     inputs: CheckedInputs, features: RandomFeatures, state: FeatureState | None, *, return_state: bool
 ) -> tuple[Tensor, FeatureState | None]:
     """Return the output (B, H, m, e), and the state after the last key if `return_state`."""
-    from regard.kernels.linear.operators import attend_walk, sum_up
+    from regard.kernels.linear.operators import attend_directly, attend_walk, needs_operator, sum_up
 
     q, k, v, keep, causal, gate, _ = inputs
     c, log_g = key_weights(k, keep, gate)
-    a = torch.full((1, features.dim), features.scale**0.5, device=q.device)
-    a = a if features.sigma is None else a * features.sigma.float()
+    is_direct = not needs_operator(q, k, v, gate, features.sigma)
+    a = key_factors(features, q.device, remembered=is_direct)
     normalize = features.normalize and not features.map.raw
     before = (None, None, None) if state is None else (state.S, state.z, state.log_scale)
     tensors = (features.W, a, c, log_g, *before)
@@ -135,13 +136,30 @@ def run_kernels(
     ):  # with log_scales it is for sums that are divided by the weight of the heaviest key
         floor *= math.exp(sign * features.scale / 2)
     options = (normalize, features.sigma is not None, log_scales, map, (sign, *numbers, floor), 0)
-    y, _, _ = attend_walk(q, k, v, *tensors, causal, *options)
+    y, _, _ = (attend_directly if is_direct else attend_walk)(q, k, v, *tensors, causal, *options)
     if not return_state:
         return y, None
     S, z, log_scale = sum_up(k, v, *tensors, *options)
     log_decay = torch.zeros_like(log_scale) if state is None else state.log_decay
     log_decay = log_decay if log_g is None else log_decay + log_g.sum(-1)
     return y, FeatureState(S, z, log_scale, log_decay, features.draw)
+
+
+def key_factors(features: RandomFeatures, device: torch.device, *, remembered: bool) -> Tensor:
+    """Return the factors of queries and keys, (1, d) or (G, d); equal ones may be `remembered` from the last call.
+
+    While a CUDA graph is captured nothing is remembered: the memory would be the graph's.
+    """
+    if remembered and features.sigma is None and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        return _equal_factors(features.dim, features.scale**0.5, device)
+    a = torch.full((1, features.dim), features.scale**0.5, device=device)
+    return a if features.sigma is None else a * features.sigma.float()
+
+
+@cache
+def _equal_factors(dim: int, factor: float, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # a tensor of inference could not be used in training later
+        return torch.full((1, dim), factor, device=device)
 
 
 def key_weights(k: Tensor, keep: Tensor | None, gate: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

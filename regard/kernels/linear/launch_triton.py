@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from regard.kernels.linear.attention_triton import mix
+from regard.kernels.linear.cached_launch import CachedLaunch
 from regard.kernels.linear.gradients_triton import deltas, grad
 from regard.kernels.linear.segment_sums_triton import scan, sums
+from regard.machine import multiprocessors
 
 PAIRS = ("hyperbolic", "trig")
 PROGRAMS = 2  # per multiprocessor of the GPU
 LN2 = math.log(2)  # kernels use logarithms to base 2
-BLOCK = 1024  # numbers of a state that a program scans
+SCANNED_SLOTS, BLOCK = 16, 256  # states that a program of the scan loads at once, and numbers of each
+LAUNCHES: dict[Any, CachedLaunch] = {}  # by kernel
 
 
 class Shape(NamedTuple):
@@ -38,7 +40,7 @@ class Shape(NamedTuple):
 
 
 # Measured on an H200, forward at 2,048 and 65,536 tokens: 0.41 and 0.58 ms; with three stages 0.39 and 0.74.
-FORWARD, BACKWARD = Shape(), Shape()
+FORWARD, SUMS, BACKWARD = Shape(), Shape(), Shape()
 
 
 class Side(NamedTuple):
@@ -116,21 +118,28 @@ class Settings(NamedTuple):
         }
 
 
+def cdiv(number: int, divisor: int) -> int:
+    """Divide and round up; triton.cdiv is for kernels too, and takes ten times as long."""
+    return -(-number // divisor)
+
+
 def count(map: str, W: Tensor, d: int) -> int:
     """Return the number of features F."""
     return d if map == "elu" else W.shape[-2] * (2 if map in PAIRS else 1)
 
 
-def add_up(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor]:
-    """Return the states before each segment and after the last, (B heads, places, F (e + 1)), and their log_scales.
+def add_up(side: Side, has: Settings, asked: Queries | None, shared: int, *, last: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the states before each segment and after the last, (B heads, slots, F (e + 1)), and their log_scales.
 
-    The states of keys; with `asked` those of queries, from the last segment to the first.
+    The states of keys; with `asked` those of queries, from the last segment to the first. Without `last`, the state
+    after the last segment, which causal attention does not need, is left out.
     """
     x, y = side
     B, heads, n, d = x.shape
-    e, F, segments = y.shape[-1], has.features(d), triton.cdiv(n, has.per)
-    totals = x.new_empty(B * heads, segments + 1, F * (e + 1), dtype=torch.float32)
-    log_scales, left, after = x.new_empty(3, B * heads, segments + 1, dtype=torch.float32).unbind()
+    e, F = y.shape[-1], has.features(d)
+    summed = cdiv(n, has.per) - (0 if last else 1)
+    totals = x.new_empty(B * heads, summed + 1, F * (e + 1), dtype=torch.float32)
+    log_scales, left, after = x.new_empty(3, B * heads, summed + 1, dtype=torch.float32).unbind()
     before = has.state if asked is None else None
     if before is not None:
         S, z, log_scale = before
@@ -141,30 +150,36 @@ def add_up(side: Side, has: Settings, asked: Queries | None, shared: int) -> tup
             totals[:, 0] *= log_scale.flatten().exp()[:, None]
             log_scales[:, 0] = 0.0
     of_queries = (x, x, x) if asked is None else asked
-    sums[(segments, B * heads)](
-        x, y, *has.keys(x), *of_queries, has.W, has.a, totals, log_scales, left, *x.stride()[:3], *y.stride()[:3],
-        *has.strides(), heads, shared, n, has.per, *has.numbers(), **has.constants(x, e, reverse=asked is not None),
-        **shape(has, x, e, back=asked is not None),
-    )  # fmt: skip
-    size = F * (e + 1)
-    scan[(B * heads, triton.cdiv(size, BLOCK))](
-        totals,
-        log_scales,
-        left,
-        after,
-        segments + 1,
-        size,
-        GIVEN=before is not None,
-        LOG_SCALES=has.log_scales,
-        BLOCK=BLOCK,
+    strides = (*x.stride()[:3], *y.stride()[:3], *has.strides())
+    launch(
+        sums,
+        (summed, B * heads),
+        (x, y, *has.keys(x), *of_queries, has.W, has.a, totals, log_scales, left),
+        (*strides, heads, shared, n, has.per, *has.numbers()),
+        has.constants(x, e, reverse=asked is not None) | shape(has, x, e, SUMS if asked is None else BACKWARD),
     )
+    size = F * (e + 1)
+    constants = {"GIVEN": before is not None, "LOG_SCALES": has.log_scales, "SLOTS": SCANNED_SLOTS, "BLOCK": BLOCK}
+    grid = B * heads, cdiv(size, BLOCK)
+    launch(scan, grid, (totals, log_scales, left, after), (summed + 1, size), constants)
     return totals, after
 
 
-def shape(has: Settings, x: Tensor, e: int, *, back: bool) -> dict[str, int]:
+def launch(
+    kernel: Any, grid: tuple[int, ...], tensors: Sequence[Tensor], numbers: Sequence[float], constants: dict[str, Any]
+) -> None:
+    """Launch a kernel, from the second time on without Triton's analysis of its arguments."""
+    cached = LAUNCHES.get(kernel)
+    if cached is None:
+        cached = LAUNCHES[kernel] = CachedLaunch(kernel)
+    cached(grid, tensors, numbers, constants)
+
+
+def shape(has: Settings, x: Tensor, e: int, usual: Shape) -> dict[str, int]:
     """Choose a launch configuration: a large state needs eight warps, or it spills; float32 has no room for stages."""
-    M = has.constants(x, e, reverse=False)["M"]
-    chunk, warps, stages, registers = BACKWARD if back else FORWARD
+    F = has.features(x.shape[-1])
+    M = F // 2 if has.map in PAIRS else F
+    chunk, warps, stages, registers = usual
     if M * e > 64 * 64:
         chunk, warps, registers = 64, 8, 255
     stages = 1 if x.dtype == torch.float32 else stages
@@ -174,7 +189,11 @@ def shape(has: Settings, x: Tensor, e: int, *, back: bool) -> dict[str, int]:
 def states_for(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor] | None:
     """Return the states that segments start from, or None if there is only one segment, from an empty state."""
     alone = has.causal and side.x.shape[2] <= has.per and (has.state is None or asked is not None)
-    return None if alone else add_up(side, has, asked, shared)
+    if alone:
+        return None
+    # The order of the slots is that of the segments for keys only.
+    needs_last = not has.causal or asked is not None or side.x.shape[2] <= has.per
+    return add_up(side, has, asked, shared, last=needs_last)
 
 
 def settings(
@@ -197,10 +216,9 @@ def settings(
     c, log_g = (None if part is None else in_rows(part) for part in (c, log_g))
     state = None if S is None or z is None or log_scale is None else (S, z, log_scale)
     if not per:  # a few programs per multiprocessor: fewer leave some idle, more add up more states
-        processors = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 1
-        segments = max(1, PROGRAMS * processors // (q.shape[0] * q.shape[1]))
-        chunk = max(FORWARD.chunk, BACKWARD.chunk)
-        per = triton.cdiv(triton.cdiv(q.shape[2], chunk), segments) * chunk
+        segments = max(1, PROGRAMS * multiprocessors(q.device) // (q.shape[0] * q.shape[1]))
+        chunk = max(FORWARD.chunk, SUMS.chunk, BACKWARD.chunk)
+        per = cdiv(cdiv(q.shape[2], chunk), segments) * chunk
     how = (causal, normalize, scaled, log_scales, map, per)
     return Settings(W.contiguous(), a.contiguous(), c, log_g, state, *how, *numbers)
 
@@ -232,13 +250,17 @@ def walk(
     heads, e = out.shape[1], v.shape[-1]
     h, _, sign = (top, top, top) if asked is None else asked
     at, log_scales = (top, top) if states is None else states
-    mix[(triton.cdiv(m, has.per), B * heads)](
-        x, k, v, *has.keys(x), h, sign, has.W, has.a, at, log_scales, out, top, den,
-        *x.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides(),
-        heads, shared, m, k.shape[2], has.per, 0 if states is None else log_scales.shape[1], *has.numbers(), has.floor,
-        **has.constants(x, e, reverse=asked is not None), CAUSAL=has.causal, STATES=states is not None,
-        **shape(has, x, e, back=asked is not None),
-    )  # fmt: skip
+    strides = (*x.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides())
+    slots = 0 if states is None else log_scales.shape[1]
+    constants = has.constants(x, e, reverse=asked is not None)
+    constants |= {"CAUSAL": has.causal, "STATES": states is not None}
+    launch(
+        mix,
+        (cdiv(m, has.per), B * heads),
+        (x, k, v, *has.keys(x), h, sign, has.W, has.a, at, log_scales, out, top, den),
+        (*strides, heads, shared, m, k.shape[2], has.per, slots, *has.numbers(), has.floor),
+        constants | shape(has, x, e, FORWARD if asked is None else BACKWARD),
+    )
 
 
 def walk_back(
@@ -255,19 +277,22 @@ def walk_back(
     """Launch `grad`: gradients of queries, or with `reverse` of keys for each query head; then of c and of a."""
     (x, y), (k, v) = ask, answer
     B, heads, m, d = x.shape[0], asked.h.shape[1], x.shape[2], x.shape[3]
-    e, segments = y.shape[-1], triton.cdiv(x.shape[2], has.per)
+    e, segments = y.shape[-1], cdiv(x.shape[2], has.per)
     out = x.new_empty(B, m, heads, d, dtype=x.dtype if shared == 1 or not reverse else torch.float32).transpose(1, 2)
     to_c = x.new_empty(B, heads, m if has.c is not None and reverse else 0, dtype=torch.float32)
     to_a = x.new_empty(B, heads, segments if learned else 0, d, dtype=torch.float32)
     at, log_scales = (asked.h, asked.h) if states is None else states
-    grad[(segments, B * heads)](
-        x, y, k, v, *has.keys(x), *asked, has.W, has.a, at, log_scales, out, to_c, to_a,
-        *x.stride()[:3], *y.stride()[:3], *k.stride()[:3], *v.stride()[:3], *out.stride()[:3], *has.strides(),
-        heads, shared, m, k.shape[2], has.per, 0 if states is None else log_scales.shape[1], *has.numbers(),
-        **has.constants(x, e, reverse=reverse) | {"SIGNED": has.signed},
-        CAUSAL=has.causal, STATES=states is not None, LEARNED=learned,
-        **shape(has, x, e, back=True),
-    )  # fmt: skip
+    strides = [stride for part in (x, y, k, v, out) for stride in part.stride()[:3]] + has.strides()
+    slots = 0 if states is None else log_scales.shape[1]
+    constants = has.constants(x, e, reverse=reverse) | {"SIGNED": has.signed, "LEARNED": learned}
+    constants |= {"CAUSAL": has.causal, "STATES": states is not None}
+    launch(
+        grad,
+        (segments, B * heads),
+        (x, y, k, v, *has.keys(x), *asked, has.W, has.a, at, log_scales, out, to_c, to_a),
+        (*strides, heads, shared, m, k.shape[2], has.per, slots, *has.numbers()),
+        constants | shape(has, x, e, BACKWARD),
+    )
     return out, to_c, to_a
 
 
@@ -276,8 +301,12 @@ def find_deltas(y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: Settings) 
     B, H, m, e = y.shape
     asked, fixed = Queries(*(torch.empty_like(den) for _ in range(3))), torch.empty_like(den)
     out = dy if has.log_scales else like(dy, e)
-    deltas[(triton.cdiv(m, BACKWARD.chunk), B * H)](
-        y, dy, top, den, *asked, fixed, out, *y.stride()[:3], *dy.stride()[:3], *out.stride()[:3], H, m, has.floor,
-        GATED=has.log_g is not None, SIGNED=has.signed, LOG_SCALES=has.log_scales, C=BACKWARD.chunk, E=e,
-    )  # fmt: skip
+    constants = {"GATED": has.log_g is not None, "SIGNED": has.signed, "LOG_SCALES": has.log_scales}
+    launch(
+        deltas,
+        (cdiv(m, BACKWARD.chunk), B * H),
+        (y, dy, top, den, *asked, fixed, out),
+        (*y.stride()[:3], *dy.stride()[:3], *out.stride()[:3], H, m, has.floor),
+        constants | {"C": BACKWARD.chunk, "E": e},
+    )
     return out, asked, fixed

@@ -7,7 +7,7 @@ F3. Nothing of the size of the features is ever written: the forward pass saves 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,8 +29,7 @@ from regard.kernels.linear.launch_triton import (
 )
 
 
-@custom_op("regard::attend_features", mutates_args=())
-def attend_walk(
+def attend_directly(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -61,6 +60,23 @@ def attend_walk(
     shared = q.shape[1] // k.shape[1]
     walk(q, Side(k, v), has, states_for(Side(k, v), has, None, 1), None, y, top, den, shared)
     return y, top, den
+
+
+attend_walk = custom_op("regard::attend_features", mutates_args=())(attend_directly)
+
+
+def needs_operator(*tensors: Tensor | None) -> bool:
+    """Whether a call must go through PyTorch's operator: for gradients, torch.compile, or a mode that watches calls.
+
+    The operator takes as long as a short text does on the GPU.
+    """
+    if torch.compiler.is_compiling() or _number_of_modes():
+        return True
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+# Private: how many modes such as FakeTensorMode watch the calls of operators. Without it, assume that one does.
+_number_of_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 
 
 @custom_op("regard::attend_features_back", mutates_args=())

@@ -114,14 +114,15 @@ def state_of(sum_of, E: tl.constexpr, M: tl.constexpr, PAIR: tl.constexpr):
     return S1, columns(z1, M, tl.float32), S2, columns(z2, M, tl.float32)
 
 
-@triton.jit(do_not_specialize=["places", "size"])
+@triton.jit(do_not_specialize=["slots", "size"])
 def scan(
     sum_of, log_scale_of, gate_of, log_scale_at, slots, size,
-    GIVEN: tl.constexpr, LOG_SCALES: tl.constexpr, BLOCK: tl.constexpr,
+    GIVEN: tl.constexpr, LOG_SCALES: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Replace the sums of each segment by the state after it, for a block of numbers of one head.
 
-    Place 0 holds the state before the first segment, if there is one (GIVEN).
+    Slot 0 holds the state before the first segment, if there is one (GIVEN). Without LOG_SCALES, states are plain sums,
+    and several slots are loaded at once: one after the other, each load would wait for the store before it.
     """
     row, at = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     here = sum_of + row * slots * size + at
@@ -136,14 +137,21 @@ def scan(
         state, log_scale = tl.zeros((BLOCK,), tl.float32), tl.full((), EMPTY if LOG_SCALES else 0.0, tl.float32)
         tl.store(here, state, mask=at < size)
     tl.store(log_scale_at, log_scale)
-    for slot in range(1, slots):
-        here += size
-        segment_sum = tl.load(here, mask=at < size, other=0.0)
-        if LOG_SCALES:
+    if LOG_SCALES:
+        for slot in range(1, slots):
+            here += size
+            segment_sum = tl.load(here, mask=at < size, other=0.0)
             new, old = tl.load(log_scale_of + slot), log_scale + tl.load(gate_of + slot)
             log_scale = tl.maximum(old, new)
-            segment_sum *= tl.exp2(new - log_scale)
-            state *= tl.exp2(old - log_scale)
-        state += segment_sum
-        tl.store(here, state, mask=at < size)
-        tl.store(log_scale_at + slot, log_scale)
+            state = state * tl.exp2(old - log_scale) + segment_sum * tl.exp2(new - log_scale)
+            tl.store(here, state, mask=at < size)
+            tl.store(log_scale_at + slot, log_scale)
+    else:
+        for first in range(1, slots, SLOTS):
+            slot = first + tl.arange(0, SLOTS)
+            inside = (slot < slots)[:, None] & (at < size)[None, :]
+            where = here + slot[:, None] * size
+            segment_sums = tl.load(where, mask=inside, other=0.0)  # (SLOTS, BLOCK)
+            tl.store(where, state[None, :] + tl.cumsum(segment_sums, 0), mask=inside)
+            tl.store(log_scale_at + slot, tl.zeros((SLOTS,), tl.float32), mask=slot < slots)
+            state += tl.sum(segment_sums, 0)

@@ -136,7 +136,8 @@ def run_kernels(
     ):  # with log_scales it is for sums that are divided by the weight of the heaviest key
         floor *= math.exp(sign * features.scale / 2)
     options = (normalize, features.sigma is not None, log_scales, map, (sign, *numbers, floor), 0)
-    y, _, _ = (attend_directly if is_direct else attend_walk)(q, k, v, *tensors, causal, *options)
+    attend: Callable[..., tuple[Tensor, Tensor, Tensor]] = attend_directly if is_direct else attend_walk
+    y, _, _ = attend(q, k, v, *tensors, causal, *options)
     if not return_state:
         return y, None
     S, z, log_scale = sum_up(k, v, *tensors, *options)
@@ -150,7 +151,8 @@ def key_factors(features: RandomFeatures, device: torch.device, *, remembered: b
 
     While a CUDA graph is captured nothing is remembered: the memory would be the graph's.
     """
-    if remembered and features.sigma is None and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if remembered and features.sigma is None and not captured:
         return _equal_factors(features.dim, features.scale**0.5, device)
     a = torch.full((1, features.dim), features.scale**0.5, device=device)
     return a if features.sigma is None else a * features.sigma.float()

@@ -128,7 +128,9 @@ def count(map: str, W: Tensor, d: int) -> int:
     return d if map == "elu" else W.shape[-2] * (2 if map in PAIRS else 1)
 
 
-def add_up(side: Side, has: Settings, asked: Queries | None, shared: int, *, last: bool = True) -> tuple[Tensor, Tensor]:
+def add_up(
+    side: Side, has: Settings, asked: Queries | None, shared: int, *, last: bool = True
+) -> tuple[Tensor, Tensor]:
     """Return the states before each segment and after the last, (B heads, slots, F (e + 1)), and their log_scales.
 
     The states of keys; with `asked` those of queries, from the last segment to the first. Without `last`, the state

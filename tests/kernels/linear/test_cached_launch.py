@@ -124,5 +124,3 @@ def test_direct_launches_give_the_same_bits_cuda(length: int) -> None:
     with_gradient = [part.clone().requires_grad_() for part in texts[0]]  # through PyTorch's operator
     y = attend_features(*with_gradient, features=features, causal=True, backend="triton")
     assert torch.equal(y, wanted[0]) and CachedLaunch.enabled
-
-

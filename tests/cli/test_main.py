@@ -139,7 +139,7 @@ def test_ctrl_c_ends_with_130() -> None:
         "def wait():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(30)\n"
-        "regard.cli.app.registered_commands[0].callback = wait\n"
+        "regard.cli.COMMANDS['demo'] = wait\n"
         "regard.cli.main()\n"
     )
     result = run("demo", code=interrupted)

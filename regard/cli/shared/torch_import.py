@@ -23,23 +23,21 @@ def import_torch() -> None:
     """Import torch, unless that has been done."""
     if "torch" in sys.modules:
         return
-    collecting = gc.isenabled()
+    collects = gc.isenabled()
     gc.disable()
     sys.meta_path.insert(0, Postponement())
     try:
         importlib.import_module("torch")
     finally:
         gc.freeze()  # later collections skip the objects of torch's modules
-        if collecting:
+        if collects:
             gc.enable()
 
 
 class Postponement(MetaPathFinder, Loader):
     """Imports an empty module in place of the postponed one, which is imported together with the first of its users."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name == POSTPONED:
             return ModuleSpec(name, self)
         if name in USERS:

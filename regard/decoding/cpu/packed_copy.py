@@ -17,7 +17,6 @@ from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.decoder_layout import all_modules, why_not_hooked
-from regard.machine import one_thread
 from regard.traits import traits_of
 
 
@@ -43,8 +42,7 @@ class PackedCopy:
 def packed_copy(model: nn.Module) -> nn.Module:
     """Copy the modules of a model, but not their tensors, and pack the matrices of the copy."""
     tensors: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    with one_thread():
-        return pack_weights(copy.deepcopy(model, tensors), "packed").eval()
+    return pack_weights(copy.deepcopy(model, tensors), "packed").eval()
 
 
 def why_not(model: nn.Module) -> str | None:

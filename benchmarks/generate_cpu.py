@@ -168,7 +168,9 @@ def main() -> int:
         },
     }
     print(report["hardware"], report["versions"], sep="\n")
-    print(f"\ntokens per second\n{'model':12}{'streams':>8}{'threads':>8}{'':>9}{''.join(f'{name:>19}' for name in NAMES)}")
+    print(
+        f"\ntokens per second\n{'model':12}{'streams':>8}{'threads':>8}{'':>9}{''.join(f'{name:>19}' for name in NAMES)}"
+    )
     length, rounds = args.length or (6 if args.quick else 32), args.rounds or (1 if args.quick else 5)
     cells = []
     for name in args.models or (("quick",) if args.quick else MODELS):

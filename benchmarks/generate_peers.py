@@ -162,8 +162,14 @@ def make_gpt2(model: TransformerLM) -> Any:
     config = model.config
     peer = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=config.vocabulary, n_positions=config.max_length, n_embd=config.dim, n_layer=config.layers,
-            n_head=config.heads, n_inner=config.hidden, activation_function="gelu_new", bos_token_id=START,
+            vocab_size=config.vocabulary,
+            n_positions=config.max_length,
+            n_embd=config.dim,
+            n_layer=config.layers,
+            n_head=config.heads,
+            n_inner=config.hidden,
+            activation_function="gelu_new",
+            bos_token_id=START,
             eos_token_id=END,
         )  # fmt: skip
     ).eval()
@@ -194,10 +200,19 @@ def make_neox(model: TransformerLM) -> Any:
     config = model.config
     peer = GPTNeoXForCausalLM(
         GPTNeoXConfig(
-            vocab_size=config.vocabulary, hidden_size=config.dim, num_hidden_layers=config.layers,
-            num_attention_heads=config.heads, intermediate_size=config.hidden, hidden_act="gelu", rotary_pct=1.0,
-            use_parallel_residual=False, tie_word_embeddings=False, max_position_embeddings=config.max_length,
-            layer_norm_eps=model.decoder.norm.eps, bos_token_id=START, eos_token_id=END,
+            vocab_size=config.vocabulary,
+            hidden_size=config.dim,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            intermediate_size=config.hidden,
+            hidden_act="gelu",
+            rotary_pct=1.0,
+            use_parallel_residual=False,
+            tie_word_embeddings=False,
+            max_position_embeddings=config.max_length,
+            layer_norm_eps=model.decoder.norm.eps,
+            bos_token_id=START,
+            eos_token_id=END,
         )  # fmt: skip
     ).eval()
     table = model.input.embedding.weight
@@ -230,9 +245,16 @@ def make_llama(model: TransformerLM) -> Any:
     config = model.config
     peer = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=config.vocabulary, hidden_size=config.dim, intermediate_size=config.hidden,
-            num_hidden_layers=config.layers, num_attention_heads=config.heads, num_key_value_heads=config.kv_heads,
-            rms_norm_eps=model.decoder.norm.eps, tie_word_embeddings=False, bos_token_id=START, eos_token_id=END,
+            vocab_size=config.vocabulary,
+            hidden_size=config.dim,
+            intermediate_size=config.hidden,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
+            num_key_value_heads=config.kv_heads,
+            rms_norm_eps=model.decoder.norm.eps,
+            tie_word_embeddings=False,
+            bos_token_id=START,
+            eos_token_id=END,
             pad_token_id=PAD,
         )  # fmt: skip
     ).eval()

@@ -1,4 +1,4 @@
-"""How fast does a language model generate on a CPU? regard, transformers and llama.cpp with the same weights, in one run.
+"""How fast does a language model generate on a CPU? regard, transformers and llama.cpp with the same weights.
 
 The models are the shipped `shakespeare`, and models of the GPT-2 and Llama shapes with random weights. Each stream is a
 prompt of 32 tokens and a continuation of 32, greedy or sampled (top-k 40, temperature 0.8). Greedy texts in float32 are
@@ -168,9 +168,8 @@ def main() -> int:
         },
     }
     print(report["hardware"], report["versions"], sep="\n")
-    print(
-        f"\ntokens per second\n{'model':12}{'streams':>8}{'threads':>8}{'':>9}{''.join(f'{name:>19}' for name in NAMES)}"
-    )
+    columns = "".join(f"{name:>19}" for name in NAMES)
+    print(f"\ntokens per second\n{'model':12}{'streams':>8}{'threads':>8}{'search':>9}{columns}")
     length, rounds = args.length or (6 if args.quick else 32), args.rounds or (1 if args.quick else 5)
     cells = []
     for name in args.models or (("quick",) if args.quick else MODELS):

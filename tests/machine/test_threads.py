@@ -83,13 +83,16 @@ def test_without_a_quota_the_choice_is_openmps(quota: Path) -> None:
 
 
 def test_one_thread_inside_a_block_and_the_others_after_it() -> None:
-    torch.set_num_threads(3)
-    with pytest.raises(KeyError), one_thread():
-        assert torch.get_num_threads() == 1
+    def fail() -> None:
         with one_thread():
-            pass
-        assert torch.get_num_threads() == 1
-        raise KeyError
+            with one_thread():
+                pass
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    torch.set_num_threads(3)
+    with pytest.raises(KeyError):
+        fail()
     assert torch.get_num_threads() == 3
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -72,15 +72,6 @@ class Commands(TyperGroup):
         raise typer.Exit(code)
 
 
-app = typer.Typer(
-    cls=Commands,
-    name="regard",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
 def show_version(requested: bool) -> None:
     """Print the version and exit, if --version was passed."""
     if requested:
@@ -88,7 +79,6 @@ def show_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
@@ -116,9 +106,32 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "info": show_info,
     "lectures": show_lectures,
 }
-for name, command in COMMANDS.items():
-    app.command(name, help=help_text(command))(command)
-app.add_typer(plots, name="plot")
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """Make the command line with all commands, or with one: typer converts the options of every command at startup."""
+    commands = typer.Typer(
+        cls=Commands,
+        name="regard",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    commands.callback()(options)
+    for name, command in COMMANDS.items() if only is None else [(only, COMMANDS[only])]:
+        commands.command(name, help=help_text(command))(command)
+    if only is None:
+        commands.add_typer(plots, name="plot")
+    return commands
+
+
+def requested_command(arguments: Sequence[str]) -> str | None:
+    """Return the command that the arguments name; None if they name none, or `plot`, which has commands of its own."""
+    first_word = next((argument for argument in arguments if not argument.startswith("-")), None)
+    return first_word if first_word in COMMANDS else None
+
+
+app = make_app()
 
 
 def main() -> None:
@@ -126,7 +139,7 @@ def main() -> None:
     write_utf8()
     show_plain_warnings()
     try:
-        app(prog_name="regard")
+        make_app(requested_command(sys.argv[1:]))(prog_name="regard")
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise

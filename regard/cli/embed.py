@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.shared.model_options import STDIN, Device, Dtype, Model, Threads, load_as, read_text
+from regard.cli.shared.torch_import import import_torch
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
@@ -41,6 +42,7 @@ def embed_lines(
       regard embed -m runs/encoder sentences.txt --npy vectors.npy
       regard embed -m runs/encoder sentences.txt --compare
     """
+    import_torch()
     set_threads(threads)
     from regard.api.embedder import Embedder
 

@@ -37,6 +37,7 @@ from regard.cli.shared.search_options import (
     search_option,
     with_draft,
 )
+from regard.cli.shared.torch_import import import_torch
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
@@ -78,6 +79,7 @@ def generate_text(
 
     Example: regard generate -m runs/plays "ROMEO:" --temperature 0.8 --seed 1
     """
+    import_torch()
     set_threads(threads)
     from regard.api.writer import Writer
     from regard.decoding.searches.greedy import Greedy

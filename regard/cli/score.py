@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, Threads, plain_warnings, read_pairs
+from regard.cli.shared.torch_import import import_torch
 from regard.errors import UsageError
 from regard.machine import set_threads
 
@@ -42,6 +43,7 @@ def score_text(
       regard score -m runs/mine test.fr test.en
       regard score -m shakespeare play.txt
     """
+    import_torch()
     set_threads(threads)
     from regard.api.translator import Translator
     from regard.api.writer import Writer

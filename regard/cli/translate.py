@@ -40,6 +40,7 @@ from regard.cli.shared.search_options import (
     search_option,
     with_draft,
 )
+from regard.cli.shared.torch_import import import_torch
 from regard.errors import DataError, RegardError, UsageError
 from regard.machine import set_threads
 
@@ -125,13 +126,14 @@ def translate_text(
       regard translate --text "Le chat dort." --attention
       regard translate -m runs/mine fr.txt --json --alternatives 3
     """
-    set_threads(threads)
     if text is not None and file is not None:
         raise UsageError("pass a file or --text, not both")
     if attention and not as_json and text is None:
         raise UsageError("--attention needs --json or --text: a matrix does not fit on one line")
     if plot is not None and text is None:
         raise UsageError("--plot draws one sentence: pass it with --text")
+    import_torch()
+    set_threads(threads)
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
     random_search = make_random_search(sample, minimum_risk, temperature, top_k, top_p, min_p, seed, rules)
     search = make_search(beam, length_penalty, random_search, alternatives, rules)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
 from regard.errors import DataError, UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 METRICS = ("bleu", "chrf")
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # which need no download
@@ -155,6 +155,9 @@ def check_pairs(hypotheses: Sequence[str], references: Sequence[str], *, other: 
 
 
 def _make_metric(metric: str, *, tokenize: str, lowercase: bool) -> Metric:
+    from sacrebleu.metrics.bleu import BLEU  # here, because translating needs no scores
+    from sacrebleu.metrics.chrf import CHRF
+
     if metric not in METRICS:
         raise UsageError(unknown_name("metric", metric, METRICS))
     if metric == "chrf":

@@ -7,6 +7,9 @@ import math
 import os
 import platform
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 C_COMPILERS = ("cc", "gcc", "clang")
+THREAD_COUNT_LOCK = threading.RLock()  # torch has one number for all threads
 AMPERE = (8, 0)  # compute capability
 
 
@@ -103,6 +107,25 @@ def set_threads(threads: int | None) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread inside the block.
+
+    After each small operation, OpenMP's threads wait for the next one without sleeping. On a busy machine this takes
+    time away from the thread that has work. Blocks of several threads run one after the other, because a thread that
+    first asks torch for the number during a block would keep 1.
+    """
+    import torch
+
+    with THREAD_COUNT_LOCK:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def device_name(device: str | torch.device) -> str:

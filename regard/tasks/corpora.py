@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.demo.corpus import demo_pairs, demo_text
 from regard.errors import DataError
 from regard.recipes.required import required
 from regard.recipes.tables import FILES, DataRecipe, RecipeTables
@@ -76,6 +75,8 @@ def read_text_corpora(recipe: RecipeTables) -> Corpora:
     data = recipe.data
     faults: Policy = data.faults  # type: ignore[assignment]  # checked
     if data.demo:
+        from regard.demo.corpus import demo_text
+
         train = make_corpus([demo_text(data.demo, seed=recipe.training.seed)], name="demo text")
     else:
         train = read_documents(data.text, faults=faults)
@@ -152,6 +153,8 @@ def numbered_tokens(numbers: Tensor, vocabulary: int) -> Tensor:
 
 
 def _demo_corpora(count: int, held_out: int, seed: int) -> Corpora:
+    from regard.demo.corpus import demo_pairs
+
     train, validation = demo_pairs("train", count, seed=seed), demo_pairs("validation", held_out, seed=seed)
     sides = [([pair.source for pair in part], [pair.target for pair in part]) for part in (train, validation)]
     return Corpora(

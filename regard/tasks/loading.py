@@ -15,7 +15,7 @@ from regard.api.writer import Writer
 from regard.decoding.cpu.quantize import pack_weights
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.kernels import fuse
-from regard.machine import find_device
+from regard.machine import find_device, one_thread
 from regard.models.folder import load_with_config
 from regard.models.protocols import config_of
 from regard.tasks import task_for
@@ -43,8 +43,9 @@ def load(
         device, number = "cpu" if device == "auto" else device, torch.float32
     else:
         number = find_dtype(dtype)
-    model, info = load_with_config(folder, device=find_device(device), dtype=number)
-    model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
+    with one_thread():
+        model, info = load_with_config(folder, device=find_device(device), dtype=number)
+        model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
     try:
         tokenizers = read_tokenizers(folder, max_tokens=max(config_of(model).vocabularies))
         return wrap_model(model, *tokenizers, info=info, pack=True)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from regard.cli import app
+from regard.cli import COMMANDS, app, make_app, requested_command
 from regard.errors import DataError, ModelError, UsageError
 from regard.version import __version__
 
@@ -132,8 +132,30 @@ def test_ctrl_c_ends_with_130() -> None:
         "def wait():\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(30)\n"
-        "regard.cli.app.registered_commands[0].callback = wait\n"
+        "regard.cli.COMMANDS['demo'] = wait\n"
         "regard.cli.main()\n"
     )
     result = run("demo", code=interrupted)
     assert (result.returncode, result.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["translate", "-t", "generate"], "translate"),
+        (["--debug", "generate"], "generate"),
+        (["--help"], None),
+        (["plot", "translate"], None),
+        (["nothing", "translate"], None),
+        ([], None),
+    ],
+)
+def test_the_command_is_the_first_word(arguments: Sequence[str], command: str | None) -> None:
+    assert requested_command(arguments) == command
+
+
+def test_a_command_alone_has_the_same_help() -> None:
+    for name in COMMANDS:
+        alone, all_commands = (CliRunner().invoke(commands, [name, "--help"]) for commands in (make_app(name), app))
+        assert alone.exit_code == 0
+        assert alone.output == all_commands.output

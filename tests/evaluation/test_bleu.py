@@ -120,6 +120,6 @@ def test_a_splitter_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> No
     def missing(**_: object) -> None:
         raise RuntimeError("\nJapanese needs\n    pip install sacrebleu[ja]\n")
 
-    monkeypatch.setattr("regard.evaluation.bleu.BLEU", missing)
+    monkeypatch.setattr("sacrebleu.metrics.bleu.BLEU", missing)
     with pytest.raises(UsageError, match=r"tokenize='ja-mecab' cannot be used here: Japanese needs pip install sacreb"):
         corpus_bleu(["a"], ["a"], tokenize="ja-mecab")

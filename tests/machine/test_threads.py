@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from regard.cli import COMMANDS, app
-from regard.machine import number_of_cores, set_threads
+from regard.machine import number_of_cores, one_thread, set_threads
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +80,20 @@ def test_without_a_quota_the_choice_is_openmps(quota: Path) -> None:
     torch.set_num_threads(1)
     set_threads(None)
     assert torch.get_num_threads() == 1
+
+
+def test_one_thread_inside_a_block_and_the_others_after_it() -> None:
+    def fail() -> None:
+        with one_thread():
+            with one_thread():
+                pass
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    torch.set_num_threads(3)
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.get_num_threads() == 3
 
 
 def test_every_command_that_computes_takes_threads() -> None:

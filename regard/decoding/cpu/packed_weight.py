@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.decoding.cpu.c_matrix import CMatrix, compiled
+from regard.machine import one_thread
 
 Form = Literal["packed", "int8"]
 FORMS = ("packed", "int8")
@@ -72,7 +73,8 @@ class Weight(Tensor):
     def c_matrix(self, library: Any) -> CMatrix:
         """Return the matrix as C reads it. It is made on first use, since of some matrices only slices are used."""
         if self.cached_c_matrix is None:
-            self.cached_c_matrix = self.make_c_matrix(library)
+            with one_thread():  # one matrix is too little work for several
+                self.cached_c_matrix = self.make_c_matrix(library)
         return self.cached_c_matrix
 
     def make_c_matrix(self, library: Any) -> CMatrix:

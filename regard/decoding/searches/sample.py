@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run, 
 from regard.errors import UsageError
 
 FIRST_TOP_P_CANDIDATES = 128  # sorted first; eight times as many if their probabilities do not reach p
+Integers = TypeVar("Integers", Tensor, np.ndarray)  # of 64 bits
 MIN_TEMPERATURE = 1e-6  # far below, logits divided by it are not finite
 
 
@@ -77,9 +79,15 @@ class Sample:
         return x.softmax(-1)
 
     def _draw(self, logps: Tensor, numbers: Tensor, alternatives: Tensor, step: int) -> Pick:
-        probabilities = self.probabilities(logps)
         draws = uniform(self.seed, numbers, alternatives, step)
-        return Pick(invert(probabilities, draws), draws, probabilities)
+        if self.top_k is None or self.top_k >= logps.shape[-1]:
+            probabilities = self.probabilities(logps)
+            return Pick(invert(probabilities, draws), draws, probabilities)
+        # Only the k candidates, in the order of the vocabulary: the other tokens have probability 0.
+        candidates = stable_topk(logps, self.top_k)[1].sort(dim=-1)[0]  # (R, k)
+        shares = self.probabilities(logps.gather(-1, candidates))  # (R, k)
+        tokens = candidates.gather(-1, invert(shares, draws)[:, None])[:, 0]  # (R,)
+        return Pick(tokens, draws, shares.new_zeros(logps.shape).scatter(-1, candidates, shares))
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -122,15 +130,22 @@ def invert(probabilities: Tensor, draws: Tensor) -> Tensor:
 
 def uniform(seed: int, numbers: Tensor, alternatives: Tensor, step: int) -> Tensor:
     """Return one number in [0, 1) for each row, (R,), from a hash of the arguments: there is no generator state."""
-    bits = torch.zeros_like(numbers)
-    for part in (seed, numbers, alternatives, step):
-        bits = scramble(bits + part)
     precision = _precision(numbers.device)
     digits = 24 if precision == torch.float32 else 53  # of the mantissa
-    return _shift(bits, 64 - digits).to(precision) * 2.0**-digits
+    if numbers.device.type == "cpu":  # for a few numbers, an operation of NumPy takes a fraction of the time of torch's
+        return torch.from_numpy(_hash(seed, numbers.numpy(), alternatives.numpy(), step, digits) * 2.0**-digits)
+    return _hash(seed, numbers, alternatives, step, digits).to(precision) * 2.0**-digits
 
 
-def scramble(x: Tensor) -> Tensor:
+def _hash(seed: int, numbers: Integers, alternatives: Integers, step: int, digits: int) -> Integers:
+    """Return so many binary digits for each row, (R,)."""
+    bits = numbers * 0
+    for part in (seed, numbers, alternatives, step):
+        bits = scramble(bits + part)
+    return _shift(bits, 64 - digits)
+
+
+def scramble(x: Integers) -> Integers:
     """Return the output of splitmix64 for the state x, in 64-bit integers whose products wrap around.
 
     Steele, Lea & Flood 2014, figures 13 and 16 ("mix64variant13").
@@ -141,7 +156,7 @@ def scramble(x: Tensor) -> Tensor:
     return x ^ _shift(x, 31)
 
 
-def _shift(x: Tensor, count: int) -> Tensor:
+def _shift(x: Integers, count: int) -> Integers:
     """Shift x right as an unsigned integer."""
     return (x >> count) & (2 ** (64 - count) - 1)
 

@@ -1,0 +1,37 @@
+"""benchmarks/cold_start.py runs and reports as promised; no timing here."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def script(load_script: Any) -> ModuleType:
+    return load_script("cold_start")
+
+
+@pytest.mark.slow  # it starts more than ten processes
+def test_quick_run_prints_tables_and_a_last_line_of_json(run_script: Any, script: ModuleType) -> None:
+    table, report = run_script("cold_start", "--quick")
+    assert report["command"] == "python benchmarks/cold_start.py --quick"
+    assert {"import torch", script.SHELL, "regard.load", "CTranslate2"} <= report["seconds"].keys()
+    assert all(len(sample["wall"]) == len(sample["cpu"]) == 1 for sample in report["seconds"].values())
+    for name in script.PHASES:
+        assert sum(line.startswith(f"{name} ") for line in table) == 1
+
+
+def test_the_target_is_judged_only_on_an_idle_machine(script: ModuleType) -> None:
+    torch_seconds = {"wall": [1.0] * 3, "cpu": [1.0] * 3}
+    seconds = {"import torch": torch_seconds, script.SHELL: {"wall": [1.4, 1.6, 1.4], "cpu": [1.2] * 3}}
+    assert script.make_summary(seconds, busy=False)["met"] is True
+    assert script.make_summary(seconds, busy=True)["met"] is None
+    seconds[script.SHELL]["wall"] = [1.4, 1.6, 1.6]
+    assert script.make_summary(seconds, busy=False)["met"] is False
+
+
+def test_ratios_are_medians_over_the_rounds(script: ModuleType) -> None:
+    seconds = {"ours": {"cpu": [1.0, 4.0, 3.0]}, "theirs": {"cpu": [1.0, 2.0, 2.0]}}
+    assert script.cpu_ratio(seconds, "ours", "theirs") == 1.5

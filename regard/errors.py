@@ -1,9 +1,11 @@
-"""Errors that a user can fix, and the exit code of the command line for each."""
+"""Errors that a user can fix, the exit code of the command line for each, and deprecated names."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class RegardError(Exception):
@@ -55,3 +57,15 @@ def unknown_name(what: str, name: object, known: Sequence[str]) -> str:
     similar = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {similar[0]!r}?" if similar else ""
     return f"unknown {what} {name!r}{hint} (known: {', '.join(known)})"
+
+
+def deprecated_name(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that warns that `name` is deprecated, and calls the one that replaces it."""
+    replacement = method.__name__
+
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        warnings.warn(f"{name} is deprecated; call {replacement} instead", DeprecationWarning, stacklevel=2)
+        return getattr(self, replacement)(*args, **options)
+
+    call.__name__, call.__doc__ = name, f"Deprecated name of `{replacement}`."
+    return call

@@ -255,6 +255,19 @@ class ProjectedSource:
     def restrict(self, mask: Mask | Tensor | None, causal: bool, m: int) -> tuple[Mask | Tensor | None, bool]:
         return mask, causal
 
+    def group(self, query: Tensor) -> Tensor:
+        """query (rows, m, dim) -> (B, rows / B · m, dim): the rows of a beam attend to one source together."""
+        B, rows = len(self.k), len(query)
+        return query if rows == B else query.view(B, -1, query.shape[-1])
+
+    def ungroup(self, rows: int, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Undo `group`: y (B, ·, dim) -> (rows, m, dim), and weights (B, H, ·, n) -> (rows, H, m, n)."""
+        if len(y) == rows:
+            return y, weights
+        if weights is not None:
+            weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)
+        return y.view(rows, -1, y.shape[-1]), weights
+
     def select(self, rows: Tensor) -> ProjectedSource:
         return ProjectedSource(self.k[rows], self.v[rows])
 

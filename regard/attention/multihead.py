@@ -7,7 +7,6 @@ Vaswani et al. 2017, section 3.2.2; D8, D11, D12, D13.
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal
 
 import torch
@@ -16,10 +15,11 @@ from torch import Tensor, nn
 from regard.attention.cache import KVCache, ProjectedSource, StaticCache, WindowCache, make_cache
 from regard.attention.checks import check_input, check_name, check_options, check_roles, check_score_alone
 from regard.attention.dispatch import BACKENDS, Backend, attend
-from regard.attention.masks.algebra import Mask, as_mask
-from regard.attention.masks.rules import Window
+from regard.attention.masks.algebra import Mask
+from regard.attention.masks.rules import within_window
 from regard.attention.projections import FORMS, HeadSizes, SlicedProjection, make_output, make_projection
 from regard.attention.scores import Score, make_layer_score
+from regard.errors import deprecated_name
 from regard.positions import Position
 from regard.positions.by_name import make_attention_position
 
@@ -125,33 +125,32 @@ class MultiHeadAttention(nn.Module):
         A KVCache, StaticCache or WindowCache prepends the earlier tokens; a ProjectedSource replaces `key` and
         `value`. A `score` replaces the scaled dot product, including the term that positions add to it.
         """
-        rows = query.shape[0]
-        if isinstance(cache, ProjectedSource) and cache.k.shape[0] != rows:  # a beam: several rows share one source
-            query = query.view(cache.k.shape[0], -1, self.dim)
-        y, weights = self._heads(query, key, value, mask, bias, causal, cache, score, return_weights)
+        rows = len(query)
+        if isinstance(cache, ProjectedSource):
+            query = cache.group(query)
+        q, k, v = self._project(query, key, value, cache)
+        y, weights = self._heads(
+            q, k, v, mask=mask, bias=bias, causal=causal, cache=cache, score=score, return_weights=return_weights
+        )
         y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
         if self.output is not None:
             y = self.output(y)
-        if y.shape[0] != rows:
-            y = y.view(rows, -1, y.shape[-1])
-            if weights is not None:
-                weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)
+        if isinstance(cache, ProjectedSource):
+            y, weights = cache.ungroup(rows, y, weights)
         return (y, weights) if return_weights and weights is not None else y
 
     def _heads(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Mask | Tensor | None, bias: Tensor | None,
-        causal: bool, cache: Cache | None, score: Score | None, return_weights: bool,
+        self, q: Tensor, k: Tensor, v: Tensor, *, mask: Mask | Tensor | None = None, bias: Tensor | None = None,
+        causal: bool = False, cache: Cache | None = None, score: Score | None = None, return_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return head_1 … head_H as (B, H, m, d_v), and the weights (B, H, m, n) where they are computed."""
-        q, k, v = self._project(query, key, value, cache)
+        """Return head_1 … head_H as (B, H, m, d_v), and the weights (B, H, m, n) if they are computed."""
         score = self.score if score is None else score
         m, position, dropout = q.shape[2], self.position, self.dropout if self.training else 0.0
         if position is not None:
             i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)
             q, k = position.rotate(q, i), position.rotate(k, i)
         if self.window is not None and not (isinstance(cache, WindowCache) and m == 1):  # which has no others
-            neighbours = Window(self.window - 1, 0 if causal else self.window - 1)
-            mask = neighbours if mask is None else as_mask(mask) & neighbours
+            mask = within_window(mask, self.window, causal)
         if cache is not None:
             k, v = cache.append(k, v)
             mask, causal = cache.restrict(mask, causal, m)
@@ -188,10 +187,7 @@ class MultiHeadAttention(nn.Module):
             q = self.input.queries(query)
             return q if self.q_norm is None else self.q_norm(q), cache.k, cache.v
         check_roles(self_attention, self.position, self.window)
-        key = query if key is None else key
-        value = key if value is None else value
-        check_input("key", key, self.key_dim)
-        check_input("value", value, self.value_dim)
+        key, value = self._source(query if key is None else key, value)
         q, k, v = self.input(query, key, value)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
@@ -199,24 +195,23 @@ class MultiHeadAttention(nn.Module):
 
     def project_source(self, key: Tensor, value: Tensor | None = None) -> ProjectedSource:
         """Project a source (B, n, ·) once, for the many queries of cross-attention."""
+        k, v = self.input.project_source(*self._source(key, value))
+        return ProjectedSource(k if self.k_norm is None else self.k_norm(k), v)
+
+    def _source(self, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor]:
         value = key if value is None else value
         check_input("key", key, self.key_dim)
         check_input("value", value, self.value_dim)
-        k, v = self.input.project_source(key, value)
-        return ProjectedSource(k if self.k_norm is None else self.k_norm(k), v)
+        return key, value
 
-    def remember(self, key: Tensor, value: Tensor | None = None) -> ProjectedSource:
-        """Deprecated name of `project_source`."""
-        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
-        return self.project_source(key, value)
+    remember = deprecated_name("remember", project_source)
 
     def new_cache(
         self, batch: int, capacity: int, *, static: bool = False, recorded: bool | None = None
     ) -> KVCache | StaticCache | WindowCache:
-        """Return an empty cache for this layer, on its device and in its dtype; for `static` see StaticCache.
+        """Return an empty cache on this layer's device and in its dtype; for `static` see StaticCache.
 
-        A layer with a window gets a WindowCache, which takes texts of any length. While weights are recorded (default:
-        if this layer has hooks) it gets a cache of all keys, because the weights are over all keys.
+        A window needs only its last tokens, unless weights are recorded (default: if there are hooks).
         """
         recorded = bool(self._forward_pre_hooks) if recorded is None else recorded
         window, like = None if recorded else self.window, next(self.parameters())

@@ -7,7 +7,6 @@ Peng et al. 2021, section 3; Vaswani et al. 2017, section 3.2.2; F3.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from regard.attention.linear.state import FeatureState, check_draw
 from regard.attention.linear.step import take_step
 from regard.attention.masks.algebra import Mask
 from regard.attention.projections import HeadSizes, SeparateProjection, StackedProjection
+from regard.errors import deprecated_name
 from regard.positions import Position
 
 
@@ -199,17 +199,7 @@ class RandomFeatureAttention(nn.Module):
         k, v = self.input.project_source(key, value)
         return sum_keys(k, v, features=self.features, mask=mask)
 
-    def remember(
-        self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None
-    ) -> FeatureState | WholeText:
-        """Deprecated name of `project_source`."""
-        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
-        return self.project_source(key, value, mask=mask)
-
-    def recall(self, query: Tensor, state: FeatureState) -> Tensor:
-        """Deprecated name of `query_source`."""
-        warnings.warn("recall is deprecated; call query_source instead", DeprecationWarning, stacklevel=2)
-        return self.query_source(query, state)
+    remember = deprecated_name("remember", project_source)
 
     def query_source(self, query: Tensor, state: FeatureState) -> Tensor:
         """Attend to a text that was summed up, (B, m, dim) -> (B, m, dim).
@@ -220,6 +210,8 @@ class RandomFeatureAttention(nn.Module):
         rows, m = query.shape[:2]
         q = self.input.queries(query.view(len(state), -1, self.dim))
         return self._join(query_state(q, state, features=self.features)).view(rows, m, -1)
+
+    recall = deprecated_name("recall", query_source)
 
     def new_cache(
         self, batch: int, capacity: int = 0, *, static: bool = False, recorded: bool | None = None

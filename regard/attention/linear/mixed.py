@@ -8,7 +8,6 @@ Exact heads with a window attend to the last tokens only, so the cache of the la
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from regard.attention.linear.cache import WholeText
 from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
+from regard.errors import deprecated_name
 
 
 class MixedCache:
@@ -131,10 +131,7 @@ class MixedAttention(nn.Module):
         random = WholeText(key) if recorded else self.random.project_source(key, value, mask=mask)
         return MixedCache(self.exact.project_source(key, value), random)
 
-    def remember(self, key: Tensor, value: Tensor | None = None, *, mask: Mask | Tensor | None = None) -> MixedCache:
-        """Deprecated name of `project_source`."""
-        warnings.warn("remember is deprecated; call project_source instead", DeprecationWarning, stacklevel=2)
-        return self.project_source(key, value, mask=mask)
+    remember = deprecated_name("remember", project_source)
 
     def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> MixedCache:
         """Return an empty cache, with one for each part."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.masks.algebra import Both, Mask, Pair
+from regard.attention.masks.algebra import Both, Mask, Pair, as_mask
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,12 @@ class Document(PerKey):
 def causal_matrix(m: int, n: int, *, device: torch.device | str | None = None) -> Tensor:
     """Return the causal mask as a bool matrix (m, n), aligned to the lower right."""
     return torch.ones(m, n, dtype=torch.bool, device=device).tril(n - m)
+
+
+def within_window(mask: Mask | Tensor | None, window: int, causal: bool) -> Mask:
+    """Restrict a mask to the token itself and its `window` - 1 neighbours before it and, unless causal, after it."""
+    neighbours = Window(window - 1, 0 if causal else window - 1)
+    return neighbours if mask is None else as_mask(mask) & neighbours
 
 
 def split_causal(mask: Mask) -> tuple[bool, Mask | None]:

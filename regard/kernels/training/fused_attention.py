@@ -140,7 +140,8 @@ class FusedMultiHeadAttention(FusedClass, MultiHeadAttention):
         """Run inside a FusedBlock: it supplies the seed and, if `detach_bias`, computes the gradient of W^O's bias."""
         heads = self._short_heads(query, key, mask, causal, seed)
         if heads is None:
-            heads, _ = self._heads(query, key, None, mask, None, causal, None, None, False)
+            q, k, v = self._project(query, key, None, None)
+            heads, _ = self._heads(q, k, v, mask=mask, causal=causal)
         return self._join(heads, detach_bias=detach_bias)
 
     def _join(self, heads: Tensor, *, detach_bias: bool) -> Tensor:

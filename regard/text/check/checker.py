@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from regard.errors import RegardError
+from regard.text.check.length_rules import DEFAULT_MAX_TOKENS, Rules
+from regard.text.check.occurrences import Location, Occurrences
 from regard.text.check.report import (
     EXCERPT_CHARACTERS,
     CheckReport,
@@ -21,7 +23,7 @@ from regard.text.check.report import (
     sorted_problems,
     training_response,
 )
-from regard.text.check.scan import DEFAULT_MAX_TOKENS, Location, Occurrences, Rules, Scan, SideCounts
+from regard.text.check.scan import Scan, SideCounts
 from regard.text.files.corpus import Corpus
 from regard.text.files.lines import Fault
 from regard.text.files.rows import Row

@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 from regard.errors import DataError
 from regard.text.check import report as kinds
 from regard.text.check.aligned_files import Misalignment, examine_alignment
+from regard.text.check.length_rules import Rules
+from regard.text.check.occurrences import Location, Occurrences
 from regard.text.check.repairs import CHARACTER_KINDS, repaired
 from regard.text.check.report import MAX_EXAMPLES
 from regard.text.check.suspicious_characters import SCRIPT, SCRIPTS, CharacterChecker
@@ -25,11 +26,7 @@ from regard.text.files.lines import CRLF, MARK, NOT_UTF8, NUL, Fault, Finding, c
 from regard.text.files.records import MALFORMED
 from regard.text.files.rows import Row, UnequalFilesError
 from regard.text.files.shards import ParallelFiles, Shard
-from regard.text.tokenizers.special_tokens import UNKNOWN
-from regard.text.tokenizers.tokenizer import Tokenizer
 
-DEFAULT_MAX_TOKENS = 256  # of a side, if data.max_length is not set
-MAX_TOKEN_CHARACTERS = 16  # of a sentencepiece token
 MAX_LINE_CHARACTERS = 100_000  # of a line of a text
 MAX_RATIO, IGNORED_CHARACTERS = 3, 10  # factor between a pair's length ratio and the usual one; small differences
 SAMPLE_LINES, SAMPLE_CHARACTERS = 20_000, 1_000  # lines per side in which tokens are counted; characters of each
@@ -37,63 +34,6 @@ ALWAYS_FIXABLE = (NUL, MARK, CRLF)
 PAIR_KINDS = (kinds.RATIO, kinds.IDENTICAL, kinds.DUPLICATE, kinds.LEAK)  # meaningless if lines are misaligned
 NOTES = ("header row", "columns chosen")  # findings of the reader that are no problems
 PROGRESS_ROWS = 10_000  # rows between two progress reports
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Settings of training that decide about a sentence: maximum length, tokenizers if known, policy for faults."""
-
-    limit: int = DEFAULT_MAX_TOKENS  # tokens of a side, including the end token
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None
-    by_characters: bool = False  # whether tokens will be characters
-    faults: str = "stop"
-
-    def is_too_long(self, side: int, text: str, words: int) -> bool:
-        """Whether training drops a sentence; without a tokenizer, only if every tokenizer would make it too long."""
-        if self.by_characters:
-            return len(text) >= self.limit
-        if self.tokenizers is None:
-            if len(text) >= self.limit * MAX_TOKEN_CHARACTERS:
-                return True
-            # No token contains a space, but it may contain other whitespace, at which `words` are split, too.
-            return words >= self.limit and sum(map(bool, text.split(" "))) >= self.limit
-        if 2 * len(text.encode()) < self.limit:  # a text has about as many tokens as bytes at most
-            return False
-        return len(self.tokenizers[side].encode(text)) >= self.limit
-
-    def is_foreign(self, side: int, text: str) -> bool:
-        """Whether the tokenizer lacks tokens for characters of a text: it gives UNKNOWN, or several bytes for each."""
-        if self.tokenizers is None:
-            return False
-        tokens = self.tokenizers[side].encode(text)
-        return UNKNOWN in tokens or len(tokens) > len(text) + 1
-
-
-class Location(NamedTuple):
-    """The location of a problem. Number 0 is the file as a whole; the remark then contains the message."""
-
-    shard: Shard
-    number: int
-    side: int | None = None  # None: the pair
-    offset: int = 0  # in characters
-    remark: str = ""
-
-
-@dataclass
-class Occurrences:
-    """The number of occurrences of one kind of problem, and the first few locations."""
-
-    count: int = 0
-    locations: list[Location] = field(default_factory=list)
-
-    def add(self, location: Location, count: int = 1) -> None:
-        self.count += count
-        if len(self.locations) < MAX_EXAMPLES:
-            self.locations.append(location)
-
-    def merge(self, others: Occurrences) -> None:
-        self.count += others.count
-        self.locations = (self.locations + others.locations)[:MAX_EXAMPLES]
 
 
 class HeldOutSentence(NamedTuple):

@@ -421,7 +421,16 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         short_attention_triton as short_triton,
     )
 
-    names = {"_norm", "_norm_back", "_add", "_hidden", "_hidden_back", "_attend", "_attend_back", "_add_up"}
+    names = {
+        "norm_kernel",
+        "norm_back_kernel",
+        "add_kernel",
+        "_hidden",
+        "_hidden_back",
+        "_attend",
+        "_attend_back",
+        "_add_up",
+    }
     made = []
     for module in (residual_triton, hidden_triton, short_triton, sums_triton):
         for name in names & {*vars(module)}:

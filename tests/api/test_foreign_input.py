@@ -47,6 +47,20 @@ def test_no_warning_without_a_limit_or_without_guard(careful: Translator) -> Non
         careful.translate(FOREIGN)
 
 
+def test_another_language_is_named_if_the_source_language_is_known(translator_of: Callable[..., Translator]) -> None:
+    german, english = "Wo ist der Bahnhof, bitte?", "Where is the station, please?"
+    french = translator_of(languages={"source": "fr", "target": "en"})
+    with pytest.warns(UserWarning, match="does not look like French but like German.*Bahnhof") as caught:
+        french.translate([FRENCH, german])
+    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="like English"):  # one sentence of several
+        french.translate(f"{FRENCH}.\n{english}\n{FRENCH}.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translator_of().translate(german)
+        translator_of(languages={"source": "xx", "target": "en"}).translate(german)
+
+
 def test_a_text_that_is_only_copied_causes_a_warning_too(translator_of: Callable[..., Translator]) -> None:
     unseen = list(range(4, 240))
     data = {"placeholders": True}

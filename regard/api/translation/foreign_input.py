@@ -1,24 +1,27 @@
 """Warn about input that does not look like the source language: other languages, code, noise.
 
-A translator has no notion of languages, and translates everything. Two signs tell that it should not have: words that
-it cannot read, and an output that it finds improbable itself. Their sum is the doubt about an input. What is normal
-differs from model to model, so config.json gives the limit, under `max_doubt`; scripts/ship_model.py measures it.
+A translator has no notion of languages, and translates everything. Three signs tell that it should not have: the
+frequent words of another language (language_guess.py), words that it cannot read, and an output that it finds
+improbable itself. The sum of the last two is the doubt about an input. What is normal differs from model to model, so
+config.json gives the limit, under `max_doubt`; scripts/ship_model.py measures it. The first sign needs the source
+language, which is in config.json too.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.api.results import Translation
+from regard.api.translation.language_guess import LANGUAGES, other_language
 from regard.text.placeholders.spans import SOME_SPAN
 from regard.text.tokenizers.special_tokens import UNKNOWN
 
 MIN_WORDS = 3  # fewer say too little, unless half of them cannot be read
 MAX_UNKNOWN = 0.5
 SHOWN_CHARACTERS = 40
-LANGUAGES = {"fr": "French", "en": "English", "de": "German", "es": "Spanish", "it": "Italian", "pt": "Portuguese"}
 
 
 def doubt(translation: Translation) -> float:
@@ -33,18 +36,22 @@ def looks_foreign(translation: Translation, max_doubt: float) -> bool:
 
 
 def warn_about_foreign(translations: Sequence[Translation], info: Mapping[str, Any]) -> None:
-    """Warn about each input that does not look like the source language, if config.json has the limit."""
+    """Warn about each input that does not look like the source language, as far as config.json tells what it is."""
     max_doubt = info.get("max_doubt")
-    if not isinstance(max_doubt, int | float):
-        return
+    limit = max_doubt if isinstance(max_doubt, int | float) else math.inf
     code = (info.get("languages") or {}).get("source")
-    language = LANGUAGES.get(code, code) if code else "the language that the model was trained on"
+    if math.isinf(limit) and code not in LANGUAGES:
+        return
+    expected = LANGUAGES.get(code, code) if code else "the language that the model was trained on"
     for translation in translations:
-        if any(looks_foreign(part, max_doubt) for part in translation.parts or [translation]):
+        sentences = translation.parts or [translation]
+        guesses = [guess for sentence in sentences if (guess := other_language(sentence.source, code))]
+        if guesses or (math.isfinite(limit) and any(looks_foreign(sentence, limit) for sentence in sentences)):
             text = translation.source
             beginning = repr(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
+            hint = f" but like {LANGUAGES[guesses[0]]}" if guesses else ""
             warnings.warn(
-                f"the input does not look like {language}, so its translation may be nonsense ({beginning})",
+                f"the input does not look like {expected}{hint}, so its translation may be nonsense ({beginning})",
                 stacklevel=3,
             )
 

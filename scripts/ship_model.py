@@ -22,27 +22,28 @@ from regard.models.folder.config_file import STORAGES
 from regard.tasks.loading import load
 from regard.text.files.corpus import read_parallel
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
+from regard.training.run.model_card import OWNERS_MISSING, VALIDATION_SCORES
 
 SHIPPED = Path(__file__).parents[1] / "regard" / "shipped"
-OPEN = "Whose data this is and under which terms, write here before you pass the model on."  # card.py
 FALSE_ALARMS = 0.005  # share of the test sentences that look like another language
-VALIDATION = "## Scores on the validation part"
 
 
 def ship(run: Path, folder: Path, *, storage: str, attribution: str | None, test: tuple[Path, Path] | None) -> Path:
     """The run's model as that folder."""
     card = (run / "README.md").read_text(encoding="utf-8").replace(f"# {run.name}\n", f"# {folder.name}\n", 1)
     info = {key: value for key, value in read_config(run).items() if key not in RESERVED}
-    if attribution is not None:
-        card = card.replace(OPEN, attribution)
-    if OPEN in card:
-        raise SystemExit("whose data it is must be said before a model is passed on: give --attribution")
+    if OWNERS_MISSING in card:
+        if attribution is None:
+            raise SystemExit("the card does not say who owns the data and under which terms: pass --attribution")
+        card = card.replace(OWNERS_MISSING, attribution)
+    elif attribution is not None:
+        raise SystemExit("the card has no sentence that --attribution could replace: it says already who owns the data")
     settings: dict[str, Any] = {"storage": storage, "files": tokenizer_files(*read_tokenizers(run))}
     model = load_model(run)
     save_model(model, folder, **settings, info=info, card=card)
     if test is not None:
         scores, max_doubt = judge(folder, *test)
-        card = card.replace(VALIDATION, f"{test_table(scores, storage)}\n\n{VALIDATION}")
+        card = card.replace(VALIDATION_SCORES, f"{test_table(scores, storage)}\n\n{VALIDATION_SCORES}")
         info = {**info, "scores": {**info["scores"], **scores}, "max_doubt": max_doubt}
         save_model(model, folder, **settings, info=info, card=card)
     return folder
@@ -51,10 +52,10 @@ def ship(run: Path, folder: Path, *, storage: str, attribution: str | None, test
 def test_table(scores: dict[str, Any], storage: str) -> str:
     """The scores as the card shows them."""
     head = ["## Scores on the test part", "", f"Stored as {storage}, beam 5.", "", "| score | value | signature |"]
-    signatures = [one["signature"].replace("|", "\\|") for one in scores.values()]
+    signatures = [score["signature"].replace("|", "\\|") for score in scores.values()]
     rows = [
-        f"| {one['name']} | {one['value']:.2f} | {signature} |"
-        for one, signature in zip(scores.values(), signatures, strict=True)
+        f"| {score['name']} | {score['value']:.2f} | {signature} |"
+        for score, signature in zip(scores.values(), signatures, strict=True)
     ]
     return "\n".join([*head, "|---|---|---|", *rows])
 

@@ -2,7 +2,7 @@
 
 A module imports only from modules above it in this list:
 
-    recipe/       recipes: the schema, TOML files, and defaults chosen from the data and the machine
+    recipe/       whole recipes: TOML files, the check against the task, defaults chosen from data and machine
     prepared      a complete recipe with its data, tokenizers and model: what a training and a forecast start from
     signals       Ctrl-C and SIGTERM set a flag
     parallel/     several processes that train one model

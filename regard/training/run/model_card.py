@@ -16,6 +16,10 @@ from regard.training.recipe.schema import Recipe
 from regard.training.state.progress import Progress
 from regard.version import __version__
 
+# Sentences and headings that scripts/ship_model.py replaces or extends.
+VALIDATION_SCORES = "## Scores on the validation part"
+OWNERS_MISSING = "Before you share the model, add here who owns this data and under which terms it may be used."
+
 
 def model_card(
     model: nn.Module, recipe: Recipe, progress: Progress, *, scores: Mapping[str, Any], samples: Sequence[Sequence[str]]
@@ -29,7 +33,7 @@ def model_card(
         f"# {recipe.name}",
         f"A {what} model with {count:,} parameters, trained by regard {__version__}.",
         f"```sh\n{recipe.task.usage.replace('FOLDER', 'THIS_FOLDER')}\n```",
-        "## Scores on the validation part",
+        VALIDATION_SCORES,
         _table(("score", "value", "signature"), [_score(name, value) for name, value in scores.items()]),
     ]
     if samples:
@@ -59,10 +63,7 @@ def _data(recipe: Recipe) -> str:
         return "The demo corpus of regard, made by its own grammar; free of rights."
     files = [name for names in (data.source, data.target, data.pairs, data.text) for name in names]
     listed = ", ".join(f"`{os.path.basename(name)}`" for name in files)
-    return (
-        f"Trained on {listed}. Before you share the model, add here who owns this data and under which terms it may "
-        f"be used."
-    )
+    return f"Trained on {listed}. {OWNERS_MISSING}"
 
 
 def _hardware(device: str | None) -> str:

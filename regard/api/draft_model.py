@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from regard.decoding.searches.search import Search
 from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 
 
-def check_draft(face: Any, search: Search) -> None:
+def check_draft(face: object, search: Search) -> None:
     """Refuse a search whose draft model has another tokenizer than the model that decodes."""
     if not isinstance(search, Speculative):
         return

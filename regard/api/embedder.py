@@ -20,6 +20,7 @@ from regard.api.saving import save_face
 from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
 from regard.models.folder.weights_file import Storage
+from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END, pad_batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -30,12 +31,12 @@ class Embedder:
     """Embeds texts with a sentence encoder; `regard.load` makes one from a folder."""
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
-        self.model: Any = model
+        self.model = model
         self.tokenizer = tokenizer
         self.info = dict(info or {})
-        config: Any = model.config
-        if tokenizer.size > config.vocabulary:
-            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {config.vocabulary}")
+        (vocabulary,) = config_of(model).vocabularies
+        if tokenizer.size > vocabulary:
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {vocabulary}")
 
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
@@ -52,13 +53,13 @@ class Embedder:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         tokens = [[*ids, END] for ids in self.tokenizer.encode_all(texts)]
-        config, longest = self.model.config, max(map(len, tokens), default=0)
+        config, longest = config_of(self.model), max(map(len, tokens), default=0)
         if config.max_positions is not None and longest > config.max_positions:
             raise DataError(
                 f"a text has {longest} tokens, but this model has positions for {config.max_positions} only: "
                 "split the text"
             )
-        vectors = torch.zeros(len(texts), config.dim)
+        vectors = torch.zeros(len(texts), config.width)
         device = next(self.model.parameters()).device
         # Texts of similar length form a batch, to avoid padding.
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))

@@ -30,6 +30,7 @@ from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
 from regard.models.folder.weights_file import Storage
+from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -49,14 +50,15 @@ class Writer:
     def __init__(
         self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None, pack: bool = False
     ) -> None:
-        self.model: Any = model
+        self.model = model
         self._packed = PackedCopy() if pack else None
         self.tokenizer = tokenizer
         self.info = dict(info or {})
-        config: Any = model.config
-        if tokenizer.size != config.vocabulary:  # with fewer, the model could write tokens that have no text
-            only = "only " if tokenizer.size > config.vocabulary else ""
-            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {only}{config.vocabulary}")
+        config = config_of(model)
+        (vocabulary,) = config.vocabularies
+        if tokenizer.size != vocabulary:  # with fewer, the model could write tokens that have no text
+            only = "only " if tokenizer.size > vocabulary else ""
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {only}{vocabulary}")
         self.context: int | None = None
         if not config.reads_any_length:
             limits = [limit for limit in (self.info.get("context"), longest_text(model)) if limit is not None]
@@ -65,7 +67,7 @@ class Writer:
             self.context = min(limits, default=None)
 
     @property
-    def decoding_model(self) -> Any:
+    def decoding_model(self) -> nn.Module:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
 

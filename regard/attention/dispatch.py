@@ -94,6 +94,11 @@ def attend(
 
     A query whose keys are all masked gets zeros. With `return_weights` the result is (output, weights), the weights
     before dropout, computed by the reference.
+
+    >>> import regard, torch
+    >>> q, k = torch.zeros(1, 2), torch.randn(4, 2)  # the query has the same score with all four keys
+    >>> regard.attend(q, k, torch.tensor([[1.0], [2.0], [3.0], [4.0]]))
+    tensor([[2.5000]])
     """
     plain = score == "scaled" and scale is None and bias is None and not dropout
     if plain and backend == "auto" and not return_weights:

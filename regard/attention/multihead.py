@@ -40,6 +40,9 @@ class MultiHeadAttention(nn.Module):
         qk_norm    normalize queries and keys per head before the score (Henry et al. 2020)
         window     tokens that self-attention covers: the token itself and its neighbours (Beltagy et al. 2020)
         output     False omits W^O, as L4 does: the heads are only concatenated
+
+    >>> MultiHeadAttention(dim=16, heads=4)(torch.randn(2, 5, 16), causal=True).shape
+    torch.Size([2, 5, 16])
     """
 
     returns_weights = True  # regard.record records the weights of such modules

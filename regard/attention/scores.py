@@ -83,6 +83,11 @@ class AdditiveScore(nn.Module):
     """w . tanh(W_q q + W_k k).
 
     Bahdanau et al. 2015, appendix A.1.2; D5.
+
+    >>> import regard
+    >>> q, k = torch.randn(3, 8), torch.randn(5, 6)  # of different widths
+    >>> regard.attend(q, k, k, score=AdditiveScore(query_dim=8, key_dim=6, hidden=16)).shape
+    torch.Size([3, 6])
     """
 
     def __init__(self, *, query_dim: int, key_dim: int, hidden: int) -> None:

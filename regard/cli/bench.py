@@ -87,6 +87,7 @@ def bench_model(
     from regard.decoding.searches.beam import Beam
     from regard.decoding.searches.greedy import Greedy
     from regard.decoding.searches.logit_rules import MinTokens
+    from regard.models.protocols import config_of
 
     with plain_warnings():
         if file is None:
@@ -107,7 +108,7 @@ def bench_model(
     weights = list(face.model.parameters())
     workload = {
         "model": model,
-        "kind": face.model.config.kind,
+        "kind": config_of(face.model).kind,
         "parameters": sum(weight.numel() for weight in weights),
         "device": str(weights[0].device),
         "dtype": dtype if dtype != "auto" else str(weights[0].dtype).removeprefix("torch."),

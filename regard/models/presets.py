@@ -93,7 +93,12 @@ PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {
 
 
 def preset(name: str, **settings: Any) -> Config:
-    """Return the settings of that name; `settings` adds the vocabulary and overrides others."""
+    """Return the settings of that name; `settings` adds the vocabulary and overrides others.
+
+    >>> config = preset("transformer-base", source_vocabulary=32_000, target_vocabulary=32_000)
+    >>> config.layers, config.dim, config.heads  # Vaswani et al. 2017, table 3
+    (6, 512, 8)
+    """
     if name not in PRESETS:
         raise UsageError(unknown_name("preset", name, tuple(PRESETS)))
     kind, sizes = PRESETS[name]

@@ -36,6 +36,10 @@ def sinusoidal(
     "interleaved" is the formula's order, "halves" has all sines before all cosines. The table is computed in
     float64 and then cast. An odd dim is allowed and ends with a sine that has no cosine. Two properties of B3 then
     fail: inner products depend on more than the distance, and no rotation advances a position by k steps.
+
+    >>> sinusoidal(length=2, dim=4)  # the rows are positions 0 and 1: sin, cos of 1 · pos, sin, cos of pos / 100
+    tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+            [0.8415, 0.5403, 0.0100, 0.9999]])
     """
     check_size("length", length, least=0)
     _check_sinusoidal(dim, base, layout)

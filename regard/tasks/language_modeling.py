@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from regard.api.writer import Writer
-from regard.models.config import RecurrentConfig
+from regard.models.config import Config, RecurrentConfig
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
@@ -74,9 +74,10 @@ class LanguageModeling(Task):
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return required(recipe.data.context)
 
-    def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
+    def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        tokens = numbered_tokens(numbers, config.vocabulary)
+        (vocabulary,) = config.vocabularies
+        tokens = numbered_tokens(numbers, vocabulary)
         return Batch(list(range(rows)), None, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:

@@ -37,6 +37,10 @@ def load(
 
     In float32 on a CPU the model decodes with a packed copy of its matrices (decoding/cpu/packed_copy.py), as the
     command line does. `.model` is the plain module.
+
+    >>> import regard
+    >>> regard.load("fr-en", device="cpu").translate("Je t'aime.").text
+    'I love you.'
     """
     folder = find_model(name_or_folder)
     if dtype == "int8":

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from regard.api.embedder import Embedder
+from regard.models.config import Config
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
@@ -58,9 +59,10 @@ class SentenceEmbedding(Task):
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)
 
-    def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
+    def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        tokens = numbered_tokens(numbers, config.vocabulary)
+        (vocabulary,) = config.vocabularies
+        tokens = numbered_tokens(numbers, vocabulary)
         return Batch(list(range(rows)), tokens, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:

@@ -80,7 +80,7 @@ class Task(ABC):
         """Return the number of tokens of the longest row in training."""
 
     @abstractmethod
-    def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
+    def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         """Return a batch without padding, for measuring memory: all rows have that length on each side."""
 
     # Learning

@@ -21,6 +21,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.errors import RegardError
 from regard.evaluation.alignment import choose_alignment_head
 from regard.evaluation.bleu import Score, corpus_bleu, corpus_chrf
+from regard.models.config import Config
 from regard.models.config.layer_names import is_cross_attention
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
@@ -81,10 +82,9 @@ class TranslationTask(Task):
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)
 
-    def full_batch(self, config: Any, rows: int, length: int, device: torch.device) -> Batch:
+    def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         numbers = torch.arange(rows * length, device=device).view(rows, length)  # (B, L)
-        source = numbered_tokens(numbers, config.source_vocabulary)
-        target = numbered_tokens(numbers, config.target_vocabulary)
+        source, target = (numbered_tokens(numbers, vocabulary) for vocabulary in config.vocabularies)
         return Batch(list(range(rows)), source, target, target, target.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:

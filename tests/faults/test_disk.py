@@ -73,6 +73,13 @@ def test_read_only_from_the_start(open_folder: Path, nursery: Nursery) -> None:
     assert "step 1" not in told
 
 
+def test_two_processes_on_a_read_only_file_system(nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
+    refused = {"kind": "refuse", "errno": errno.EROFS, "words": ""}
+    message = first_code(nursery.train(recipe, tmp_path / "run", processes=2, faults=(refused,)), 2)
+    assert f"cannot write to {tmp_path / 'run'}: Read-only file system" in message and "--out" in message
+    assert "step 1" not in message and not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_read_only_from_some_step_on(processes: int, nursery: Nursery, recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "here" / "run"

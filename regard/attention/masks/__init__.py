@@ -3,6 +3,12 @@
 D10. True = may attend. Bool tensors can be combined with masks. Printing a mask draws it.
 
     B batch   n keys
+
+>>> import regard
+>>> (regard.masks.causal() & regard.masks.window(1)).matrix(3, 3).int().tolist()
+[[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+>>> regard.masks.padding([3, 2]).matrix(1, 3).int().tolist()  # (B, 1, 1, n); the second text has 2 tokens
+[[[[1, 1, 1]]], [[[1, 1, 0]]]]
 """
 
 from __future__ import annotations

@@ -71,6 +71,13 @@ def record(model: nn.Module) -> Iterator[Recording]:
     A layer's name is encoder or decoder, the number of the block, and self or cross. Compiled models run eagerly inside
     the block. PyTorch's own layers and those of `transformers` models with eager attention are recorded as well
     (other_libraries.py).
+
+    >>> import regard, torch
+    >>> model = regard.make_model(regard.preset("transformer-tiny", source_vocabulary=9, target_vocabulary=9))
+    >>> with record(model) as recording:
+    ...     _ = model(torch.tensor([[5, 6, 7]]), torch.tensor([[2, 8]]))
+    >>> recording["decoder.0.cross"].shape[-2:]  # a distribution over 3 source tokens for each of 2 target tokens
+    torch.Size([2, 3])
     """
     # Nobody trains on recorded weights, so they are stored without their graph.
     layers = {layer_name(path): module for path, module in model.named_modules() if _returns_weights(module)}

@@ -35,6 +35,12 @@ class Sample:
 
     A draw depends only on the seed, the number of the input, the number of the alternative and the step; not on
     batches, order or neighbours.
+
+    >>> import regard
+    >>> writer = regard.load("shakespeare", device="cpu")
+    >>> search = Sample(temperature=0.8, top_p=0.9, seed=1)
+    >>> writer.write("ROMEO:", search=search) == writer.write("ROMEO:", search=search)
+    True
     """
 
     temperature: float = 1.0

@@ -46,6 +46,12 @@ def save_model(
     the files of the tokenizers, by name; `info` is added to config.json (recipe, scores, alignment head);
     `card` is the text of README.md. An existing folder is replaced only if it is a model folder or the folder of a run,
     whose `training/` is kept.
+
+    >>> import regard
+    >>> model = regard.make_model(regard.TransformerLMConfig(vocabulary=9, layers=1, dim=8, heads=2, hidden=8))
+    >>> folder = save_model(model, "models/example")
+    >>> regard.load_model(folder).config == model.config
+    True
     """
     if storage not in STORAGES:
         raise UsageError(unknown_name("storage", storage, STORAGES))

@@ -78,6 +78,12 @@ def train(
     shipped name) whose weights and tokenizer the training starts from. `allow_changed_data` continues although the
     data files have changed since the start: with the old tokenizer, at the start of the next epoch. `verbose` says
     every chosen setting with its reason.
+
+    >>> import regard
+    >>> short = {"data.demo": 300, "tokenizer.size": 400, "training.steps": 2, "training.warmup": 1}
+    >>> run = regard.train("demo", out="runs/example", overrides=short, quiet=True)
+    >>> run.load()
+    Translator(...)
     """
     if isinstance(recipe, Recipe):
         asked = apply_overrides(recipe, overrides or {})

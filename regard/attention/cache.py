@@ -304,6 +304,6 @@ def join_padded(parts: Sequence[Tensor], dim: int) -> Tensor:
     return torch.cat([F.pad(part, (*later_axes, 0, n - part.shape[dim])) for part in parts])
 
 
-def full(capacity: int, length: int, more: int) -> str:
+def full(capacity: int, length: int, added: int) -> str:
     """Return the message for a cache that cannot take that many more tokens."""
-    return f"the cache has room for {capacity} tokens, holds {length} and was given {more} more: allocate a larger one"
+    return f"the cache has room for {capacity} tokens, holds {length} and was given {added} more: allocate a larger one"

@@ -171,7 +171,7 @@ def write_texts(
     """Write a text for each input, up to its limit, all at once; how many tokens that were."""
     inputs = [tokens for tokens, _ in jobs]
     translates = hasattr(model, "encode")
-    found = generate_tokens(
+    results = generate_tokens(
         model,
         inputs if translates else None,
         prefixes=None if translates else inputs,
@@ -180,7 +180,7 @@ def write_texts(
         batch_tokens=sys.maxsize,
         observer=observer,
     )
-    return sum(len(best.tokens) for best, *_ in found)
+    return sum(len(best.tokens) for best, *_ in results)
 
 
 def random_inputs(model: TextModel, count: int, length: int, *, seed: int = 0) -> list[list[int]]:

@@ -63,11 +63,11 @@ def _why_not_alike(model: Transformer | TransformerLM) -> str | None:
 
 
 def _describe(block: Block) -> Hashable:
-    own: Any = block.self_attention
+    attention: Any = block.self_attention
     cross: Any = block.cross_attention
     feed: Any = block.feed_forward
-    sizes = own.input.sizes, None if cross is None else cross.input.sizes
-    return type(own), type(cross), sizes, repr(own.position), block.order, feed.activation
+    sizes = attention.input.sizes, None if cross is None else cross.input.sizes
+    return type(attention), type(cross), sizes, repr(attention.position), block.order, feed.activation
 
 
 def input_of(model: Any) -> TokenInput:

@@ -1,6 +1,6 @@
-"""The tables of a recipe: frozen dataclasses that are checked when they are made.
+"""The tables of a recipe: frozen dataclasses that check their values when they are created.
 
-None means "choose for me". regard.training.recipe.schema puts the tables together to a whole recipe; tasks see it as
+None means "choose for me". regard.training.recipe.schema combines the tables into a whole recipe; tasks receive it as
 `RecipeTables`.
 """
 
@@ -24,8 +24,8 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
 FAULTS = ("stop", "skip")
-LEAST_ALPHA = 0.1  # of unigram sampling: below it a model learns to spell, and meets words whole only when it is used
-SHARES = ("copy", "invent", "typed", "join", "bare")  # of the pairs that are changed in training
+LEAST_ALPHA = 0.1  # of unigram sampling: below it, training shows mostly single letters, use mostly whole words
+SHARES = ("copy", "invent", "typed", "join", "bare")  # shares of the pairs that training changes
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -37,7 +37,7 @@ POSITIVE = ValueRule(above=0)
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """What is learnt from: parallel files, files of pairs, plain text, or the demo corpus; one kind of them."""
+    """The training data: parallel files, files of pairs, plain text, or the demo corpus; exactly one of these."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -52,17 +52,19 @@ class DataRecipe:
     validation: int | None = number(None, rule=COUNT)  # held out when there are no such files; unit as `demo`
     source_language: str | None = None
     target_language: str | None = None
-    max_length: int | None = number(None, rule=COUNT)  # tokens a side; longer pairs are left out
-    context: int | None = number(None, rule=COUNT)  # tokens a window of a language model
-    # Shares of the pairs that are changed, others in each epoch; PairData says how.
+    max_length: int | None = number(None, rule=COUNT)  # tokens per side; longer pairs are dropped
+    context: int | None = number(None, rule=COUNT)  # tokens per window of a language model
+    # Shares of the pairs that training changes, different pairs in each epoch; see PairData.
     copy: float = number(0.0, rule=SHARE)
     invent: float = number(0.0, rule=SHARE)
     typed: float = number(0.0, rule=SHARE)
     join: float = number(0.0, rule=SHARE)
     bare: float = number(0.0, rule=SHARE)
-    names: int | None = number(None, rule=COUNT)  # with a capital, met less often than that: copied, not spelled out
+    names: int | None = number(
+        None, rule=COUNT
+    )  # capitalized words that occur less often are copied instead of spelled out
     placeholders: bool = False  # numbers, dates, addresses and names are carried over as placeholders
-    faults: str = choice("stop", FAULTS)  # what happens at a line that cannot be read
+    faults: str = choice("stop", FAULTS)  # what to do with a line that cannot be read
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
@@ -72,30 +74,33 @@ class DataRecipe:
             if files != self.form:
                 raise SettingError(
                     f"data.validation_{files}",
-                    f"validation_{files} does not go with {self.form}: validation files have the form of the training "
-                    f"files",
+                    f"validation_{files} does not match {self.form}: validation files must have the same form as the "
+                    f"training files",
                 )
             if self.validation is not None:
-                raise SettingError("data.validation", "validation holds samples out, but validation files are given")
+                raise SettingError(
+                    "data.validation",
+                    "validation holds out training samples, but there are validation files: remove one of the two",
+                )
         if self.columns is not None and self.form != "pairs":
-            raise SettingError("data.columns", f"columns belongs to pairs, and the data is given as {self.form}")
+            raise SettingError("data.columns", f"columns is for files of pairs, but the data is given as {self.form}")
 
     @property
     def form(self) -> str:
         """How the data is given: "source" (and target), "pairs", "text" or "demo"."""
         form = self._form("")
         if form is None:
-            raise SettingError("data", "no training data: give source and target, or pairs, or text, or demo")
+            raise SettingError("data", "there is no training data: set source and target, or pairs, or text, or demo")
         return form
 
     def _form(self, prefix: str) -> str | None:
-        given = [key for key in ("source", "pairs", "text", "demo") if getattr(self, prefix + key, None)]
-        if len(given) > 1:
+        forms = [key for key in ("source", "pairs", "text", "demo") if getattr(self, prefix + key, None)]
+        if len(forms) > 1:
             raise SettingError(
-                f"data.{prefix}{given[1]}",
-                f"{prefix}{given[0]} and {prefix}{given[1]} are both given: one kind of data a recipe",
+                f"data.{prefix}{forms[1]}",
+                f"{prefix}{forms[0]} and {prefix}{forms[1]} are both given: a recipe has one kind of data",
             )
-        return given[0] if given else None
+        return forms[0] if forms else None
 
     def _check_sides(self, prefix: str) -> None:
         source, target = getattr(self, f"{prefix}source"), getattr(self, f"{prefix}target")
@@ -103,8 +108,8 @@ class DataRecipe:
             side = "source" if source else "target"
             raise SettingError(
                 f"data.{prefix}{side}",
-                f"{prefix}source and {prefix}target have {len(source)} and {len(target)} files: they go side by side, "
-                f"the first with the first",
+                f"{prefix}source and {prefix}target have {len(source)} and {len(target)} files: each source file needs "
+                f"one target file, in the same order",
             )
         for left, right in zip(source, target, strict=True):
             if left == right:
@@ -118,31 +123,31 @@ class TokenizerRecipe:
     kind: str | None = choice(None, TOKENIZERS)
     size: int | None = number(None, rule=ValueRule(least=5, most=2**20))  # with the four special tokens
     shared: bool | None = None  # one vocabulary for source and target
-    sampling: float = number(0.0, rule=PART)  # 0: always the best pieces (Kudo 2018's alpha)
-    tokenised: bool = False  # the text is split at its marks already, so pieces may hold letters and marks
+    sampling: float = number(0.0, rule=PART)  # alpha of Kudo 2018; 0: always the most probable tokens
+    tokenised: bool = False  # punctuation is already split off, so a token may contain letters and punctuation
 
     def __post_init__(self) -> None:
         check_fields(self, "tokenizer")
         if self.kind == "characters" and self.size is not None:
-            raise SettingError("tokenizer.size", "a character tokenizer has the characters of the data: leave size out")
+            raise SettingError("tokenizer.size", "a character tokenizer has all characters of the data: remove size")
         if self.kind == "characters" and self.sampling:
-            raise SettingError("tokenizer.sampling", "characters cannot be cut in several ways: leave sampling out")
+            raise SettingError("tokenizer.sampling", "characters cannot be split in several ways: remove sampling")
         if self.kind in (None, "unigram") and 0 < self.sampling < LEAST_ALPHA:
             raise SettingError(
                 "tokenizer.sampling",
-                f"{self.sampling} makes all ways to cut a word almost equally likely, most letter by letter: "
-                "for unigram it is the power that likelihoods are raised to, 0 for none, 0.3 for some, 1 for little",
+                f"with {self.sampling}, all ways to split a word are almost equally likely, most of them into letters: "
+                "for unigram it is the power of the likelihoods, so 0 is no sampling, 0.3 is moderate, 1 is little",
             )
         if self.kind == "characters" and self.tokenised:
-            raise SettingError("tokenizer.tokenised", "tokenised is for pieces of words, and kind is characters")
+            raise SettingError("tokenizer.tokenised", "tokenised is for subwords, but kind is characters")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRecipe:
-    """How the weights are found."""
+    """How the model is trained."""
 
     steps: int | None = number(None, rule=COUNT)  # updates of the weights
-    batch_tokens: int | None = number(None, rule=COUNT)  # rows times the longest, of one micro-batch
+    batch_tokens: int | None = number(None, rule=COUNT)  # of one micro-batch: its rows times its longest row
     lr: float | None = number(None, rule=POSITIVE)  # the peak of the schedule
     warmup: int | None = number(None, rule=WHOLE)
     schedule: str | None = choice(None, SCHEDULES)
@@ -151,26 +156,26 @@ class TrainingRecipe:
     validate_every: int | None = number(None, rule=COUNT)
     save_every: int | None = number(None, rule=COUNT)
     seed: int = number(1, rule=ValueRule(least=0, below=2**63))
-    accumulate: int | None = number(None, rule=COUNT)  # micro-batches an update
+    accumulate: int | None = number(None, rule=COUNT)  # micro-batches per update
     optimizer: str = choice("adamw", OPTIMIZERS)
     betas: tuple[float, float] = number((0.9, 0.98), rule=SHARE)
     eps: float = number(1e-9, rule=POSITIVE)
     weight_decay: float = number(0.0, rule=WHOLE)
     floor: float = number(0.0, rule=PART)  # of the schedule, as a share of lr
     label_smoothing: float | None = number(None, rule=SHARE)
-    clip: float = number(1.0, rule=WHOLE)  # the gradient's norm; 0: off
-    r_drop: float = number(0.0, rule=WHOLE)  # the weight of R-Drop's agreement of two passes; 0: one pass
-    ema: float = number(0.0, rule=SHARE)  # decay of the exponential mean of the weights; 0: no mean
-    parallel: str = choice("ddp", PARALLEL)  # with several processes: each holds the whole model, or a part
+    clip: float = number(1.0, rule=WHOLE)  # maximum norm of the gradient; 0: off
+    r_drop: float = number(0.0, rule=WHOLE)  # weight of R-Drop, the divergence between two passes; 0: one pass
+    ema: float = number(0.0, rule=SHARE)  # decay of the exponential moving average of the weights; 0: off
+    parallel: str = choice("ddp", PARALLEL)  # several processes: each has the whole model, or a shard
     kernels: str = choice("auto", KERNELS)  # "off" trains with the plain modules on every device
     compile: bool = False
-    capture: bool | None = None  # on a GPU: steps of each shape are recorded once and repeated without Python
+    capture: bool | None = None  # on a GPU: capture the steps of each shape as CUDA graphs
     deterministic: bool = False
     log_every: int = number(50, rule=COUNT)
-    keep: int = number(2, rule=COUNT)  # checkpoints that stay
-    average: int = number(1, rule=COUNT)  # the model is the mean of this many last checkpoints
-    patience: int = number(0, rule=WHOLE)  # validations without gain before the end; 0: never
-    freeze: tuple[str, ...] = ()  # names of parts that keep their weights
+    keep: int = number(2, rule=COUNT)  # checkpoints to keep
+    average: int = number(1, rule=COUNT)  # the model is the average of this many last checkpoints
+    patience: int = number(0, rule=WHOLE)  # stop after this many validations without improvement; 0: never
+    freeze: tuple[str, ...] = ()  # names of modules whose weights stay fixed
     temperature: float = number(0.05, rule=POSITIVE)  # of a sentence encoder's loss
     samples: int = number(4, rule=WHOLE)  # validation sentences shown
 
@@ -181,10 +186,13 @@ class TrainingRecipe:
             raise SettingError("training.device", unknown_name("training.device", self.device, known))
         if self.capture and self.precision == "fp16":
             raise SettingError(
-                "training.capture", "training.capture goes with fp32 and bf16: fp16 scales its loss by itself"
+                "training.capture",
+                "training.capture needs fp32 or bf16: with fp16 the loss scale changes between steps",
             )
         if self.ema and self.average > 1:
-            raise SettingError("training.ema", "training.ema and training.average are two means: choose one")
+            raise SettingError(
+                "training.ema", "training.ema and training.average are two ways to average the weights: choose one"
+            )
         if self.schedule is not None:
             try:  # with stand-ins for what is still open, or known only with the model
                 check_schedule(
@@ -200,7 +208,7 @@ class TrainingRecipe:
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether batches come in few shapes, filled up with padding: each shape is compiled or recorded once."""
+        """Whether batches are padded to a few shapes, because each shape is compiled or captured once."""
         return self.compile or bool(self.capture)
 
 
@@ -210,7 +218,7 @@ class DecodingRecipe:
 
     beam: int = number(1, rule=COUNT)
     length_penalty: float = number(1.0, rule=ValueRule(least=0, most=10))
-    sentences: int = number(500, rule=WHOLE)  # how many of them; 0: none, so no BLEU
+    sentences: int = number(500, rule=WHOLE)  # how many; 0: none, and no BLEU
     max_tokens: int | None = number(None, rule=COUNT)
 
     def __post_init__(self) -> None:

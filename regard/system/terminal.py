@@ -20,4 +20,4 @@ def perhaps_closed_terminal() -> Iterator[None]:
 
 def show_plain_warnings() -> None:
     """Print warnings as messages of regard, without the lines of source code that Python shows."""
-    warnings.formatwarning = lambda message, *place, **line: f"regard: warning: {message}\n"
+    warnings.formatwarning = lambda message, *location, **line: f"regard: warning: {message}\n"

@@ -38,6 +38,13 @@ def test_an_improbable_output_causes_a_warning(careful: Translator) -> None:
         careful.translate(FRENCH)
 
 
+def test_about_a_sentence_in_the_source_language_the_model_is_only_unsure(careful: Translator) -> None:
+    careful.info["max_doubt"] -= 9.0
+    with pytest.warns(UserWarning, match="the model is unsure about this input.*il ne dort pas") as caught:
+        careful.translate("il ne dort pas dans cette maison")
+    assert len(caught) == 1
+
+
 def test_no_warning_without_a_limit_or_without_guard(careful: Translator) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

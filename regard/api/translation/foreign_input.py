@@ -4,7 +4,8 @@ A translator has no notion of languages, and translates everything. Three signs 
 frequent words of another language (language_guess.py), words that it cannot read, and an output that it finds
 improbable itself. The sum of the last two is the doubt about an input. What is normal differs from model to model, so
 config.json gives the limit, under `max_doubt`; scripts/ship_model.py measures it. The first sign needs the source
-language, which is in config.json too.
+language, which is in config.json too. If a sentence is clearly in that language, doubt means only that the model is
+unsure.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.api.results import Translation
-from regard.api.translation.language_guess import LANGUAGES, other_language
+from regard.api.translation.language_guess import LANGUAGES, is_clearly, other_language
 from regard.text.placeholders.spans import SOME_SPAN
 from regard.text.tokenizers.special_tokens import UNKNOWN
 
@@ -30,7 +31,9 @@ def doubt(translation: Translation) -> float:
 
 
 def looks_foreign(translation: Translation, max_doubt: float) -> bool:
-    """Whether an input does not look like the source language of its translator."""
+    """Whether the doubt about an input is high; never if `max_doubt` is infinite."""
+    if math.isinf(max_doubt):
+        return False
     enough = len(translation.source_words) >= MIN_WORDS
     return _unknown_share(translation) > MAX_UNKNOWN or (enough and doubt(translation) > max_doubt)
 
@@ -46,14 +49,18 @@ def warn_about_foreign(translations: Sequence[Translation], info: Mapping[str, A
     for translation in translations:
         sentences = translation.parts or [translation]
         guesses = [guess for sentence in sentences if (guess := other_language(sentence.source, code))]
-        if guesses or (math.isfinite(limit) and any(looks_foreign(sentence, limit) for sentence in sentences)):
-            text = translation.source
-            beginning = repr(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
-            hint = f" but like {LANGUAGES[guesses[0]]}" if guesses else ""
-            warnings.warn(
-                f"the input does not look like {expected}{hint}, so its translation may be nonsense ({beginning})",
-                stacklevel=3,
-            )
+        doubtful = [sentence for sentence in sentences if looks_foreign(sentence, limit)]
+        if guesses:
+            problem = f"the input does not look like {expected} but like {LANGUAGES[guesses[0]]}"
+        elif any(not is_clearly(sentence.source, code) for sentence in doubtful):
+            problem = f"the input does not look like {expected}"
+        elif doubtful:
+            problem = "the model is unsure about this input"
+        else:
+            continue
+        text = translation.source
+        beginning = repr(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
+        warnings.warn(f"{problem}, so its translation may be nonsense ({beginning})", stacklevel=3)
 
 
 def _unknown_share(translation: Translation) -> float:

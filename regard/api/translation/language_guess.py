@@ -94,11 +94,25 @@ def other_language(text: str, expected: str | None) -> str | None:
     """
     if expected not in FREQUENT:
         return None
+    counts = _count_words(text)
+    best = max(counts, key=counts.__getitem__)
+    return best if counts[best] - counts[expected] >= MIN_LEAD else None
+
+
+def is_clearly(text: str, language: str | None) -> bool:
+    """Whether a sentence has several more frequent words of this language than of any other."""
+    counts = _count_words(text)
+    return language in counts and all(
+        counts[language] - count >= MIN_LEAD for code, count in counts.items() if code != language
+    )
+
+
+def _count_words(text: str) -> dict[str, int]:
+    """Count the frequent words and special letters of each language in a text."""
     text = SOME_SPAN.sub(" ", text).lower().replace("’", "'")  # without numbers, addresses and code
     text, contractions = _CONTRACTION.subn(" ", text)
     counts = {code: sum(word in frequent for word in _WORD.findall(text)) for code, frequent in FREQUENT.items()}
     counts["en"] += contractions
     for code, letters in LETTERS.items():
         counts[code] += any(letter in text for letter in letters)
-    best = max(counts, key=counts.__getitem__)
-    return best if counts[best] - counts[expected] >= MIN_LEAD else None
+    return counts

@@ -92,21 +92,21 @@ class RiskRun:
     def numbers(self) -> Tensor:
         return self.run.numbers
 
-    def choose(self, logps: Tensor, own: Tensor, observer: Observer | None) -> Choice:
-        return self.run.choose(logps, own, observer)
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+        return self.run.choose(logps, model_logps, observer)
 
     def written(self) -> Tensor:
         return self.run.written()
 
     def results(self) -> dict[int, list[Hypothesis]]:
-        return {number: self._ranked(found)[: self.wanted] for number, found in self.run.results().items()}
+        return {number: self._ranked(drawn)[: self.wanted] for number, drawn in self.run.results().items()}
 
-    def _ranked(self, found: Sequence[Hypothesis]) -> list[Hypothesis]:
-        texts = [tuple(token for token in one.tokens if token != END) for one in found]
+    def _ranked(self, drawn: Sequence[Hypothesis]) -> list[Hypothesis]:
+        texts = [tuple(token for token in hypothesis.tokens if token != END) for hypothesis in drawn]
         counts = Counter(texts)
-        first = dict(reversed([*zip(texts, found, strict=True)]))  # of equals the first
+        first = dict(reversed([*zip(texts, drawn, strict=True)]))  # of equals the first
         ranked = [
-            replace(first[text], ranking=sum(n * self.utility(text, other) for other, n in counts.items()) / len(found))
+            replace(first[text], ranking=sum(n * self.utility(text, other) for other, n in counts.items()) / len(drawn))
             for text in counts
         ]
-        return sorted(ranked, key=lambda one: -one.ranking)
+        return sorted(ranked, key=lambda hypothesis: -hypothesis.ranking)

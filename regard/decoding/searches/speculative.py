@@ -109,12 +109,12 @@ class Reader:
 
     def _rewind(self, length: int) -> int:
         """Go back to where at most so many tokens were read; how many these are."""
-        if isinstance(self.state, TransformerState) and all(isinstance(one, KVCache) for one in self.state.caches):
+        if isinstance(self.state, TransformerState) and all(isinstance(cache, KVCache) for cache in self.state.caches):
             for cache in self.state.caches:
                 cache.length = length  # what stands behind is written over
             return length
         self.marks[len(self.text)] = self.state
-        self.marks = {place: mark for place, mark in self.marks.items() if place <= length}
+        self.marks = {tokens: mark for tokens, mark in self.marks.items() if tokens <= length}
         self.state = _fork(self.marks[max(self.marks)])
         return max(self.marks)
 
@@ -140,21 +140,21 @@ class _Speculation:
         logps: list[float] = []
         while len(written) < self.request.limit and END not in written:
             guesses, chances = self._guess(written, min(ahead, self.request.limit - len(written) - 1))
-            owns = self.reader.after([*self.request.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
-            for place, own in enumerate(owns):
-                expected = self._probabilities(own, written)
-                if place < len(guesses):
-                    token, right = self._check(guesses[place], chances[place], expected, len(written))
+            rows = self.reader.after([*self.request.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
+            for i, model_logps in enumerate(rows):
+                expected = self._probabilities(model_logps, written)
+                if i < len(guesses):
+                    token, right = self._check(guesses[i], chances[i], expected, len(written))
                 else:
                     token, right = self._draw(expected, len(written), 0), False
                 written.append(token)
-                logps.append(own[token].item())
+                logps.append(model_logps[token].item())
                 if not right or token == END:
                     break
         return make_hypothesis(written, logps, written[-1] == END)
 
     def _guess(self, written: Sequence[int], count: int) -> tuple[list[int], list[Tensor]]:
-        """Up to so many tokens that may follow, and what each was drawn from, (V,)."""
+        """Return up to `count` tokens that the draft model predicts, and the distribution (V,) of each."""
         guesses: list[int] = []
         chances: list[Tensor] = []
         while len(guesses) < count and END not in guesses:
@@ -164,23 +164,24 @@ class _Speculation:
         return guesses, chances
 
     def _check(self, guess: int, chances: Tensor, expected: Tensor, step: int) -> tuple[int, bool]:
-        """The guess where it is right, else another token: so that tokens come as often as expected (V,).
+        """Return the guess and True, or another token and False; tokens then follow the distribution `expected` (V,).
 
-        A guess that the draft likes better than the model does is right in p of q cases; the other tokens come out in
-        its place as often as they are guessed too seldom.
+        A guess with probability q in the draft and p in the model is accepted with probability min(1, p / q). Otherwise
+        the token is drawn from max(0, p - q), which makes up for the tokens that the draft predicts too rarely.
         """
         if self._uniform(step, 1) * chances[guess] < expected[guess]:
             return guess, True
         return self._draw((expected - chances).clamp(min=0), step, 2), False
 
     def _probabilities(self, logps: Tensor, written: Sequence[int]) -> Tensor:
-        """What the next token is drawn from, (V,); greedy search leaves one. `logps` (V,) get their bars."""
-        own = logps = bar_special_tokens(logps[None], self.allow_unknown)
+        """Return the distribution (V,) of the next token, without special tokens; greedy search leaves one token."""
+        model_logps = logps = bar_special_tokens(logps[None], self.allow_unknown)
         if self.search.rules:
             prefix, text = (
-                torch.tensor([part], dtype=torch.long, device=own.device) for part in (self.request.prefix, written)
+                torch.tensor([part], dtype=torch.long, device=model_logps.device)
+                for part in (self.request.prefix, written)
             )
-            logps = apply_rules(self.search.rules, own, prefix, text)
+            logps = apply_rules(self.search.rules, model_logps, prefix, text)
         if isinstance(self.search, Sample):
             return self.search.probabilities(logps)[0]
         return torch.zeros_like(logps[0]).index_fill(0, logps[0].argmax(), 1.0)

@@ -118,8 +118,8 @@ class FusedMultiHeadAttention(FusedClass, MultiHeadAttention):
             return super()._attend(q, k, v, mask, bias, causal, p)
         rest, also_causal = mask, causal
         if isinstance(mask, Mask):
-            found, rest = split_causal(mask)
-            also_causal = causal or found
+            contains_causal, rest = split_causal(mask)
+            also_causal = causal or contains_causal
         q, k, v = one_dtype(q, k, v)
         if why_not_short(q, k, v, rest) is not None:
             return super()._attend(q, k, v, mask, bias, causal, p)

@@ -57,12 +57,12 @@ def check_data(
     problems = [
         Problem(
             kind,
-            found.count,
+            hits.count,
             training_response(kind, faults=rules.faults, limit=rules.limit, faulty_share=share),
             examples,
             (*scan.advice[kind], *held_out.advice[kind]),
         )
-        for (kind, found), examples in zip(occurrences.items(), _examples(list(occurrences.values())), strict=True)
+        for (kind, hits), examples in zip(occurrences.items(), _examples(list(occurrences.values())), strict=True)
     ]
     files = tuple(str(file) for shard in (*train, *validation, *test) for file in shard.files)
     fixable = any(part.can_be_fixed for part in (scan, held_out))
@@ -91,7 +91,7 @@ def short_check(train: Corpus, validation: Corpus | None = None, *, limit: int =
         findings = validation.report.findings
         lines += [f"{kind}: {finding.count:,}, first at {finding.locations[0]}" for kind, finding in findings.items()]
     problems = [
-        Problem(kind, found.count, training_response(kind, limit=limit), []) for kind, found in occurrences.items()
+        Problem(kind, hits.count, training_response(kind, limit=limit), []) for kind, hits in occurrences.items()
     ]
     for problem in sorted_problems(problems):
         first = occurrences[problem.name].locations[0]
@@ -119,7 +119,7 @@ def _scan_all(
     occurrences = dict(train_scan.occurrences)
     for kind, others in validation_scan.occurrences.items():
         occurrences.setdefault(kind, Occurrences()).merge(others)
-    return train_scan, validation_scan, {kind: found for kind, found in occurrences.items() if found.count}
+    return train_scan, validation_scan, {kind: hits for kind, hits in occurrences.items() if hits.count}
 
 
 def _small_tokenizers(sides: Sequence[SideCounts]) -> tuple[Tokenizer, Tokenizer] | None:
@@ -145,11 +145,11 @@ def _statistics(counts: SideCounts, tokenizer: Tokenizer | None) -> SideStatisti
 def _examples(occurrences: Sequence[Occurrences]) -> list[list[Example]]:
     """Return the examples of each kind; each file is read once more, as far as necessary."""
     numbers: defaultdict[Shard, set[int]] = defaultdict(set)
-    for found in occurrences:
-        for location in found.locations:
+    for hits in occurrences:
+        for location in hits.locations:
             numbers[location.shard].add(location.number)
     rows = {shard: rows_at(shard, shard_numbers) for shard, shard_numbers in numbers.items()}
-    return [[_example(x, rows[x.shard].get(x.number)) for x in found.locations] for found in occurrences]
+    return [[_example(x, rows[x.shard].get(x.number)) for x in hits.locations] for hits in occurrences]
 
 
 def _example(location: Location, row: Row | None) -> Example:

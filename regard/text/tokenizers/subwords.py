@@ -198,12 +198,12 @@ def _chosen_size(lines: Sequence[str], characters: int) -> int:
 
 def _size_advice(message: str, size: int) -> str:
     """sentencepiece's complaint about the size in our words; it names the limit that it found."""
-    if found := re.search(r"too high.*?<= *(\d+)", message):
-        return f"a vocabulary of {size} is larger than the data allows: choose at most {found[1]}, or let it be chosen"
-    if found := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", message):
+    if limit := re.search(r"too high.*?<= *(\d+)", message):
+        return f"a vocabulary of {size} is larger than the data allows: choose at most {limit[1]}, or let it be chosen"
+    if limit := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", message):
         return (
             f"a vocabulary of {size} is too small for the characters of the data and the {BYTES} bytes: "
-            f"choose more than {found[1]}, or omit the size"
+            f"choose more than {limit[1]}, or omit the size"
         )
     return f"no vocabulary of size {size} could be learned: {message}"
 

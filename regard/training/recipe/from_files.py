@@ -74,14 +74,14 @@ def language_of(path: Path) -> str | None:
 def _two_languages(path: Path) -> tuple[str, str] | None:
     """The languages of a file of pairs, the two codes that its name ends with: news.fr-en.tsv."""
     match _parts(path)[-2:]:
-        case [one, two] if {one, two} <= LANGUAGES and one != two:
-            return one, two
+        case [source, target] if {source, target} <= LANGUAGES and source != target:
+            return source, target
     return None
 
 
 def _languages_of_sides(source: Path, target: Path) -> tuple[str, str] | None:
-    one, two = language_of(source), language_of(target)
-    return (one, two) if one and two and one != two else None
+    first, second = language_of(source), language_of(target)
+    return (first, second) if first and second and first != second else None
 
 
 def _sides(paths: list[Path]) -> tuple[list[Path], list[Path]]:

@@ -40,7 +40,7 @@ NAME = re.compile(r"\w[\w.+-]*")  # a folder below runs/ has this name
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole training run. `model` holds its kind and what shall differ from the defaults of the kind's Config."""
+    """A whole training run. `model` has the kind of model and the settings that differ from that kind's defaults."""
 
     name: str
     data: DataRecipe
@@ -52,19 +52,22 @@ class Recipe:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise SettingError(
-                "name", f"name must be letters, digits, '.', '+', '-' and '_' (a folder gets it), got {self.name!r}"
+                "name",
+                f"name becomes the name of a folder, so it must consist of letters, digits, '.', '+', '-' and '_'; "
+                f"got {self.name!r}",
             )
         object.__setattr__(self, "model", checked_model(self.model, otherwise=self.kind))
         if self.form not in self.task.forms:
             raise SettingError(
                 "model.kind",
-                f"a model of kind {self.kind} learns from {self.task.needs}, and the data is given as {self.form}",
+                f"a model of kind {self.kind} learns from {self.task.needs}, but the data is given as {self.form}",
             )
         longest = self.data.context or (self.data.max_length or 0) + 1  # with the start or end token
         scheme = SCHEMES[self.model.get("position", "none")]
         if scheme.limited and longest > self.model.get("max_length", StackConfig.max_length):
             raise SettingError(
-                "model.max_length", f"model.max_length must be at least {longest}: so many places are learnt"
+                "model.max_length",
+                f"model.max_length must be at least {longest}: the model learns a vector for each position",
             )
         for key, why in self._misfits():
             raise SettingError(key, f"{key} does not fit: a model of kind {self.kind} {why}")
@@ -74,7 +77,7 @@ class Recipe:
         yield from self.task.misfits(self)
         dropout, *inside = (self.model.get(key) for key in ("dropout", "attention_dropout", "hidden_dropout"))
         if self.training.r_drop and dropout == 0 and not any(inside):
-            yield "training.r_drop", "without dropout says the same twice"
+            yield "training.r_drop", "has no dropout, so both passes of R-Drop would be equal"
         if self.training.capture and (why := why_not_captured(self.kind, self.model)):
             yield "training.capture", why
 
@@ -102,13 +105,13 @@ class Recipe:
 def why_not_captured(kind: str, model: Mapping[str, Any]) -> str | None:
     """Return what keeps the steps of such a model from being captured as CUDA graphs, None if nothing does."""
     if task_for(kind).compares_rows:
-        return "compares the rows of a batch, so its batches cannot be filled up to few shapes"
+        return "compares the rows of a batch, so its batches cannot be padded to a few shapes"
     if issubclass(MODELS[kind][0], RecurrentConfig) and (model.get("layers") or 1) > 1:
-        return "with several layers draws the dropout between them in cuDNN, from numbers that a repeated step has not"
+        return "with several layers draws the dropout between them inside cuDNN, which a captured step cannot repeat"
     return None
 
 
-# The tables of a recipe that are dataclasses; [model] stands between them.
+# The tables of a recipe that are dataclasses; [model] is not one of them.
 TABLES: dict[str, type] = {
     "data": DataRecipe,
     "tokenizer": TokenizerRecipe,
@@ -135,7 +138,7 @@ def recipe_from(tables: Mapping[str, Any]) -> Recipe:
             if key not in known[table]:
                 raise SettingError(f"{table}.{key}", _unknown(table, key, known))
     if "data" not in tables:
-        raise SettingError("data", "the table [data] is missing: what shall be learnt from?")
+        raise SettingError("data", "the table [data] is missing: it says what to train on")
     parts = {name: schema(**tables.get(name, {})) for name, schema in TABLES.items()}
     return Recipe(name=tables.get("name", ""), model=dict(tables.get("model", {})), **parts)
 

@@ -81,10 +81,10 @@ def to_toml(recipe: Recipe, reasons: Mapping[str, str] | None = None) -> str:
         inner = {f"{name}.{key}": value for key, value in settings.items() if isinstance(value, Mapping)}
         outer = {key: value for key, value in settings.items() if not isinstance(value, Mapping)}
         for table, content in {name: outer, **inner}.items():
-            given = {key: value for key, value in content.items() if value is not None and value != ()}
-            if given:
+            chosen = {key: value for key, value in content.items() if value is not None and value != ()}
+            if chosen:
                 lines += ["", f"[{table}]"]
-            for key, value in given.items():
+            for key, value in chosen.items():
                 reason = (reasons or {}).get(f"{table}.{key}")
                 lines.append(f"{key} = {_value(value)}" + (f"  # {reason}" if reason else ""))
     return "\n".join(lines) + "\n"

@@ -397,7 +397,7 @@ def test_files_that_tell_nothing(files: Any, tmp_path: Path) -> None:
         recipe_for_files(files("a.txt"), model="transformer")
     with pytest.raises(UsageError, match=r"unknown kind of model 'encodr'; did you mean 'encoder'"):
         recipe_for_files(files("a.txt"), model="encodr")
-    with pytest.raises(UsageError, match=r"columns belongs to pairs"):
+    with pytest.raises(UsageError, match=r"columns is for files of pairs"):
         recipe_for_files(files("a.txt"), columns=(0, 1))
 
 

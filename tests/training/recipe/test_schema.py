@@ -70,11 +70,11 @@ def write(tmp_path: Path) -> Any:
         ("[training]\ntemperature = 0.1", r"line 4: training.temperature does not fit: .* transformer has no use"),
         (
             "[training]\nema = 0.999\naverage = 5",
-            r"line 4: training.ema and training.average are two means: choose one",
+            r"line 4: training.ema and training.average are two ways to average the weights",
         ),
         (
             "[model]\ndropout = 0.0\n[training]\nr_drop = 1.0",
-            r"line 6: training.r_drop does not fit: .* without dropout says the same twice",
+            r"line 6: training.r_drop does not fit: .* has no dropout, so both passes",
         ),
         (
             "[model]\nkind = 'encoder'\n[training]\nr_drop = 1.0",
@@ -83,7 +83,7 @@ def write(tmp_path: Path) -> Any:
         ("[training]\nr_drop = -1.0", r"line 4: training.r_drop must be at least 0"),
         (
             "[training]\ncapture = true\nprecision = 'fp16'",
-            r"line 4: training.capture goes with fp32 and bf16: fp16 scales its loss by itself",
+            r"line 4: training.capture needs fp32 or bf16: with fp16 the loss scale changes",
         ),
         (
             "[model]\nkind = 'encoder'\n[training]\ncapture = true",
@@ -101,7 +101,7 @@ def write(tmp_path: Path) -> Any:
         ),
         ("[tokenizer]\nkind = 'characters'\nsampling = 0.1", r"line 5: characters cannot be cut"),
         ("[tokenizer]\nkind = 'unigram'\nsampling = 0.05", r"line 5: 0\.05 makes all ways .* 0\.3 for some"),
-        ("[tokenizer]\nkind = 'characters'\ntokenised = true", r"line 5: tokenised is for pieces of words"),
+        ("[tokenizer]\nkind = 'characters'\ntokenised = true", r"line 5: tokenised is for subwords"),
         (
             "[tokenizer]\nshared = false\n[model]\nshare_embeddings = true",
             r"line 4: tokenizer.shared .* one vocabulary",
@@ -156,14 +156,14 @@ def test_what_can_be_recorded(write: Any) -> None:
     [
         ("[training]\nsteps = 1", r"^my.toml: the table \[data\] is missing"),
         ("data = 3", r"^my.toml, line 1: data is a table: write \[data\]"),
-        ("[data]", r"line 1: no training data: give source and target, or pairs, or text, or demo"),
+        ("[data]", r"line 1: there is no training data: set source and target, or pairs, or text, or demo"),
         ("[data]\nsource = 'a'", r"line 2: source and target have 1 and 0 files"),
         ("[data]\ntarget = ['a', 'b']\nsource = ['c']", r"line 3: source and target have 1 and 2 files"),
         ("[data]\nsource = 'a'\ntarget = 'a'", r"line 3: .*a is both source and target"),
         ("[data]\npairs = 'a.tsv'\ndemo = 10", r"line 3: pairs and demo are both given"),
-        ("[data]\nsource = 'a'\ntarget = 'b'\nvalidation_pairs = 'c.tsv'", r"line 4: .* does not go with source"),
+        ("[data]\nsource = 'a'\ntarget = 'b'\nvalidation_pairs = 'c.tsv'", r"line 4: .* does not match source"),
         ("[data]\npairs = 'a.tsv'\nvalidation_pairs = 'c.tsv'\nvalidation = 3", r"line 4: validation holds .* out"),
-        ("[data]\ntext = 'a'\ncolumns = [0, 1]", r"line 3: columns belongs to pairs"),
+        ("[data]\ntext = 'a'\ncolumns = [0, 1]", r"line 3: columns is for files of pairs"),
         ("[data]\ntext = 'a'\nmax_length = 10", r"line 3: data.max_length does not fit: .* give context"),
         ("[data]\npairs = 'a.tsv'\ncontext = 10", r"line 3: data.context does not fit: .* give max_length"),
         ("[data]\ntext = 'a'\ncopy = 0.1", r"line 3: data.copy does not fit"),

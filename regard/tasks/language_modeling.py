@@ -109,7 +109,7 @@ class LanguageModeling(Task):
             why = f"{facts.characters:,} characters are too few to learn words from"
             yield Choice("tokenizer.kind", "characters", why)
         else:
-            yield Choice("tokenizer.kind", "bpe", f"{facts.characters:,} characters to learn pieces of words from")
+            yield Choice("tokenizer.kind", "bpe", f"{facts.characters:,} characters to learn subwords from")
 
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         data, batch = tables["data"], tables["training"]["batch_tokens"]

@@ -86,7 +86,7 @@ class SentenceEmbedding(Task):
             yield "training.r_drop", "predicts no tokens"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
-        yield Choice("tokenizer.kind", "unigram", "pieces of words leave no word unknown")
+        yield Choice("tokenizer.kind", "unigram", "subwords leave no word unknown")
         yield Choice("tokenizer.shared", True, "a sentence encoder has one vocabulary")
 
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:

@@ -112,7 +112,7 @@ class TranslationTask(Task):
             yield "training.temperature", "has no use for it"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
-        yield Choice("tokenizer.kind", "unigram", "pieces of words leave no word unknown")
+        yield Choice("tokenizer.kind", "unigram", "subwords leave no word unknown")
         if tables["model"].get("share_embeddings"):
             yield Choice("tokenizer.shared", True, "model.share_embeddings asks for it")
         else:

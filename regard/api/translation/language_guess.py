@@ -44,7 +44,7 @@ _FREQUENT = {
     "de": """
         der die das den dem des ein eine einen einem einer eines und oder aber wenn dass ob weil als wie
         ich du er sie es wir ihr mich dich sich uns euch mir dir ihm ihn ihnen mein meine meinen dein deine sein seine
-        ihre unser unsere dieser diese dieses ist sind bin bist war waren sein gewesen habe hast hat haben hatte hatten
+        ihre unser unsere dieser diese dieses ist sind bin bist war waren gewesen habe hast hat haben hatte hatten
         wird werden wurde kann können konnte muss müssen soll will wollen möchte möchten darf
         nicht kein keine keinen ja nein doch noch schon nur auch sehr so zu zum zur in im an am auf aus bei mit nach
         von vom vor für über unter um durch ohne seit wer was wo wann warum wohin welche bitte danke heute gestern
@@ -81,7 +81,10 @@ _FREQUENT = {
         dan nu altijd nooit meer veel alles niets iets goed
     """,
 }
-FREQUENT = {code: frozenset(words.split()) for code, words in _FREQUENT.items()}
+LANGUAGES_OF_WORD: dict[str, list[str]] = {}
+for _code, _words in _FREQUENT.items():
+    for _word in _words.split():
+        LANGUAGES_OF_WORD.setdefault(_word, []).append(_code)
 LETTERS = {"de": "äöüß", "es": "ñ¿¡", "pt": "ãõ", "fr": "œêûëîç", "it": "ìò"}  # hardly used by the others
 _CONTRACTION = re.compile(r"[^\W\d_]'(t|s|m|re|ll|ve|d)\b")  # of English: don't, it's, I'm, we're
 _WORD = re.compile(r"[^\W\d_]+")
@@ -92,7 +95,7 @@ def other_language(text: str, expected: str | None) -> str | None:
 
     If the expected language is not known here, there is nothing to compare with, and the answer is None.
     """
-    if expected not in FREQUENT:
+    if expected not in LANGUAGES:
         return None
     counts = _count_words(text)
     best = max(counts, key=counts.__getitem__)
@@ -111,7 +114,10 @@ def _count_words(text: str) -> dict[str, int]:
     """Count the frequent words and special letters of each language in a text."""
     text = SOME_SPAN.sub(" ", text).lower().replace("’", "'")  # without numbers, addresses and code
     text, contractions = _CONTRACTION.subn(" ", text)
-    counts = {code: sum(word in frequent for word in _WORD.findall(text)) for code, frequent in FREQUENT.items()}
+    counts = dict.fromkeys(LANGUAGES, 0)
+    for word in _WORD.findall(text):
+        for code in LANGUAGES_OF_WORD.get(word, ()):
+            counts[code] += 1
     counts["en"] += contractions
     for code, letters in LETTERS.items():
         counts[code] += any(letter in text for letter in letters)

@@ -133,7 +133,7 @@ def _choose_model(c: Chooser) -> None:
     wanted = c.size()
     on_cpu = c.machine.type == "cpu"
     size = SIZES[min(CPU_LARGEST, max(0, SIZES.index(wanted) - 1))] if on_cpu else wanted
-    amount = f"about {_rounded(c.tokens):,} tokens to learn from" + (", a small one on a CPU" if on_cpu else "")
+    amount = f"about {_rounded(c.tokens):,} tokens to learn from" + ("; small, for a CPU" if on_cpu else "")
     if issubclass(c.schema, RecurrentConfig):
         _choose_cells(c, size, amount)
     elif issubclass(c.schema, StackConfig):
@@ -174,26 +174,26 @@ def _choose_length(c: Chooser) -> None:
     """
     kind = c.machine.type
     allowed = 2 ** int(math.log2(max(c.tokens / BATCHES_A_PASS, 512)))
-    why = f"fits {kind} well" if BATCH_TOKENS[kind] <= allowed else f"at least {BATCHES_A_PASS} batches a pass"
+    why = f"fits {kind} well" if BATCH_TOKENS[kind] <= allowed else f"at least {BATCHES_A_PASS} batches per epoch"
     batch = c.take("training.batch_tokens", min(BATCH_TOKENS[kind], allowed), why)
     tokens_a_step = batch * c.take("training.accumulate", 1, "a step learns from one batch") * FILLED
     passes = c.size().passes
     steps = max(300, c.tokens * passes / tokens_a_step)
-    why = f"about {passes} passes over the data"
+    why = f"about {passes} epochs"
     if kind == "cpu":
         speed = FLOPS_A_CORE * c.machine.cores / (6 * _parameters(c))  # tokens a second
         most = CPU_SECONDS * speed / tokens_a_step
         if steps > most:
             steps = most
-            share = f"{steps * tokens_a_step / c.tokens:.1f} passes over the data"
+            share = f"{steps * tokens_a_step / c.tokens:.1f} epochs"
             why = f"about an hour on {c.machine.cores} cores: {share}, and more would be better"
     c.take("training.steps", _rounded(steps), why)
     if kind != "cuda" and c.tables["training"]["capture"]:
-        raise UsageError(f"training.capture records steps on a GPU, and training.device is {kind}")
+        raise UsageError(f"training.capture captures steps as CUDA graphs, but training.device is {kind}")
     can_capture = why_not_captured(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
     if kind == "cuda" and can_capture:
         small = _parameters(c) * batch <= CAPTURED
-        why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and recording it takes memory"
+        why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and capturing it takes memory"
         c.take("training.capture", small, why)
 
 
@@ -201,7 +201,7 @@ def _choose_schedule(c: Chooser) -> None:
     training, model = c.tables["training"], c.tables["model"]
     steps = training["steps"]
     short = steps <= SHORT
-    why = "the end is known and near" if short else "a long run may be ended or prolonged at any time"
+    why = "the run is short, and its end is known" if short else "a long run may be stopped early or extended"
     schedule = c.take("training.schedule", "cosine" if short else "inverse-sqrt", why)
     c.take("training.warmup", max(1, min(4000, steps // 10)), "a tenth of the steps, 4000 at most")
     if schedule == "noam":

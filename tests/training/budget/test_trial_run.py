@@ -131,7 +131,7 @@ def test_recorded_steps_are_timed_from_the_third_on(trial_run: Any, monkeypatch:
 def test_steps_are_not_recorded_without_a_gpu(trial_run: Any, kind: str) -> None:
     """A recipe that asks for it is refused; a loop that is given one nevertheless takes its steps one by one."""
     with pytest.raises(
-        UsageError, match=r"training\.capture records steps on a GPU, and training\.device is cpu"
+        UsageError, match=r"training\.capture captures steps as CUDA graphs, but training\.device is cpu"
     ) as error:
         trial_run(kind, training_capture=True)
     assert error.value.exit_code == 2

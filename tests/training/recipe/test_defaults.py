@@ -144,7 +144,7 @@ def test_steps_are_recorded_where_python_is_slower(
         assert why is None
     else:
         assert why == (
-            "the GPU would wait for Python" if capture else "a step keeps the GPU busy, and recording it takes memory"
+            "the GPU would wait for Python" if capture else "a step keeps the GPU busy, and capturing it takes memory"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.api.translation.language_guess import is_clearly, other_language
+from regard.api.translation.language_guess import LANGUAGES_OF_WORD, is_clearly, other_language
 
 SENTENCES = {
     "en": ["Where did you put the keys?", "It's not what I wanted to hear.", "Don't you think she's right?"],
@@ -41,6 +41,10 @@ def test_a_sentence_is_recognized_where_another_language_was_expected(language: 
 )
 def test_names_quotations_and_addresses_are_no_other_language(text: str) -> None:
     assert other_language(text, "fr") is None
+
+
+def test_a_word_counts_once_for_a_language() -> None:
+    assert [word for word, codes in LANGUAGES_OF_WORD.items() if len({*codes}) < len(codes)] == []
 
 
 def test_a_sentence_is_clearly_in_a_language_if_no_other_has_as_many_words() -> None:

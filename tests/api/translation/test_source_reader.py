@@ -12,7 +12,7 @@ from regard.api.translation.source_text import SourceReader
 from regard.demo.corpus import demo_pairs
 from regard.text.tokenizers.special_tokens import UNKNOWN
 
-MODEL = Path(__file__).parents[1] / "data" / "demo-fr-en"
+MODEL = Path(__file__).parents[2] / "data" / "demo-fr-en"
 
 
 @pytest.fixture(scope="module")

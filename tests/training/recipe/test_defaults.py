@@ -198,7 +198,7 @@ def test_passes_over_the_data_become_steps() -> None:
     )
     want = 29_000 * (12 * 1.4 + 1) * 30 / (4000 * 0.9)
     assert recipe.training.steps == pytest.approx(want, rel=0.05)
-    assert any(c.key == "training.steps" and "30 passes" in c.why for c in choices)
+    assert any(c.key == "training.steps" and "30 epochs" in c.why for c in choices)
     assert recipe.training.accumulate == 1
     half, _ = complete(
         Recipe(name="a", data=PAIRS, training=TrainingRecipe(batch_tokens=4000, accumulate=2)), pairs(29_000), GPU

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,6 +64,7 @@ def deprecated_name(name: str, method: Callable[..., Any]) -> Callable[..., Any]
     """Return a method that warns that `name` is deprecated, and calls the one that replaces it."""
     replacement = method.__name__
 
+    @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         warnings.warn(f"{name} is deprecated; call {replacement} instead", DeprecationWarning, stacklevel=2)
         return getattr(self, replacement)(*args, **options)

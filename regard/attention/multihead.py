@@ -48,25 +48,12 @@ class MultiHeadAttention(nn.Module):
     returns_weights = True  # regard.record records the weights of such modules
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        heads: int,
-        kv_heads: int | None = None,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        form: Literal["projected", "slice"] = "projected",
-        position: Position | str | None = None,
-        score: str | Score | None = None,
-        qk_norm: bool = False,
-        window: int | None = None,
-        bias: bool = True,
-        output: bool = True,
-        dropout: float = 0.0,
+        self, *, dim: int, heads: int, kv_heads: int | None = None, d_k: int | None = None, d_v: int | None = None,
+        key_dim: int | None = None, value_dim: int | None = None, form: Literal["projected", "slice"] = "projected",
+        position: Position | str | None = None, score: str | Score | None = None, qk_norm: bool = False,
+        window: int | None = None, bias: bool = True, output: bool = True, dropout: float = 0.0,
         backend: Backend = "auto",
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         check_name("form", form, FORMS)

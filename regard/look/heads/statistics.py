@@ -44,17 +44,17 @@ class HeadStatistics:
         return [name for name in BADGES if shares[name] >= BADGE_WEIGHT]
 
 
-def head_statistics(attention_map: Map) -> HeadStatistics:
+def head_statistics(one: Map) -> HeadStatistics:
     """Compute the statistics of each head of a map.
 
     In self-attention, the own key of a query is at its position in the text; the last query belongs to the last key. In
     a map to the source, it is the key at the same relative position, so that a monotonic translation is diagonal.
     """
-    weights = attention_map.weights.astype(np.float64)  # [L, H, m, n]
+    weights = one.weights.astype(np.float64)  # [L, H, m, n]
     m, n = weights.shape[2:]
-    allowed = np.ones((m, n), bool) if attention_map.mask is None else attention_map.mask
+    allowed = np.ones((m, n), bool) if one.mask is None else one.mask
     rows = np.arange(m)
-    if attention_map.key == "source" and attention_map.query != "source":
+    if one.key == "source" and one.query != "source":
         diagonal = np.rint(rows * (n - 1) / max(m - 1, 1)).astype(int)
     else:
         diagonal = rows + n - m
@@ -76,18 +76,18 @@ def _mean(values: Numbers, counted: NDArray[np.bool_]) -> Numbers:
     return (values * counted).sum(-1) / max(int(counted.sum()), 1)
 
 
-def rollout(attention_map: Map, *, residual: float = 0.5) -> Numbers:
+def rollout(one: Map, *, residual: float = 0.5) -> Numbers:
     """Attention rollout [L, m, m]: the share of each input token in each vector after each layer; rows sum to one.
 
     Abnar and Zuidema 2020, equation 1: A_l = (1 - r) W_l + r I, W_l the mean over the heads and r the share of the
     residual connection; the result of layer l is A_l … A_1.
     """
-    m, n = attention_map.weights.shape[2:]
+    m, n = one.weights.shape[2:]
     if m != n:
         raise UsageError(f"rollout needs self-attention, with a square map; this one is {m} by {n}")
     if not 0 <= residual <= 1:
         raise UsageError(f"residual must be from 0 to 1, got {residual!r}")
-    mean = attention_map.weights.astype(np.float64).mean(1)  # [L, m, m]
+    mean = one.weights.astype(np.float64).mean(1)  # [L, m, m]
     sums = mean.sum(-1, keepdims=True)
     # A fully masked token keeps its own vector.
     mean = np.where(sums > 0, mean / np.where(sums > 0, sums, 1.0), np.eye(m))

@@ -91,7 +91,7 @@ def write(tmp_path: Path) -> Any:
         ),
         (
             "[model]\nkind = 'rnn-attention'\nlayers = 2\n[training]\ncapture = true",
-            r"line 7: training.capture does not fit: .* with several layers draws the dropout between them inside cuDNN",
+            r"line 7: training.capture does not fit: .* draws the dropout between them inside cuDNN",
         ),
         ("[training]\nema = 1.0", r"line 4: training.ema must be at least 0 and below 1"),
         ("[tokenizer]\nkind = 'bp'", r"line 4: unknown tokenizer.kind 'bp'; did you mean 'bpe'"),

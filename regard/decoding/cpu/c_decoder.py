@@ -8,8 +8,7 @@ to launch them than the CPU to compute them. The tests compare the C code with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ctypes import Structure, byref, c_float, c_int, c_long, c_void_p
+from ctypes import Structure, byref, c_long, c_void_p
 from typing import Any
 from weakref import WeakSet, ref
 
@@ -23,31 +22,24 @@ from regard.attention.linear.state import check_draw
 from regard.attention.projections import StackedProjection
 from regard.decoding import decoder_layout
 from regard.decoding.cpu.c_matrix import MatrixStruct, compiled
+from regard.decoding.cpu.c_structs import StructMaker, rotary_of
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.decoder_layout import BLOCK_TRAITS, all_modules, input_of, why_not_hooked
 from regard.kernels.native import linear_step
 from regard.kernels.native.compiler import pointer
 from regard.kernels.native.linear_step import Features, Sums, describe, is_plain, is_written, sums
-from regard.layers.block import Block
-from regard.layers.normalization import RMSNorm
 from regard.models.decoding_state import TransformerState
 from regard.models.language_model import TransformerLM
 from regard.models.transformer import Transformer
-from regard.positions.rotary import Rotary
 
 MAX_TEXT_TOKENS = 65_536  # whose attention weights a thread keeps on its stack
-ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
 # Random features as linear_step.h implements them, but with heads of one width and an output matrix.
 KNOWN_TRAITS = BLOCK_TRAITS | (linear_step.KNOWN_TRAITS - {"head-widths", "input-widths", "no-output"})
 
 
-class NormStruct(Structure):
-    """The struct Norm of decoder.c; the classes below mirror its other structs."""
-
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float), ("rms", c_int))
-
-
 class CacheStruct(Structure):
+    """The struct Cache of decoder.c; the class below mirrors LayerState."""
+
     _fields_ = (
         *((name, c_void_p) for name in ("k", "v")),
         *((name, c_long) for name in ("row", "head", "token")),
@@ -58,23 +50,11 @@ class CacheStruct(Structure):
 
 class LayerStruct(Structure):
     _fields_ = (
-        *((name, MatrixStruct) for name in ("qkv", "out", "cross_q", "cross_out", "up", "down")),
-        *((name, NormStruct) for name in ("self_norm", "cross_norm", "feed_norm")),
         ("own", CacheStruct),
         ("source", CacheStruct),
         ("features", Features),
         ("sums", Sums),
         ("gate", MatrixStruct),
-    )
-
-
-class DecoderStruct(Structure):
-    _fields_ = (
-        *((name, c_int) for name in ("layers", "dim", "heads", "kv_heads", "pre", "crosses", "activation")),
-        ("rotated", c_int),
-        ("interleaved", c_int),
-        ("final_norm", NormStruct),
-        ("output", MatrixStruct),
     )
 
 
@@ -121,32 +101,16 @@ class CDecoder:
 
     def __init__(self, model: Transformer | TransformerLM, library: Any) -> None:
         self.library = library
-        self.referenced: list[Any] = []  # keeps alive what the structs point to
         self.model, self.modules = ref(model), all_modules(model)
         self.accepted_states: WeakSet[TransformerState] = WeakSet()
         self.input = input_of(model)
-        blocks: Sequence[Block] = model.decoder.blocks
-        first: Any = blocks[0]
-        self.attentions: list[Any] = [block.self_attention for block in blocks]
-        attention = self.attentions[0]
-        sizes = attention.input.sizes
-        self.rotary = attention.position if isinstance(attention.position, Rotary) else None
+        self.attentions: list[Any] = [block.self_attention for block in model.decoder.blocks]
+        self.rotary = rotary_of(model.decoder)
+        self.maker = StructMaker(library, projects_source=False)
+        self.stack = self.maker.stack(model.decoder)
         table, _ = model.output_table
-        self.vocabulary = len(table)
-        self.struct = DecoderStruct(
-            layers=len(blocks),
-            dim=attention.dim,
-            heads=sizes.heads,
-            kv_heads=sizes.kv_heads,
-            pre=first.order == "pre",
-            crosses=first.cross_attention is not None,
-            activation=ACTIVATIONS.index(first.feed_forward.activation),
-            rotated=0 if self.rotary is None else self.rotary.rotated_dim,
-            interleaved=self.rotary is not None and self.rotary.layout == "interleaved",
-            final_norm=NormStruct() if model.decoder.norm is None else self._norm(model.decoder.norm),
-            output=self._matrix(table, None),
-        )
-        self.layers = (LayerStruct * len(blocks))(*map(self._layer, blocks))
+        self.vocabulary, self.output = len(table), self.maker.matrix(table, None)
+        self.layers = (LayerStruct * len(self.attentions))(*map(self._layer, self.attentions))
 
     def why_not(self, state: Any, tokens: Tensor) -> str | None:
         """Return the reason why the modules must take this step, or None if C can take it.
@@ -196,7 +160,8 @@ class CDecoder:
         angles = None if self.rotary is None else row_positions * self.rotary.frequencies()  # (R, rotated pairs)
         cosines, sines = (None, None) if angles is None else (angles.cos(), angles.sin())
         failed = self.library.decode_step(
-            byref(self.struct),
+            byref(self.stack),
+            byref(self.output),
             layers,
             *map(pointer, (x, scores)),
             rows,
@@ -217,51 +182,14 @@ class CDecoder:
                 cache.advance(cache.state, 1)
         return scores
 
-    def _layer(self, block: Block) -> LayerStruct:
-        attention: Any = block.self_attention
-        cross: Any = block.cross_attention
-        feed: Any = block.feed_forward
-        layer = LayerStruct(
-            qkv=self._matrix(attention.input.weight, attention.input.bias),
-            out=self._linear(attention.output),
-            up=self._linear(feed.up),
-            down=self._linear(feed.down),
-            self_norm=self._norm(block.self_norm),
-            feed_norm=self._norm(block.feed_norm),
-        )
+    def _layer(self, attention: Any) -> LayerStruct:
+        """Describe what the step of a layer needs besides the weights of its block."""
+        layer = LayerStruct()
         if isinstance(attention, RandomFeatureAttention):
-            self.referenced += [attention.features.W, attention.features.sigma]
+            self.maker.referenced += [attention.features.W, attention.features.sigma]
             layer.features = describe(attention.features, self.rotary, attention.sizes.heads, attention.sizes.d_v)
-            layer.gate = MatrixStruct() if attention.gate is None else self._linear(attention.gate)
-        if cross is not None:
-            rows = slice(0, cross.heads * cross.d_k)
-            bias = None if cross.input.bias is None else cross.input.bias[rows]
-            layer.cross_q = self._matrix(cross.input.weight[rows], bias)
-            layer.cross_out, layer.cross_norm = self._linear(cross.output), self._norm(block.cross_norm)
+            layer.gate = MatrixStruct() if attention.gate is None else self.maker.linear(attention.gate)
         return layer
-
-    def _linear(self, linear: Any) -> MatrixStruct:
-        return self._matrix(linear.weight, linear.bias)
-
-    def _matrix(self, weight: Any, bias: Tensor | None) -> MatrixStruct:
-        matrix = weight.c_matrix(self.library)
-        self.referenced.append(matrix)
-        struct = MatrixStruct.from_buffer_copy(matrix.struct)
-        struct.bias = None if bias is None else self._pointer(bias)
-        return struct
-
-    def _norm(self, norm: Any) -> NormStruct:
-        bias = getattr(norm, "bias", None)
-        return NormStruct(
-            weight=self._pointer(norm.weight),
-            bias=None if bias is None else self._pointer(bias),
-            eps=norm.eps,
-            rms=isinstance(norm, RMSNorm),
-        )
-
-    def _pointer(self, tensor: Tensor) -> int:
-        self.referenced.append(tensor.detach().contiguous())
-        return self.referenced[-1].data_ptr()
 
 
 def has_room(cache: Any) -> bool:

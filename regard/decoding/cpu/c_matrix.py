@@ -14,18 +14,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.kernels.native.compiler import ROOT as SOURCES, load_library, pointer
-from regard.kernels.native.linear_step import STEP
 
 SOURCE = SOURCES / "decoder.c"
-PRODUCT = SOURCES / "product.h"
-INTEGERS_PER_GROUP = 4  # inputs that the CPU multiplies and adds at once
 
 
 class MatrixStruct(Structure):
     """The struct Matrix of product.h."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias")),
+        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input")),
         ("out", c_int),
         ("columns", c_int),
     )
@@ -38,18 +35,27 @@ class CMatrix:
     """
 
     def __init__(self, library: Any, numbers: Tensor, scales: Tensor | None = None) -> None:
-        self.library, block = library, library.outputs_of_a_block()
+        self.library, self.numbers = library, numbers
         self.out, self.columns = numbers.shape
-        parts = {"weight": to_blocks(numbers, block)}
+        self.group = 1 if scales is None else library.inputs_of_a_group()
+        blocks = to_blocks(numbers, library.outputs_of_a_block(), self.group)
+        parts = {"weight" if scales is None else "numbers": blocks}
         if scales is not None:
-            # C adds 128 to the rows that the matrix is multiplied by; these sums take that off again.
-            sums = -128 * numbers.sum(1, dtype=torch.int32)
-            per_row = {"scales": scales.float(), "sums": sums}
-            parts = {name: F.pad(part, (0, -len(part) % block)) for name, part in per_row.items()}
-            parts["numbers"] = to_blocks(numbers, block, INTEGERS_PER_GROUP)
+            # C adds a constant to the rows that the matrix is multiplied by; these sums take that off again.
+            sums = -library.integer_for_zero() * numbers.sum(1, dtype=torch.int32)
+            padding = (0, -self.out % library.outputs_of_a_strip())
+            parts |= {"scales": F.pad(scales.float(), padding), "sums": F.pad(sums, padding)}
         self.parts = {name: part.contiguous() for name, part in parts.items()}  # keeps alive what the struct points to
         pointers = {name: part.data_ptr() for name, part in self.parts.items()}
         self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns)
+
+    def by_input(self) -> Tensor:
+        """Return a copy in which the outputs of an input are adjacent, for rows with many zeros; made on first use."""
+        if "by_input" not in self.parts:
+            strip = self.library.outputs_of_a_strip()
+            padded = self.out + -self.out % strip
+            self.parts["by_input"] = to_blocks(self.numbers, padded, self.group)
+        return self.parts["by_input"]
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, i) -> (…, o)."""
@@ -71,12 +77,16 @@ def to_blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
 @cache
 def compiled() -> Any:
     """Compile and load decoder.c; None where that is not possible."""
-    library = load_library(SOURCE, PRODUCT, STEP)
+    library = load_library(SOURCE)
     return None if library is None else declare(library)
 
 
 def declare(library: Any) -> Any:
     """Declare the argument types of the library's functions."""
     library.multiply.argtypes = [POINTER(MatrixStruct), *[c_void_p] * 3, c_int, c_int]
-    library.decode_step.argtypes = [*[c_void_p] * 4, *[c_int] * 3, *[c_void_p] * 4, c_int]
+    library.decode_step.argtypes = [*[c_void_p] * 5, *[c_int] * 3, *[c_void_p] * 4, c_int]
+    library.begin_run.argtypes, library.begin_run.restype = [c_void_p] * 4, c_void_p
+    library.advance_runs.argtypes = [c_void_p, *[c_int] * 4]
+    library.read_run.argtypes, library.read_run.restype = [c_void_p] * 2, None
+    library.free_run.argtypes, library.free_run.restype = [c_void_p], None
     return library

@@ -1,16 +1,11 @@
-/* Shared by the C files of this package: vectors of numbers, and threads. */
-#ifndef REGARD_C_CODE
-#define REGARD_C_CODE
+/* Shared by the C files of this package: vectors of numbers. */
+#ifndef REGARD_COMMON
+#define REGARD_COMMON
 #include <float.h>
 #include <math.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
 enum { LANES = 16, WIDE = 4 };  /* 32 registers: a product takes 24 for sums, 4 for weights */
@@ -38,32 +33,37 @@ static inline float dot(const float *x, const float *y, int d) {
   return total;
 }
 
-enum { PATIENCE = 20000 };  /* spins, about ten microseconds */
-typedef struct { atomic_int arrived, phase; } Meeting;
-typedef struct { int number, threads; Meeting *place; } Thread;
-
-static inline Thread this_thread(Meeting *place) {
-#if defined(_OPENMP)
-  return (Thread){omp_get_thread_num(), omp_get_num_threads(), place};
-#else
-  return (Thread){0, 1, place};
-#endif
+/* e^t, with exponents of at most 88: e^t = 2^n e^y with |y| <= log(2)/2, and the polynomial for e^y of the Cephes
+   library (Moshier 1992, expf.c). Unlike library functions, loops over it are vectorised. The remainder y needs fmaf:
+   the compiler may reorder sums, and n log(2) in one part would lose the digits of the second part. */
+static inline float exponential(float t) {
+  float n = rintf(t * 1.44269504f);
+  n = n < -126.0f ? -126.0f : n;  /* smaller powers are subnormal; see below */
+  float y = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, t)), p = 1.9875691500e-4f;
+  p = p * y + 1.3981999507e-3f;
+  p = p * y + 8.3334519073e-3f;
+  p = p * y + 4.1665795894e-2f;
+  p = p * y + 1.6666665459e-1f;
+  p = p * y + 5.0000001201e-1f;
+  p = p * y * y + y + 1.0f;
+  int32_t bits = ((int32_t)n + 127) << 23;
+  float power;
+  memcpy(&power, &bits, 4);
+  return t < -87.0f ? 0.0f : p * power;
 }
 
-/* Where a thread's share of n items begins; with next = 1, where it ends. */
-static inline int share(int n, Thread t, int next) { return (int)((long)n * (t.number + next) / t.threads); }
+/* x = e^(x - shift). */
+static inline void exponentials(float *x, int count, float shift) {
+  for (int i = 0; i < count; i++) x[i] = exponential(x[i] - shift);
+}
 
-/* A barrier: wait until all threads have arrived. OpenMP's own barrier assumes a core for each thread: when two of our
-   threads share a core, the first one would spin for milliseconds and keep the second one from running. */
-static inline void meet(Thread t) {
-  if (t.threads == 1) return;
-  int phase = atomic_load(&t.place->phase);
-  if (atomic_fetch_add(&t.place->arrived, 1) == t.threads - 1) {
-    atomic_store(&t.place->arrived, 0);
-    atomic_store(&t.place->phase, phase + 1);
-  } else {
-    for (int looks = 0; atomic_load_explicit(&t.place->phase, memory_order_acquire) == phase; looks++)
-      if (looks > PATIENCE) sched_yield();
+/* Rotate the pairs of a query or key by the angles of its position. */
+static inline void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
+  for (int c = 0; c < turning / 2; c++) {
+    float *first = x + (interleaved ? 2 * c : c), *second = x + (interleaved ? 2 * c + 1 : c + turning / 2);
+    float a = *first, b = *second;
+    *first = a * cosines[c] - b * sines[c];
+    *second = b * cosines[c] + a * sines[c];
   }
 }
 

@@ -18,23 +18,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROOT = Path(__file__).parent
-COMMON = ROOT / "common.h"
 # Sums may be reordered, so that they can be vectorised. All of -ffast-math would flush denormal numbers to zero in the
 # whole process, for torch too.
 FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
 
 
-def load_library(source: Path, *headers: Path) -> Any:
+def load_library(source: Path) -> Any:
     """Return the compiled library of a C file; None if there is no compiler or no writable cache folder.
 
-    The file may include common.h; name the other headers that it includes, so that a change recompiles it.
+    The file may include the headers of this folder; it is compiled again when one of them changes.
     """
     compiler = c_compiler()
     if compiler is None:
         return None
     try:
-        texts = [path.read_text(encoding="utf-8") for path in (source, COMMON, *headers)]
+        texts = [path.read_text(encoding="utf-8") for path in (source, *sorted(ROOT.glob("*.h")))]
         key = hashlib.sha256(f"{texts} {FLAGS} {cpu_flags()}".encode()).hexdigest()[:16]
         library = cache_folder() / f"{source.stem}-{key}.so"
         library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ int feature_step(const Features *m, const Sums *s, const New *x, const float *ga
     float angle = places[i / pairs] * frequencies[i % pairs];
     cosines[i] = cosf(angle), sines[i] = sinf(angle);
   }
-  Meeting place = {0, 0};
+  Meeting place = NEW_MEETING;
 #pragma omp parallel num_threads(threads)
   step_features(m, *s, *x, gate, cosines, sines, y, rows, this_thread(&place));
   free(cosines);

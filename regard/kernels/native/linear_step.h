@@ -8,6 +8,7 @@
 #ifndef REGARD_FEATURE_STEP
 #define REGARD_FEATURE_STEP
 #include "common.h"
+#include "threads.h"
 
 enum { TRIG, PLAIN, POSITIVE, HYPERBOLIC, OPTIMAL, ELU };  /* in the order of MAPS */
 
@@ -28,36 +29,6 @@ typedef struct { float *S, *z, *log_scale, *log_decay; } Sums;  /* (R, G, F, e),
 
 /* q, k, v (R, heads · width): pointers, and strides of the rows. */
 typedef struct { const float *q, *k, *v; long q_row, k_row, v_row; } New;
-
-static inline void turn(float *x, const float *cosines, const float *sines, int turning, int interleaved) {
-  for (int c = 0; c < turning / 2; c++) {
-    float *first = x + (interleaved ? 2 * c : c), *second = x + (interleaved ? 2 * c + 1 : c + turning / 2);
-    float a = *first, b = *second;
-    *first = a * cosines[c] - b * sines[c];
-    *second = b * cosines[c] + a * sines[c];
-  }
-}
-
-/* x = e^(x - shift), with exponents of at most 88: e^x = 2^n e^y with |y| <= log(2)/2, and the polynomial for e^y of the
-   Cephes library (Moshier 1992, expf.c). Unlike library functions, the loop is vectorised. The remainder y needs fmaf:
-   the compiler may reorder sums, and n log(2) in one part would lose the digits of the second part. */
-static inline void exponentials(float *x, int count, float shift) {
-  for (int i = 0; i < count; i++) {
-    float t = x[i] - shift, n = rintf(t * 1.44269504f);
-    n = n < -126.0f ? -126.0f : n;  /* smaller powers are subnormal; see below */
-    float y = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, t)), p = 1.9875691500e-4f;
-    p = p * y + 1.3981999507e-3f;
-    p = p * y + 8.3334519073e-3f;
-    p = p * y + 4.1665795894e-2f;
-    p = p * y + 1.6666665459e-1f;
-    p = p * y + 5.0000001201e-1f;
-    p = p * y * y + y + 1.0f;
-    int32_t bits = ((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, 4);
-    x[i] = t < -87.0f ? 0.0f : p * power;
-  }
-}
 
 /* Normalise and scale queries or keys for the map: features.py, `prepare`. */
 static void prepare(const Features *m, int g, float *x) {

@@ -34,7 +34,7 @@ from regard.positions import Position
 from regard.positions.rotary import Rotary
 from regard.traits import own_traits, traits_of
 
-SOURCE, STEP = (Path(__file__).with_name(name) for name in ("linear_step.c", "linear_step.h"))
+SOURCE = Path(__file__).with_name("linear_step.c")
 KINDS = (Trig, Plain, Positive, Hyperbolic, OptimalPositive, EluPlusOne)  # in the order of linear_step.h
 KNOWN_TRAITS = frozenset(
     {
@@ -176,7 +176,7 @@ def frequencies(turning: int, base: float, scaling: Any) -> Any:
 @cache
 def compiled() -> Any:
     """Load the functions of linear_step.c; None where they cannot be compiled."""
-    code = load_library(SOURCE, STEP)
+    code = load_library(SOURCE)
     if code is not None:
         code.feature_step.argtypes = [*[c_void_p] * 7, c_int, c_int]
     return code

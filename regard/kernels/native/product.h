@@ -1,44 +1,66 @@
 /* x (rows, in) times a matrix (out, in) that is stored in the order in which it is read (decoding/cpu/c_matrix.py).
 
-   The result is computed in tiles of TILE rows and BLOCK outputs, whose sums stay in registers: for each input, the
-   weights of a block are adjacent. Integers come in groups of four inputs, which CPUs multiply and add at once. Every
+   The result is computed in tiles of up to TILE rows and BLOCK outputs, whose sums stay in registers: for each input,
+   the weights of a block are adjacent. Integers come in groups of inputs, which CPUs multiply and add at once. Every
    tile sums over the inputs in the same order, so the result of a row has the same bits beside any other rows.
+
+   After a ReLU most inputs are zero. sparse_product skips them: it reads a second copy of the matrix, in which all
+   outputs of an input are adjacent.
 */
+#ifndef REGARD_PRODUCT
+#define REGARD_PRODUCT
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 #include "common.h"
+#include "threads.h"
 
-enum { TILE = 6, BLOCK = LANES * WIDE };
+enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
+#define MAX_DENSITY 0.3f  /* the share of a row that may differ from zero if sparse_product is to pay */
 
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 
+#if (defined(__AVX512VNNI__) && defined(__AVX512F__)) || defined(__AVXVNNI__) || !defined(__AVX2__)
+enum { GROUP = 4, ZERO = 128 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
+typedef uint8_t Number;
+#else
+enum { GROUP = 2, ZERO = 0 };  /* two numbers of 16 bits */
+typedef int16_t Number;
+#endif
+
 typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row */
-  const float *weight;   /* (blocks, in, BLOCK) */
-  const int8_t *numbers; /* (blocks, in / 4, BLOCK, 4) */
-  const float *scales;    /* (blocks, BLOCK), as are the sums of each row of numbers, times -128 */
+  const float *weight;    /* (blocks, in, BLOCK) */
+  const int8_t *numbers;  /* (blocks, in / GROUP, BLOCK, GROUP) */
+  const float *scales;    /* (out), padded to strips, as are the sums of each row of numbers, times -ZERO */
   const int32_t *sums;
-  const float *bias;     /* (out), or NULL */
+  const float *bias;      /* (out), or NULL */
+  const void *by_input;   /* NULL, or float (in, out), or int8 (in / GROUP, out, GROUP); out padded to strips */
   int out, in;
 } Matrix;
 
-typedef struct { float *scales; uint8_t *numbers; } Quantized;  /* (rows) and (rows, in), in groups of four */
+typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, in / GROUP) */
 
-static inline long groups_of_four(int in) { return (in + 3) / 4; }
+static inline long groups_of(int in) { return (in + GROUP - 1) / GROUP; }
 static inline Ints ints_at(const void *x) { Ints y; memcpy(&y, x, sizeof y); return y; }
 
-/* Add to each sum the products of four numbers from 0 to 255 and four from -127 to 127; exact on every CPU. */
-static inline Ints add_products(Ints sums, Ints x, Ints w) {
+/* The weights of a group of inputs and LANES outputs. */
+static inline Ints weights_at(const int8_t *w) {
+#if defined(__AVX2__)
+  if (GROUP == 2) return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+#endif
+  return ints_at(w);
+}
+
+/* Add to each sum the products of a group of inputs and their weights; exact on every CPU. */
+static inline Ints add_products(Ints sums, int32_t group, Ints w) {
+  Ints x = group - (Ints){0};
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
   return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w);
 #elif defined(__AVXVNNI__)
   return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)x, (__m256i)w);
 #elif defined(__AVX2__)
-  __m256i a = (__m256i)x, b = (__m256i)w;
-  __m256i even = _mm256_madd_epi16(a & _mm256_set1_epi16(255), _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8));
-  __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(a, 8), _mm256_srai_epi16(b, 8));
-  return sums + (Ints)even + (Ints)odd;
+  return sums + (Ints)_mm256_madd_epi16((__m256i)x, (__m256i)w);
 #else
   uint8_t a[4 * LANES];
   int8_t b[4 * LANES];
@@ -48,24 +70,31 @@ static inline Ints add_products(Ints sums, Ints x, Ints w) {
 #endif
 }
 
-/* Quantize the rows to integers from 1 to 255 (128 stands for 0), with a scale that makes the largest one 127.
-   A row with NaN or infinity has no such integers: its scale is NaN, and so are all its products.
+/* The largest magnitude of a row; NaN or infinity if the row has one of them. */
+static inline float largest(const float *x, int count) {
+  float top = 0;
+  int finite = 1;
+  for (int i = 0; i < count; i++) finite &= fabsf(x[i]) <= FLT_MAX;
+  for (int i = 0; i < count; i++) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
+  return finite ? top : NAN;
+}
+
+/* Quantize the rows to integers, with a scale that makes the largest one 127. A row with NaN or infinity has no such
+   integers: its scale is NaN, and so are all its products.
    Not inlined: GCC would then optimize the float products of the same file less, to half their speed. */
 __attribute__((noinline)) static void quantize_rows(const float *x, Quantized to, int rows, int in, Thread t) {
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
     const float *row = x + (size_t)r * in;
-    uint8_t *numbers = to.numbers + r * 4 * groups_of_four(in);
-    float top = 1e-30f;
-    int finite = 1;
-    for (int i = 0; i < in; i++) finite &= fabsf(row[i]) <= FLT_MAX;
-    for (int i = 0; i < in; i++) top = fabsf(row[i]) > top ? fabsf(row[i]) : top;
-    float times = 127.0f / top;
-    if (finite)
-      for (int i = 0; i < in; i++) numbers[i] = (uint8_t)(int)(rintf(row[i] * times) + 128.0f);
-    else
-      memset(numbers, 128, in);
-    for (int i = in; i < 4 * groups_of_four(in); i++) numbers[i] = 0;
-    to.scales[r] = finite ? top / 127.0f : NAN;
+    Number *numbers = (Number *)(to.groups + r * groups_of(in));
+    float top = largest(row, in);
+    if (top >= 0) {
+      float times = 127.0f / (top > 1e-30f ? top : 1e-30f);
+      for (int i = 0; i < in; i++) numbers[i] = (Number)((int)rintf(row[i] * times) + ZERO);
+    } else {
+      for (int i = 0; i < in; i++) numbers[i] = ZERO;
+    }
+    for (int i = in; i < GROUP * groups_of(in); i++) numbers[i] = 0;
+    to.scales[r] = (top > 1e-30f || top != top ? top : 1e-30f) / 127.0f;
   }
   meet(t);
 }
@@ -83,20 +112,17 @@ static inline __attribute__((always_inline)) void sum_floats(const Matrix *m, co
   }
 }
 
-static inline __attribute__((always_inline)) void sum_ints(const Matrix *m, const uint8_t *x, const float *scales, int o,
+static inline __attribute__((always_inline)) void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o,
                                                            int rows, Floats sums[TILE][WIDE]) {
-  const int8_t *w = m->numbers + (size_t)o * 4 * groups_of_four(m->in);
+  const int8_t *w = m->numbers + (size_t)o * GROUP * groups_of(m->in);
   Ints exact[TILE][WIDE];
   for (int r = 0; r < rows; r++)
-    for (int j = 0; j < WIDE; j++) exact[r][j] = ints_at(m->sums + o + j * LANES);
-  for (long i = 0; i < groups_of_four(m->in); i++, w += 4 * BLOCK) {
+    for (int j = 0; j < WIDE; j++) exact[r][j] = ZERO ? ints_at(m->sums + o + j * LANES) : (Ints){0};
+  for (long i = 0; i < groups_of(m->in); i++, w += GROUP * BLOCK) {
     Ints some[WIDE];
-    for (int j = 0; j < WIDE; j++) some[j] = ints_at(w + 4 * j * LANES);
-    for (int r = 0; r < rows; r++) {
-      int32_t four;
-      memcpy(&four, x + 4 * (r * groups_of_four(m->in) + i), 4);
-      for (int j = 0; j < WIDE; j++) exact[r][j] = add_products(exact[r][j], four - (Ints){0}, some[j]);
-    }
+    for (int j = 0; j < WIDE; j++) some[j] = weights_at(w + GROUP * j * LANES);
+    for (int r = 0; r < rows; r++)
+      for (int j = 0; j < WIDE; j++) exact[r][j] = add_products(exact[r][j], x[r * groups_of(m->in) + i], some[j]);
   }
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < WIDE; j++)
@@ -108,7 +134,7 @@ static inline __attribute__((always_inline)) void tile(const Matrix *m, const fl
                                                        int r, int rows) {
   Floats sums[TILE][WIDE];
   if (m->numbers)
-    sum_ints(m, quantized.numbers + r * 4 * groups_of_four(m->in), quantized.scales + r, o, rows, sums);
+    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, sums);
   else
     sum_floats(m, x + (size_t)r * m->in, o, rows, sums);
   int count = least(BLOCK, m->out - o);
@@ -120,13 +146,13 @@ static inline __attribute__((always_inline)) void tile(const Matrix *m, const fl
   }
 }
 
-/* y (rows, out) = x (rows, in) times the matrix, plus its bias. */
+/* y (rows, out) = x (rows, in) times the matrix, plus its bias. Tiles are about equally high: 4 and 4 rows, not 6 and 2. */
 static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
   if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
   int down = (rows + TILE - 1) / TILE, across = (m->out + BLOCK - 1) / BLOCK;
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
-    int o = i / down * BLOCK, r = i % down * TILE;
-    switch (least(TILE, rows - r)) {
+    int o = i / down * BLOCK, r = (long)(i % down) * rows / down;
+    switch ((long)(i % down + 1) * rows / down - r) {
       case 1: tile(m, x, quantized, y, o, r, 1); break;
       case 2: tile(m, x, quantized, y, o, r, 2); break;
       case 3: tile(m, x, quantized, y, o, r, 3); break;
@@ -137,3 +163,78 @@ static void product(const Matrix *m, const float *x, float *y, Quantized quantiz
   }
   meet(t);
 }
+
+/* List the inputs of a row that are not zero: floats as they are, integers as whole groups. Inputs are at least 0.
+   `values` holds what the row is multiplied by: the floats, or the groups of integers. Returns the length of the list. */
+static int list_inputs(const Matrix *m, const float *row, float times, int32_t *inputs, int32_t *values) {
+  int length = 0, in = m->in;
+  if (!m->numbers) {
+    for (int i = 0; i < in; i++) {
+      memcpy(values + length, row + i, 4);
+      inputs[length] = i;
+      length += row[i] > 0;
+    }
+    return length;
+  }
+  for (int i = 0; i < in; i += GROUP) {
+    Number group[GROUP] = {0};
+    for (int j = 0; j < GROUP && i + j < in; j++) group[j] = (Number)(int)rintf(row[i + j] * times);
+    memcpy(values + length, group, 4);
+    inputs[length] = i / GROUP;
+    length += values[length] != 0;
+  }
+  return length;
+}
+
+/* y (out) = the sum over the listed inputs, plus the bias; a strip of outputs at a time, whose sums stay in registers. */
+static void add_inputs(const Matrix *m, const int32_t *inputs, const int32_t *values, int length, float scale, float *y) {
+  long padded = (m->out + STRIP - 1) / STRIP * STRIP;
+  for (int o = 0; o < m->out; o += STRIP) {
+    Floats sums[8] = {0};
+    if (m->numbers) {
+      Ints exact[8] = {0};
+      const int8_t *w = (const int8_t *)m->by_input + (long)o * GROUP;
+      for (int i = 0; i < length; i++)
+        for (int j = 0; j < 8; j++)
+          exact[j] = add_products(exact[j], values[i], weights_at(w + GROUP * (inputs[i] * padded + j * LANES)));
+      for (int j = 0; j < 8; j++)
+        sums[j] = __builtin_convertvector(exact[j], Floats) * (scale * floats_at(m->scales + o + j * LANES));
+    } else {
+      const float *w = (const float *)m->by_input + o;
+      for (int i = 0; i < length; i++) {
+        float value;
+        memcpy(&value, values + i, 4);
+        for (int j = 0; j < 8; j++) sums[j] += value * floats_at(w + inputs[i] * padded + j * LANES);
+      }
+    }
+    int count = least(STRIP, m->out - o);
+    float bias[STRIP] = {0};
+    if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
+    for (int j = 0; j < 8; j++) sums[j] += floats_at(bias + j * LANES);
+    memcpy(y + o, sums, count * sizeof(float));
+  }
+}
+
+/* y (rows, out) = max(x, 0) times the matrix, plus its bias; x is overwritten. A matrix without `by_input`, and rows
+   with few zeros, take the usual product. */
+static void sparse_product(const Matrix *m, float *x, float *y, Quantized quantized, int rows, Thread t) {
+  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
+    float *row = x + (size_t)r * m->in, top = 0;
+    for (int i = 0; i < m->in; i++) row[i] = row[i] > 0 ? row[i] : 0;
+    if (!m->by_input) continue;
+    int32_t inputs[m->in + 1], values[m->in + 1];
+    for (int i = 0; i < m->in; i++) top = row[i] > top ? row[i] : top;
+    top = top > 1e-30f ? top : 1e-30f;
+    int length = top <= FLT_MAX ? list_inputs(m, row, 127.0f / top, inputs, values) : m->in;
+    if (length > MAX_DENSITY * (m->numbers ? groups_of(m->in) : m->in)) {
+      Quantized own = {quantized.scales + r, quantized.groups + r * groups_of(m->in)};
+      product(m, row, y + (size_t)r * m->out, own, 1, ALONE);
+    } else {
+      add_inputs(m, inputs, values, length, top / 127.0f, y + (size_t)r * m->out);
+    }
+  }
+  meet(t);
+  if (!m->by_input) product(m, x, y, quantized, rows, t);
+}
+
+#endif

@@ -1,0 +1,126 @@
+"""A Transformer's weights as the C code reads them: the structs of regard/kernels/native/stack.h, filled from modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_float, c_int, c_void_p
+from typing import Any
+
+from torch import Tensor
+
+from regard.decoding.cpu.c_matrix import MatrixStruct
+from regard.layers.block import Block
+from regard.layers.normalization import RMSNorm
+from regard.models.stack import Stack
+from regard.positions.rotary import Rotary
+
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
+MAX_SPARSE_BYTES = 2**20  # of a matrix that is also stored input by input: rows with many zeros read parts of it at random
+
+
+class NormStruct(Structure):
+    """The struct Norm of stack.h; the classes below mirror its other structs."""
+
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("eps", c_float), ("rms", c_int))
+
+
+class BlockStruct(Structure):
+    _fields_ = (
+        *((name, MatrixStruct) for name in ("qkv", "out", "cross_q", "cross_kv", "cross_out", "up", "down")),
+        *((name, NormStruct) for name in ("self_norm", "cross_norm", "feed_norm")),
+    )
+
+
+class StackStruct(Structure):
+    _fields_ = (
+        *((name, c_int) for name in ("layers", "dim", "heads", "kv_heads", "pre", "crosses", "activation")),
+        ("rotated", c_int),
+        ("interleaved", c_int),
+        ("final_norm", NormStruct),
+        ("blocks", POINTER(BlockStruct)),
+    )
+
+
+def rotary_of(stack: Stack) -> Rotary | None:
+    """Return the rotary positions of a stack, if it has them."""
+    position = stack.blocks[0].self_attention.position
+    return position if isinstance(position, Rotary) else None
+
+
+class StructMaker:
+    """Makes structs from modules, and keeps alive what they point to."""
+
+    def __init__(self, library: Any, *, projects_source: bool) -> None:
+        self.library, self.projects_source = library, projects_source
+        self.referenced: list[Any] = []
+
+    def stack(self, stack: Stack) -> StackStruct:
+        """Describe a stack whose blocks are alike (decoder_layout.why_not_alike)."""
+        blocks: Sequence[Block] = stack.blocks
+        first: Any = blocks[0]
+        sizes, rotary = first.self_attention.input.sizes, rotary_of(stack)
+        structs = (BlockStruct * len(blocks))(*map(self.block, blocks))
+        self.referenced.append(structs)
+        return StackStruct(
+            layers=len(blocks),
+            dim=first.self_attention.dim,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            pre=first.order == "pre",
+            crosses=first.cross_attention is not None,
+            activation=ACTIVATIONS.index(first.feed_forward.activation),
+            rotated=0 if rotary is None else rotary.rotated_dim,
+            interleaved=rotary is not None and rotary.layout == "interleaved",
+            final_norm=NormStruct() if stack.norm is None else self.norm(stack.norm),
+            blocks=structs,
+        )
+
+    def block(self, block: Block) -> BlockStruct:
+        attention: Any = block.self_attention
+        cross: Any = block.cross_attention
+        feed: Any = block.feed_forward
+        struct = BlockStruct(
+            qkv=self.matrix(attention.input.weight, attention.input.bias),
+            out=self.linear(attention.output),
+            up=self.linear(feed.up),
+            down=self.linear(feed.down, sparse=feed.activation == "relu"),
+            self_norm=self.norm(block.self_norm),
+            feed_norm=self.norm(block.feed_norm),
+        )
+        if cross is not None:
+            queries = cross.heads * cross.d_k
+            struct.cross_q = self._rows(cross.input, slice(0, queries))
+            if self.projects_source:
+                struct.cross_kv = self._rows(cross.input, slice(queries, sum(cross.input.rows)))
+            struct.cross_out, struct.cross_norm = self.linear(cross.output), self.norm(block.cross_norm)
+        return struct
+
+    def linear(self, linear: Any, *, sparse: bool = False) -> MatrixStruct:
+        return self.matrix(linear.weight, linear.bias, sparse=sparse)
+
+    def matrix(self, weight: Any, bias: Tensor | None, *, sparse: bool = False) -> MatrixStruct:
+        """Describe a packed weight; with `sparse` for rows with many zeros, unless it is too large for that."""
+        matrix = weight.c_matrix(self.library)
+        self.referenced.append(matrix)
+        struct = MatrixStruct.from_buffer_copy(matrix.struct)
+        struct.bias = None if bias is None else self.pointer(bias)
+        if sparse and matrix.numbers.numel() * matrix.numbers.element_size() <= MAX_SPARSE_BYTES:
+            struct.by_input = matrix.by_input().data_ptr()
+        return struct
+
+    def norm(self, norm: Any) -> NormStruct:
+        bias = getattr(norm, "bias", None)
+        return NormStruct(
+            weight=self.pointer(norm.weight),
+            bias=None if bias is None else self.pointer(bias),
+            eps=norm.eps,
+            rms=isinstance(norm, RMSNorm),
+        )
+
+    def pointer(self, tensor: Tensor) -> int:
+        self.referenced.append(tensor.detach().contiguous())
+        return self.referenced[-1].data_ptr()
+
+    def _rows(self, projection: Any, rows: slice) -> MatrixStruct:
+        """Describe some rows of a stacked projection."""
+        return self.matrix(projection.weight[rows], None if projection.bias is None else projection.bias[rows])

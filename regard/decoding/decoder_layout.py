@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.layers.block import Block
 from regard.models.language_model import TransformerLM
-from regard.models.stack import TokenInput
+from regard.models.stack import Stack, TokenInput
 from regard.models.transformer import Transformer
 from regard.traits import own_traits, traits_of, why_not_known
 
@@ -46,18 +46,17 @@ def why_not(model: nn.Module, known: Set[str], *, runs_input: bool) -> str | Non
     ]
     parts = [part for name, part in model.named_children() if name not in skipped]
     traits = own_traits(model).union(*map(traits_of, parts))
-    return why_not_known(traits, known) or _why_not_alike(model)
+    return why_not_known(traits, known) or why_not_alike(model.decoder)
 
 
-def _why_not_alike(model: Transformer | TransformerLM) -> str | None:
-    """Return the reason why one description cannot serve all blocks of the decoder, or None."""
-    blocks = model.decoder.blocks
-    if len(set(map(_describe, blocks))) > 1:
+def why_not_alike(stack: Stack) -> str | None:
+    """Return the reason why one description cannot serve all blocks of a stack, or None."""
+    if len(set(map(_describe, stack.blocks))) > 1:
         return "its blocks differ in attention, head sizes, positions, order of the norms or activation"
-    first: Any = blocks[0]
+    first: Any = stack.blocks[0]
     if first.cross_attention is not None and first.cross_attention.input.sizes != first.self_attention.input.sizes:
         return "its cross-attention has other head sizes than its self-attention"
-    if (first.order == "pre") != (model.decoder.norm is not None):
+    if (first.order == "pre") != (stack.norm is not None):
         return "only pre-norm blocks end with one more norm, and they need it"
     return None
 

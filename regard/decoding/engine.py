@@ -7,16 +7,18 @@ E8, E10, C2. On the way from `generate_tokens` to a text:
     model_step.py      runs the model: encode, prefill, then a step for each token
     searches/          choose the tokens from the log-probabilities of a step
 
-On a GPU, whole batches can be decoded by CUDA graphs instead (gpu/captured_search.py). The results of an input do not
+On a CPU, greedy and beam search with a packed Transformer run wholly in C (cpu/c_search.py). On a GPU, whole batches
+can be decoded by CUDA graphs (gpu/captured_search.py). The results of an input do not
 depend on the batch that it was in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from regard.decoding.cpu import c_search
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.gpu import captured_search
 from regard.decoding.model_step import evaluating
@@ -24,8 +26,9 @@ from regard.decoding.requests import FREE_SHARE, Request, RequestQueue, TextMode
 from regard.decoding.running_batch import RunningBatch
 from regard.decoding.searches.constraints import needed_phrases
 from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
-from regard.decoding.searches.search import Hypothesis, Search
+from regard.decoding.searches.search import Hypothesis, Search, with_rule
 from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 
@@ -47,6 +50,7 @@ def generate_tokens(
     cached: bool = True,
     observer: Observer | None = None,
     numbers: Sequence[int] | None = None,
+    rules: Sequence[Rule | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses that a search finds for each input, in the order of the inputs.
 
@@ -66,34 +70,76 @@ def generate_tokens(
         cached         False recomputes the whole text for each token: slow, to test the caches
         numbers        one number for each input, all different, which seeds its samples together with the seed, the
                        alternative and the step; by default the place of the input in the list
+        rules          a rule for each input, besides those of the search, or None for inputs without one
 
     The model is in eval mode meanwhile.
     """
     if alternatives < 1:
         raise UsageError(f"alternatives must be at least 1, got {alternatives}")
-    rows = search.rows(alternatives)
+    search.rows(alternatives)  # raises an error if it cannot find so many
     requests = make_requests(model, source, prefixes, max_tokens, numbers)
     check_room(model, requests)
     if constraints is not None:
         requests = add_constraints(requests, constraints)
+    if rules is not None:
+        requests = [request._replace(rule=rule) for request, rule in zip(requests, rules, strict=True)]
     plain = allow_nonsense and cached and constraints is None and observer is None
+    options: dict[str, Any] = {"alternatives": alternatives, "allow_unknown": allow_unknown}
+    hypotheses: dict[int, list[Hypothesis]] = {}
+    with evaluating(model):
+        if plain and c_search.why_not(model, search, requests) is None:
+            hypotheses = model.c_search.search(requests, search=search, **options, batch_tokens=batch_tokens)
+        else:
+            options |= {"allow_nonsense": allow_nonsense, "cached": cached, "observer": observer}
+            for rule, group in group_by_rule(requests):
+                ruled = search if rule is None else with_rule(search, rule)
+                hypotheses |= _decode(model, group, ruled, plain=plain, batch_tokens=batch_tokens, options=options)
+    return [hypotheses[request.number] for request in requests]
+
+
+def _decode(
+    model: TextModel,
+    requests: Sequence[Request],
+    search: Search,
+    *,
+    plain: bool,
+    batch_tokens: int,
+    options: dict[str, Any],  # of the running batch
+) -> dict[int, list[Hypothesis]]:
+    """Decode step by step, on a GPU also by CUDA graphs; `plain`: without options that these do not implement."""
+    alternatives, allow_unknown = options["alternatives"], options["allow_unknown"]
     if plain and isinstance(search, Speculative):
         check_room(search.draft_model, requests)
-        return [[text] for text in search.write(model, requests, allow_unknown=allow_unknown)]
+        texts = search.write(model, requests, allow_unknown=allow_unknown)
+        return {request.number: [text] for request, text in zip(requests, texts, strict=True)}
     hypotheses: dict[int, list[Hypothesis]] = {}
-    options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": allow_unknown}
-    with evaluating(model):
-        if plain and captured_search.why_not(model, search) is None:
-            hypotheses |= captured_search.search_captured(model, requests, **options, batch_tokens=batch_tokens)
-        batch = RunningBatch(model, **options, allow_nonsense=allow_nonsense, observer=observer, cached=cached)
-        free_share = FREE_SHARE.get(next(model.parameters()).device.type, FREE_SHARE["other"])
-        remaining = [request for request in requests if request.number not in hypotheses]
-        queue = RequestQueue(remaining, rows=rows, batch_tokens=batch_tokens, free_share=free_share)
-        while queue.waiting or batch.rows:
-            if batch.open and (entering := queue.take(batch.rows)):
-                batch.add(entering)
-            hypotheses |= batch.step()
-    return [hypotheses[request.number] for request in requests]
+    if plain and captured_search.why_not(model, search) is None:
+        hypotheses |= captured_search.search_captured(
+            model,
+            requests,
+            search=search,
+            alternatives=alternatives,
+            allow_unknown=allow_unknown,
+            batch_tokens=batch_tokens,
+        )
+    batch = RunningBatch(model, search=search, **options)
+    free_share = FREE_SHARE.get(next(model.parameters()).device.type, FREE_SHARE["other"])
+    remaining = [request for request in requests if request.number not in hypotheses]
+    rows = search.rows(alternatives)
+    queue = RequestQueue(remaining, rows=rows, batch_tokens=batch_tokens, free_share=free_share)
+    while queue.waiting or batch.rows:
+        if batch.open and (entering := queue.take(batch.rows)):
+            batch.add(entering)
+        hypotheses |= batch.step()
+    return hypotheses
+
+
+def group_by_rule(requests: Sequence[Request]) -> Iterable[tuple[Rule | None, list[Request]]]:
+    """Return the requests that have the same rule, for each rule."""
+    groups: dict[Rule | None, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.rule, []).append(request)
+    return groups.items()
 
 
 def stream_tokens(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.decoder_layout import all_modules
 from regard.decoding.gpu.captured_step import step_captured
 from regard.decoding.requests import TextModel, Tokens
 from regard.models.decoding_state import Encoded
@@ -94,7 +95,7 @@ def bar_special_tokens(logps: Tensor, allow_unknown: bool) -> Tensor:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Put a model into eval mode inside the block, and exactly the modules that were in training mode back after it."""
-    training = [module for module in model.modules() if module.training]
+    training = [module for module in all_modules(model) if module.training]
     for module in training:
         module.training = False
     try:

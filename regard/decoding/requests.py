@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from regard.decoding.searches.logit_rules import Rule
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import START
 
@@ -29,6 +30,7 @@ class Request(NamedTuple):
     prefix: list[int]  # what the decoder reads before it writes, at least one token
     limit: int  # the most tokens to write
     constraints: Sequence[Tokens] = ()  # phrases that its texts must contain
+    rule: Rule | None = None  # besides those of the search
 
 
 def make_requests(

@@ -1,4 +1,4 @@
-"""A Transformer's weights as the C code reads them: the structs of regard/kernels/native/stack.h, filled from modules."""
+"""A Transformer's weights as C reads them: the structs of regard/kernels/native/stack.h, filled from modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.models.stack import Stack
 from regard.positions.rotary import Rotary
 
 ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
-MAX_SPARSE_BYTES = 2**20  # of a matrix that is also stored input by input: rows with many zeros read parts of it at random
+MAX_SPARSE_BYTES = 2**20  # of a matrix that is also stored input by input, of which rows with many zeros read parts
 
 
 class NormStruct(Structure):

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.attention.projections import StackedProjection
 from regard.decoding.cpu.c_decoder import make_c_decoder
+from regard.decoding.cpu.c_search import make_c_search
 from regard.decoding.cpu.packed_weight import FORMS, Form, make_weight
 from regard.errors import UsageError, unknown_name
 from regard.layers.embedding import Embedding
@@ -30,6 +31,7 @@ def pack_weights(model: nn.Module, form: Form) -> nn.Module:
                 packed[id(weight)] = make_weight(weight.detach(), form)
             module._parameters["weight"] = packed[id(weight)]  # type: ignore[assignment]  # a Parameter would copy it
     model.c_decoder = make_c_decoder(model)  # type: ignore[assignment]  # not a module
+    model.c_search = make_c_search(model)  # type: ignore[assignment]
     return model
 
 

@@ -17,7 +17,7 @@
 #include "threads.h"
 
 enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
-#define MAX_DENSITY 0.3f  /* the share of a row that may differ from zero if sparse_product is to pay */
+#define MAX_DENSITY 0.6f  /* the share of a row that may differ from zero if sparse_product is to pay */
 
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 

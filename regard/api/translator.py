@@ -42,6 +42,7 @@ from regard.evaluation.alignment import word_weights
 from regard.models.config.layer_names import is_cross_attention
 from regard.models.folder.weights_file import Storage
 from regard.text.placeholders.placeholders import hide_carried, restore
+from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -362,7 +363,7 @@ class Translator:
             copies = fit_copies(copies, ids, result.tokens)
             result.text = self.target_tokenizer.decode(written, unknown=copies)
             result.words = name_copies(self.target_tokenizer, written, result.words, copies)
-        if self.reader.placeholders.symbols:
+        if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
             result.text = restore_all(result.text, source.carried)
             result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from functools import lru_cache
 
 from regard.api.translation.source_text import Source
 from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
+from regard.text.augment.proper_names import PUNCTUATION, REMEMBERED_WORDS
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -16,6 +17,8 @@ MIN_REPETITIVE_WORDS, MIN_REPETITIVE_LETTERS, MAX_DIFFERENT = 50, 100, 3
 
 def is_repetitive(text: str) -> bool:
     """Whether a text only repeats a few words or letters; a model would invent a translation of it."""
+    if len(text) < min(2 * MIN_REPETITIVE_WORDS - 1, MIN_REPETITIVE_LETTERS):  # words have spaces between them
+        return False
     words = [bare_word(word) for word in text.split()]
     letters = "".join(words)
     is_long = len(words) >= MIN_REPETITIVE_WORDS, len(letters) >= MIN_REPETITIVE_LETTERS
@@ -32,10 +35,13 @@ def repetition_end(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer)
     """Return the end of the first copy, in tokens, if a translation repeats the same words and its source does not."""
     words = tokenizer.words(hypothesis.tokens)
     repetition = find_repetition([bare_word(word.text) for word in words])
+    if repetition.copies <= MAX_COPIES:
+        return None
     allowed = max(MAX_COPIES, find_repetition([bare_word(word.text) for word in source.words]).copies)
     return words[repetition.end - 1].end if repetition.copies > allowed else None
 
 
+@lru_cache(REMEMBERED_WORDS)
 def bare_word(text: str) -> str:
     """Lowercase a word and remove punctuation around it, unless nothing else is left."""
-    return re.sub(r"^\W+|\W+$", "", text).lower() or text
+    return PUNCTUATION.sub("", text).lower() or text

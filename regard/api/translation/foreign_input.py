@@ -67,6 +67,8 @@ def _unknown_share(translation: Translation) -> float:
     """Return the share of source words that cannot be read, without names, numbers, addresses and smileys."""
     hidden = {UNKNOWN, *translation.translator.reader.placeholders.tokens}
     unknown = 0
+    if hidden.isdisjoint(translation.source_ids):
+        return 0.0
     for word in translation.source_words:
         is_fact = word.text[:1].isupper() or SOME_SPAN.search(word.text) or not any(map(str.isalpha, word.text))
         unknown += not is_fact and not hidden.isdisjoint(translation.source_ids[word.start : word.end])

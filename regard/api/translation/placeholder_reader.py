@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from regard.decoding.searches.logit_rules import EachOnce
-from regard.text.augment.proper_names import ELISION, SegmentedWord, core, find_names
+from regard.text.augment.proper_names import (
+    ELISION,
+    REMEMBERED_WORDS,
+    SegmentedWord,
+    core,
+    find_names,
+    may_have_names,
+)
 from regard.text.placeholders.placeholders import Carried, Hidden, hide, restore
 from regard.text.placeholders.spans import Span, find_spans
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
@@ -34,6 +42,11 @@ class PlaceholderReader:
             ]
         # The tokens of placeholders, and the joiner before one inside a word.
         self.tokens = frozenset(token for symbol in self.symbols for token in tokenizer.encode(f"({symbol}")[-2:])
+        # Most words of a text are frequent ones, which need not be encoded again and again.
+        self._segmented = lru_cache(REMEMBERED_WORDS)(self._segment)
+        self._has_unseen = lru_cache(REMEMBERED_WORDS)(
+            lambda word: not self.unseen.isdisjoint(self.tokenizer.encode(word))
+        )
 
     def hide(self, text: str, readable: Readable | None = None) -> Hidden:
         """Replace numbers, addresses and code; then, in what is left, rare names and words that cannot be read.
@@ -63,13 +76,14 @@ class PlaceholderReader:
 
     def _names(self, text: str) -> Iterator[Span]:
         """Yield the names that are rare in the training data, without the punctuation around them."""
+        if self.known_names is None or not may_have_names(text):
+            return
         parts: list[tuple[str, int]] = []  # words and where they start; "d'Émilie" is two
         for word in re.finditer(r"\S+", text):
             elided = ELISION.match(word[0]) if word[0][0].islower() else None
             cut = elided.end() if elided else 0
             parts += [(word[0][:cut], word.start())] * bool(cut) + [(word[0][cut:], word.start() + cut)]
-        segmented = [SegmentedWord(part, len(self.tokenizer.encode(part)), self._is_plain(part)) for part, _ in parts]
-        for first, last in self._name_words(segmented):
+        for first, last in self._name_words([self._segmented(part) for part, _ in parts]):
             (begin, start), (end, end_start) = parts[first], parts[last - 1]
             span = Span(start + begin.find(core(begin)), end_start + end.rfind(core(end)) + len(core(end)), "word", "")
             shouted = span.text(text).isupper() and not span.text(text).isascii()  # TRÈS is hardly a name
@@ -78,9 +92,7 @@ class PlaceholderReader:
 
     def _name_words(self, words: Sequence[SegmentedWord]) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each name, as `find_names` does; a double name may begin the sentence."""
-        if self.known_names is None:
-            return
-        names = dict(find_names(words, self.known_names))
+        names = dict(find_names(words, self.known_names or ()))
         if words and 0 not in names and DOUBLE_NAME.fullmatch(core(words[0].text)):
             names[0] = names.pop(1, 1)
         yield from sorted(names.items())
@@ -89,13 +101,14 @@ class PlaceholderReader:
         """Yield the words that have a token which training never saw, such as smileys."""
         for word in re.finditer(r"\S+", text):
             bare = word[0].rstrip(SENTENCE_MARKS)
-            if bare and not ANY_PLACEHOLDER.search(bare) and not self.unseen.isdisjoint(self.tokenizer.encode(bare)):
+            if bare and not ANY_PLACEHOLDER.search(bare) and self._has_unseen(bare):
                 yield Span(word.start(), word.start() + len(bare), "word", "")
 
-    def _is_plain(self, word: str) -> bool:
-        """Whether the capitalized word, in lowercase, is one token."""
+    def _segment(self, word: str) -> SegmentedWord:
+        """Count the tokens of a word, and say whether it is capitalized and one token in lowercase."""
         bare = core(word)
-        return bare[:1].isupper() and len(self.tokenizer.encode(bare.lower())) == 1
+        plain = bare[:1].isupper() and len(self.tokenizer.encode(bare.lower())) == 1
+        return SegmentedWord(word, len(self.tokenizer.encode(word)), plain)
 
 
 def placeholder_token(tokenizer: Tokenizer, symbol: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from regard.api.translation.default_search import required_tokens
@@ -11,6 +11,7 @@ from regard.api.translation.degenerate_output import is_degenerate, repetition_e
 from regard.api.translation.placeholder_reader import carry_rule
 from regard.api.translation.source_text import Source
 from regard.decoding.engine import generate_tokens
+from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
 from regard.text.tokenizers.special_tokens import UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -28,11 +29,15 @@ class SentenceRequest(NamedTuple):
     number: int  # determines the random numbers of this sentence
 
 
+def carrying_rule(source: Source, tokenizer: Tokenizer) -> EachOnce | None:
+    """Return the rule by which a translation contains each carried span of this source once; None if there are none."""
+    return carry_rule(tokenizer, source.carried, unknown=UNKNOWN in source.ids) if source.carried else None
+
+
 def carrying_search(source: Source, search: Search, tokenizer: Tokenizer) -> Search:
     """Return the search for a translation that contains each carried span of this source once."""
-    if not source.carried:
-        return search
-    return with_rule(search, carry_rule(tokenizer, source.carried, unknown=UNKNOWN in source.ids))
+    rule = carrying_rule(source, tokenizer)
+    return search if rule is None else with_rule(search, rule)
 
 
 @dataclass(frozen=True)
@@ -48,19 +53,7 @@ class SentenceSearch:
     guard: bool  # whether degenerate texts are searched again
 
     def __call__(self, requests: Sequence[SentenceRequest]) -> list[list[Hypothesis]]:
-        """Search in groups of sentences with the same placeholders, which share their rule."""
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for i, request in enumerate(requests):
-            carried = sorted(request.source.carried)
-            groups.setdefault((*carried, bool(carried) and UNKNOWN in request.source.ids), []).append(i)
-        results: dict[int, list[Hypothesis]] = {}
-        for rows in groups.values():
-            group = [requests[i] for i in rows]
-            search = carrying_search(group[0].source, self.search, self.tokenizer)
-            results |= zip(rows, replace(self, search=search)._search_group(group), strict=True)
-        return [results[i] for i in range(len(requests))]
-
-    def _search_group(self, requests: Sequence[SentenceRequest]) -> list[list[Hypothesis]]:
+        """Search for all sentences; each contains its placeholders once."""
         results = self._generate(requests, allow_nonsense=True)
         if not self.guard:
             return results
@@ -91,6 +84,7 @@ class SentenceSearch:
             alternatives=self.alternatives,
             allow_nonsense=allow_nonsense,
             numbers=[request.number for request in requests],
+            rules=[carrying_rule(request.source, self.tokenizer) for request in requests],
         )
 
     def _limit(self, request: SentenceRequest) -> int:

@@ -13,8 +13,10 @@ from typing import Any
 from regard.api.translation.copy_unknown_words import hide_names, hide_unseen
 from regard.api.translation.placeholder_reader import PlaceholderReader
 from regard.errors import DataError
+from regard.text.augment.proper_names import may_have_names
 from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer
+from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -49,6 +51,7 @@ class SourceReader:
         known = info.get("known_names")
         self.known_names = None if known is None else frozenset(known)
         self.placeholders = PlaceholderReader(tokenizer, info=info, known_names=self.known_names)
+        self._unreadable = self.unseen - self.placeholders.tokens
 
     def read(self, text: str) -> Source:
         """Encode a sentence.
@@ -59,11 +62,12 @@ class SourceReader:
         hidden = self.placeholders.hide(text, self._readable if self.unseen else None)
         tokens = self.tokenizer.encode(hidden.text)
         words = words_of(self.tokenizer, text, tokens)
-        if self.known_names is not None:
+        if self.known_names is not None and may_have_names(hidden.text):
             tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
-        if self.unseen:
-            tokens, words = hide_unseen(tokens, words, self.unseen - self.placeholders.tokens)
-        words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
+        if not self._unreadable.isdisjoint(tokens):
+            tokens, words = hide_unseen(tokens, words, self._unreadable)
+        if ANY_PLACEHOLDER.search(hidden.text):
+            words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
@@ -75,7 +79,19 @@ class SourceReader:
         limits = [limit for limit in (self.trained, self.longest and self.longest - 1) if limit is not None]
         if not self.placeholders.has_room(text):
             return False
+        if limits and self._max_tokens(text) <= min(limits):
+            return True
         return not limits or len(self.tokenizer.encode(self.placeholders.hide(text).text)) <= min(limits)
+
+    def _max_tokens(self, text: str) -> int:
+        """Return a number of tokens that the text certainly does not exceed; most texts need no closer look.
+
+        A token is at least one byte, a space precedes the first, and a placeholder is at most two tokens in place of one
+        character. The escapes of a subword tokenizer and other Unicode forms can make a text longer.
+        """
+        factor = 1 if text.isascii() or unicodedata.is_normalized("NFC", text) else 3
+        escapes = 0 if text.isascii() else text.count("▁") + text.count("␛")
+        return factor * len(text.encode(errors="surrogatepass")) + escapes + 1 + len(self.placeholders.symbols)
 
     def _readable(self, text: str) -> str:
         """Make more words readable: lowercase words with capitals that training never saw ("TRÈS" becomes "très"), and

@@ -23,7 +23,11 @@ INT = next(code for code in "il" if array(code).itemsize == 4)
 class SearchStruct(Structure):
     """The struct Search of hypotheses.h; the classes below mirror structs of candidates.h and translate.h."""
 
-    _fields_ = (*((name, c_int32) for name in ("width", "wanted", "greedy")), ("length_penalty", c_float))
+    _fields_ = (
+        *((name, c_int32) for name in ("width", "wanted", "greedy")),
+        ("length_penalty", c_float),
+        ("stop", c_int32),
+    )
 
 
 class SpecialStruct(Structure):

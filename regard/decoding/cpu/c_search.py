@@ -31,6 +31,7 @@ from regard.machine import number_of_cores
 from regard.models.transformer import Transformer
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
+STOP = 0
 MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
 BATCHES_PER_THREAD = 4  # that a call begins at once, so that a thread which is done finds more work
@@ -116,7 +117,9 @@ class CSearch:
         network, threads = self.network, usable_threads()
         rows = search.rows(alternatives)
         together = threads > 1 and len(requests) < threads and network.weight_bytes >= SHARED_BYTES
-        settings = SearchStruct(rows, alternatives, isinstance(search, Greedy), getattr(search, "length_penalty", 0.0))
+        settings = SearchStruct(
+            rows, alternatives, isinstance(search, Greedy), getattr(search, "length_penalty", 0.0), STOP
+        )
         barred = (PAD, START) if allow_unknown else (PAD, START, UNKNOWN)
         special = SpecialStruct(END, len(barred), (c_int32 * 4)(*barred))
         hypotheses: dict[int, list[Hypothesis]] = {}

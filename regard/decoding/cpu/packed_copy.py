@@ -11,31 +11,29 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.decoder_layout import all_modules, why_not_hooked
-from regard.traits import traits_of
+from regard.decoding.model_snapshot import ModelSnapshot
 
 
 class PackedCopy:
     """Keeps the packed copy of a model, and makes a new one when the model has changed."""
 
     def __init__(self) -> None:
-        self.made: tuple[list[Any], nn.Module] | None = None  # the fingerprint of the copied model, and the copy
+        self.made: tuple[ModelSnapshot, nn.Module] | None = None  # the model as it was copied, and the copy
 
     def of(self, model: nn.Module) -> nn.Module:
         """Return the packed copy of a model, or the model itself where `why_not` gives a reason."""
-        if why_not(model) is not None:
-            self.made = None
-            return model
-        if why_not_hooked(all_modules(model)) is not None:  # a copy would not call the hooks
-            return model
-        fingerprint, made = model_fingerprint(model), self.made
-        if made is None or made[0] != fingerprint:
-            self.made = made = fingerprint, packed_copy(model)
+        made = self.made
+        if made is None or not made[0].matches(model):
+            if why_not_hooked(all_modules(model)) is not None:  # a copy would not call the hooks
+                return model
+            copied = model if why_not(model) is not None else packed_copy(model)
+            self.made = made = ModelSnapshot(model), copied
         return made[1]
 
 
@@ -57,18 +55,3 @@ def why_not(model: nn.Module) -> str | None:
     if any(isinstance(weight, Weight) for weight in weights):
         return "its weights are packed already"
     return None if compiled() is not None else "there are no C kernels"
-
-
-def model_fingerprint(model: nn.Module) -> list[Any]:
-    """Describe a model: its modules and their traits, its tensors, and how often each was changed in place."""
-
-    def version(tensor: Tensor) -> int:
-        return 0 if tensor.is_inference() else tensor._version
-
-    modules = all_modules(model)
-    tensors = [tensor for module in modules for tensor in (*module._parameters.values(), *module._buffers.values())]
-    return [
-        traits_of(model),
-        *map(id, modules),
-        *((tensor.data_ptr(), version(tensor)) for tensor in tensors if tensor is not None),
-    ]

@@ -62,6 +62,7 @@ class GpuBeam:
 
     def __init__(self, search: Beam, inputs: int, capacity: int, alternatives: int, device: Any) -> None:
         self.rows_per_input, self.length_penalty = search.width, search.length_penalty
+        self.max_finished = search.max_finished(alternatives) or search.width * capacity  # more than there can be
         integers: dict[str, Any] = {"dtype": torch.int32, "device": device}
         floats: dict[str, Any] = {"dtype": torch.float32, "device": device}
         rows = inputs * search.width
@@ -77,6 +78,7 @@ class GpuBeam:
             written=torch.zeros(inputs, **integers),
             limits=torch.zeros(inputs, **integers),
             done=torch.zeros(inputs, **integers),
+            finished=torch.zeros(inputs, **integers),
             scores=torch.zeros(inputs, search.width, **floats),
             rankings=torch.zeros(inputs, alternatives, **floats),
             parents=parents,
@@ -97,9 +99,10 @@ class GpuBeam:
         begin_texts(self.buffers, requests, lanes, self.rows_per_input)
         self.buffers.scores[lanes] = self.first_scores
         self.buffers.rankings[lanes] = -math.inf
+        self.buffers.finished[lanes] = 0
 
     def choose(self, scores: Tensor, barred: Tensor) -> None:
-        choose_beam(scores, barred, self.buffers, self.length_penalty)
+        choose_beam(scores, barred, self.buffers, self.length_penalty, self.max_finished)
 
     def results(self, requests: Sequence[Request], lanes: Tensor) -> dict[int, list[Hypothesis]]:
         """Return the hypotheses of each input: finished ones, best first, then live ones if there are too few."""

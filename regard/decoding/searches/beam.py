@@ -1,4 +1,4 @@
-"""Beam search: keep the w best hypotheses side by side until none of them can overtake the best finished ones.
+"""Beam search: keep the w best hypotheses side by side until enough are finished.
 
 Sutskever et al. 2014, section 3.2; E8.
 
@@ -45,15 +45,21 @@ class Beam:
 
     Finished hypotheses are ranked by score / length^length_penalty, END counted: 0 ranks by probability and favours
     short texts, 1 ranks by the mean log-probability of a token. (Wu et al. 2016, equation 14, divide by
-    ((5 + length) / 6)^alpha instead.) The search stops when no live hypothesis can overtake the last of the wanted
-    ones: its score can only fall, and its length is at most max_tokens. The result is therefore that of a search which
-    always runs to max_tokens. With rules (logit_rules.py), the scores after the rules rank; with constraints,
-    constraints.py says which candidates the beam takes.
+    ((5 + length) / 6)^alpha instead.)
+
+    The search stops when patience · width hypotheses are finished (Kasai et al. 2022, "A call for clarity in beam
+    search", section 3; with 1.0 as in fairseq and CTranslate2), or earlier when no live hypothesis can overtake the last
+    of the wanted ones: its score can only fall, and its length is at most max_tokens. With patience None only the
+    second rule stops it, and the result is that of a search which always runs to max_tokens.
+
+    With rules (logit_rules.py), the scores after the rules rank; with constraints, constraints.py says which candidates
+    the beam takes.
     """
 
     width: int = 5
     length_penalty: float = 1.0
     rules: tuple[Rule, ...] = ()
+    patience: float | None = 1.0
 
     streams: ClassVar[bool] = False
 
@@ -64,6 +70,13 @@ class Beam:
             raise UsageError(
                 f"length_penalty must be a number from 0 to {MAX_LENGTH_PENALTY}, got {self.length_penalty!r}"
             )
+
+        if self.patience is not None and not 0 < self.patience < math.inf:
+            raise UsageError(f"patience must be a number above 0, or None, got {self.patience!r}")
+
+    def max_finished(self, alternatives: int) -> int | None:
+        """Return with how many finished hypotheses the search stops; None: their number does not stop it."""
+        return None if self.patience is None else max(alternatives, round(self.patience * self.width))
 
     def rows(self, alternatives: int) -> int:
         if alternatives > self.width:
@@ -102,6 +115,8 @@ class BeamRun:
         self.scores[:, 0] = 0.0  # the hypothesis without a token
         self.finished, self.rankings = _empty_slots(inputs, inputs.alternatives)  # (B, n)
         self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished hypotheses
+        self.max_finished = search.max_finished(inputs.alternatives)
+        self.finished_counts = torch.zeros_like(inputs.numbers)  # (B,)
         self.progress: Progress | None = None
         if any(inputs.constraints):
             self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device)
@@ -121,6 +136,8 @@ class BeamRun:
 
         best_to_come = self.scores.amax(1) / self.limits.to(totals.dtype) ** self.length_penalty
         done = (self.limits == self.length) | (best_to_come <= self.rankings[:, -1])
+        if self.max_finished is not None:
+            done |= self.finished_counts >= self.max_finished
         if observer is not None:
             observer.step(self._record(tokens, token_logps, totals, parents, alive, ends, done))
         parents, tokens = parents.gather(1, alive), tokens.gather(1, alive)  # (B, w)
@@ -155,6 +172,7 @@ class BeamRun:
     def _add_finished(self, totals: Tensor, ends: Tensor, texts: Texts) -> None:
         """Add the candidates that end among the best w (B, w) to the finished hypotheses, and keep the n best."""
         n, w = self.rankings.shape[1], self.width
+        self.finished_counts += ends.sum(1)
         rankings = (totals / self.length**self.length_penalty).masked_fill(~ends, -math.inf)
         rankings = torch.cat([self.rankings, rankings], dim=1)  # (B, n + w)
         rankings, order = rankings.sort(dim=1, descending=True, stable=True)
@@ -183,6 +201,7 @@ class BeamRun:
             self.done[number] = [make_hypothesis(*text) for text in texts[: self.rankings.shape[1]]]
         self.numbers, self.limits, self.scores = self.numbers[~done], self.limits[~done], self.scores[~done]
         self.rankings, self.lengths = self.rankings[~done], self.lengths[~done]
+        self.finished_counts = self.finished_counts[~done]
         self.live, self.finished = self.live.select_inputs(~done), self.finished.select_inputs(~done)
         if self.progress is not None:
             self.progress.select_inputs(~done)

@@ -42,6 +42,7 @@ class BeamBuffers(NamedTuple):
     written: Tensor  # (B,) tokens written so far
     limits: Tensor  # (B,) the most tokens to write
     done: Tensor  # (B,)
+    finished: Tensor  # (B,) how many hypotheses are finished
     scores: Tensor  # (B, w) of the live hypotheses, best first
     rankings: Tensor  # (B, n) of the best finished hypotheses, unordered
     parents: Tensor  # (T, B, w) of the live hypotheses, at each step
@@ -106,6 +107,7 @@ def _choose_beam(
     written,
     limits,
     done,
+    finished,
     scores,
     rankings,
     parents,
@@ -117,6 +119,7 @@ def _choose_beam(
     inputs,
     capacity,
     length_penalty,
+    max_finished,
     chunks,
     w: tl.constexpr,
     n: tl.constexpr,
@@ -162,6 +165,7 @@ def _choose_beam(
     new_tokens = tl.zeros((W,), tl.int32)
     new_logps = tl.zeros((W,), tl.float32)
     kept = 0
+    finished_count = tl.load(finished + b)
     for i in range(K):
         best = tl.max(keys, 0)
         keys = tl.where(keys == best, LOWEST, keys)
@@ -174,6 +178,7 @@ def _choose_beam(
             tl.store(end_scores + step_start + i, tl.where(ends, best_total, -float("inf")))
             tl.store(end_parents + step_start + i, parent)
             tl.store(end_logps + step_start + i, logp)
+            finished_count += tl.where(ends, 1, 0)
             ranking = tl.where(ends, best_total / tl.exp(length_penalty * tl.log(length)), -float("inf"))
             worst = index_of(tl.max(sort_keys(-rank, rank_slot), 0))
             rank = tl.where((rank_slot == worst) & (ranking > rank), ranking, rank)
@@ -191,7 +196,8 @@ def _choose_beam(
     tl.store(rankings + b * n + rank_slot, rank, mask=rank_slot < n)
     tl.store(written + b, count + 1)
     best_to_come = tl.max(new_scores, 0) / tl.exp(length_penalty * tl.log(limit.to(tl.float32)))
-    if (count + 1 == limit) | (best_to_come <= tl.min(rank, 0)):
+    tl.store(finished + b, finished_count)
+    if (count + 1 == limit) | (best_to_come <= tl.min(rank, 0)) | (finished_count >= max_finished):
         tl.store(done + b, 1)
 
     # Keys and values stay in place. A hypothesis finds those of its past where its parent finds them.
@@ -212,8 +218,11 @@ def _choose_beam(
     tl.store(lengths + b * w + slot, position + 1 + tl.zeros((W,), tl.int32), mask=live)
 
 
-def choose_beam(scores: Tensor, barred: Tensor, buffers: BeamBuffers, length_penalty: float) -> None:
-    """Choose the next hypotheses of each input from the scores (R, V) plus `barred` (V,), and record them."""
+def choose_beam(scores: Tensor, barred: Tensor, buffers: BeamBuffers, length_penalty: float, max_finished: int) -> None:
+    """Choose the next hypotheses of each input from the scores (R, V) plus `barred` (V,), and record them.
+
+    An input is done when `max_finished` hypotheses are finished, or earlier.
+    """
     rows, vocabulary = scores.shape
     inputs, w = buffers.scores.shape
     n, K = buffers.rankings.shape[1], 2 * w
@@ -235,6 +244,7 @@ def choose_beam(scores: Tensor, barred: Tensor, buffers: BeamBuffers, length_pen
         inputs,
         buffers.origins.shape[1],
         length_penalty,
+        max_finished,
         chunks,
         w=w,
         n=n,

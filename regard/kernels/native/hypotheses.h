@@ -11,6 +11,7 @@ typedef struct {
   int32_t width, wanted;
   int32_t greedy;        /* take the most probable token, and end with END */
   float length_penalty;
+  int32_t max_finished;  /* hypotheses with which a text is done; 0: their number does not matter */
 } Search;
 
 typedef struct { int32_t parent, token; float logp; } Node;  /* the last token of a hypothesis; parent -1: the first */
@@ -22,6 +23,7 @@ typedef struct {
   int32_t rows;            /* live hypotheses */
   Finished *finished;      /* (n), best first */
   int32_t ended;           /* how many of them there are */
+  int32_t finished_count;  /* the others included */
 } Text;
 
 typedef struct { int32_t token, text, parent, node; float score; uint64_t used; } Row;
@@ -54,17 +56,19 @@ static int best_continuations(const Row *rows, int first, int count, const Candi
 
 /* Keep the n best finished hypotheses; among equals the earlier one. */
 static void add_finished(Text *text, int wanted, float ranking, int node) {
+  text->finished_count++;
   if (text->ended == wanted && !(ranking > text->finished[wanted - 1].ranking)) return;
   int at = text->ended < wanted ? text->ended++ : wanted - 1;
   for (; at > 0 && ranking > text->finished[at - 1].ranking; at--) text->finished[at] = text->finished[at - 1];
   text->finished[at] = (Finished){ranking, node};
 }
 
-/* Whether no live hypothesis can overtake the last of the wanted ones: scores only fall, and the length is at most the
-   limit. `written` tokens are in each hypothesis. */
+/* Whether enough hypotheses are finished, or no live one can overtake the last of the wanted ones: scores only fall, and
+   the length is at most the limit. `written` tokens are in each hypothesis. */
 static int is_done(const Search *search, const Text *text, const Row *rows, int written) {
   if (written == text->limit || !text->rows) return 1;
   if (text->ended < search->wanted) return 0;
+  if (search->max_finished && text->finished_count >= search->max_finished) return 1;
   float best_to_come = rows->score / powf((float)text->limit, search->length_penalty);
   return best_to_come <= text->finished[search->wanted - 1].ranking;
 }

@@ -108,7 +108,7 @@ Run *begin_run(const Batch *batch, const int32_t *lengths, const int32_t *limits
   }
   run->scratch.y = scratch;
   for (int i = 0, source = 0; i < batch->texts; source += lengths[i++]) {
-    run->texts[i] = (Text){source, lengths[i], limits[i], rules[i], 1, finished + (size_t)i * n, 0};
+    run->texts[i] = (Text){source, lengths[i], limits[i], rules[i], 1, finished + (size_t)i * n, 0, 0};
     run->rows[i] = (Row){batch->prefixes[(size_t)i * batch->prefix], i, i, -1, 0.0f, 0};
   }
   run->live = run->live_texts = batch->texts;

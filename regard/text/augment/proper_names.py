@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 ENDS = ".!?…:"  # of a sentence: the next word is capitalized anyway
 ELISION = re.compile(r"[^\W\d_]{1,7}['’](?=[^\W\d_])")  # the l' of l'Afrique
 TIME = re.compile(r"\d{1,2}[hH]\d{2}")  # letters and digits, but not a code
 MIN_SPELLED_TOKENS = 3  # from which a word counts as spelled out
+PUNCTUATION = re.compile(r"^\W+|\W+$")
+CODE = re.compile(r"[^\W\d_]\d")
+DIGIT = re.compile(r"\d")
+REMEMBERED_WORDS = 2**14  # frequent words are looked at once
 
 
 class SegmentedWord(NamedTuple):
@@ -54,9 +59,16 @@ def find_names(words: Sequence[SegmentedWord], known: Collection[str]) -> Iterat
         start = i
 
 
+def may_have_names(text: str) -> bool:
+    """Whether `find_names` could find something in a text: it needs a capital after the first letter, or a digit."""
+    rest = text[1:]
+    return rest != rest.lower() or DIGIT.search(text) is not None
+
+
+@lru_cache(REMEMBERED_WORDS)
 def core(word: str) -> str:
     """Remove punctuation and an elided article from a word: "l'Afrique," becomes "Afrique"."""
-    bare = re.sub(r"^\W+|\W+$", "", word)
+    bare = PUNCTUATION.sub("", word)
     return ELISION.sub("", bare, count=1) if bare[:1].islower() else bare
 
 
@@ -71,6 +83,6 @@ def _begins(words: Sequence[str], i: int) -> bool:
 
 def _is_name(words: Sequence[str], i: int, known: Collection[str]) -> bool:
     bare = core(words[i])
-    if re.search(r"[^\W\d_]\d", bare) and not TIME.fullmatch(bare):
+    if CODE.search(bare) and not TIME.fullmatch(bare):
         return True  # Xk42qz9
     return not _begins(words, i) and bare[:1].isupper() and bare not in known

@@ -41,12 +41,13 @@ def hide(
     text: str, spans: Iterable[Span], *, target: str | None = None, symbols: Iterable[str] = PLACEHOLDERS
 ) -> Hidden:
     """Replace spans by placeholders, as many as there are; dates are carried as the target language writes them."""
-    free = {
-        kind: [symbol for symbol in symbols_of_kind if symbol in {*symbols}]
-        for kind, symbols_of_kind in SYMBOLS.items()
-    }
+    all_spans = list(spans)
+    if not all_spans:
+        return Hidden(text, {}, {})
+    usable = {*symbols}
+    free = {kind: [symbol for symbol in of_kind if symbol in usable] for kind, of_kind in SYMBOLS.items()}
     hidden, carried, originals = [], {}, {}
-    for span in spans:
+    for span in all_spans:
         if (symbol := _next_symbol(free, span.kind)) is None:
             break
         hidden.append((span, symbol))
@@ -56,7 +57,7 @@ def hide(
 
 def restore(text: str, carried: Carried) -> str:
     """Put the carried texts in place of their placeholders; a placeholder that stands for nothing is removed."""
-    return ANY_PLACEHOLDER.sub(lambda symbol: carried.get(symbol[0], ""), text)
+    return text if text.isascii() else ANY_PLACEHOLDER.sub(lambda symbol: carried.get(symbol[0], ""), text)
 
 
 def hide_carried(text: str, carried: Carried) -> str:

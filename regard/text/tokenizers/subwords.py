@@ -62,6 +62,11 @@ class SubwordTokenizer:
         blank = (SPACE, "\n", "\t")
         self._parts = re.compile(" *[^ ]+| +" if self.lossless else "[^ ]+")
         self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
+        # The text of each token that stands for itself: no special token, no byte, no escape.
+        first = len(SPECIAL_TOKENS) + BYTES
+        self._texts = [
+            None if i < first or ESCAPE in piece else piece.replace(SPACE, " ") for i, piece in enumerate(pieces)
+        ]
 
     @property
     def size(self) -> int:
@@ -115,11 +120,13 @@ class SubwordTokenizer:
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
         """Return the words. A space (in lossless models also a line break or tab) belongs to the word after it."""
-        unknown = [SPECIAL_TOKENS[UNKNOWN]]
-        return [
-            Word(self.decode(tokens[start:end], unknown=unknown).strip(" \n\t"), start, end)
-            for start, end in self._spans(tokens)
-        ]
+        return [Word(self._word(tokens[start:end]), start, end) for start, end in self._spans(tokens)]
+
+    def _word(self, tokens: Sequence[int]) -> str:
+        """Return the text of a word. Most words need no decoder: their tokens, side by side, are their text."""
+        texts = [self._texts[token] for token in tokens]
+        text = self.decode(tokens, unknown=[SPECIAL_TOKENS[UNKNOWN]]) if None in texts else "".join(texts)  # type: ignore[arg-type]
+        return text.strip(" \n\t")
 
     def save(self) -> tuple[str, bytes]:
         return self.FILE, self._content

@@ -18,7 +18,8 @@ from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
-from regard.text.tokenizers.tokenizer import Tokenizer, Word
+from regard.text.tokenizers.subwords import ESCAPE
+from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token for one byte of a character that has no token
 JOINERS = "\ufe0f\u20e3"  # which combine smileys and other symbols, like the zero-width joiner
@@ -48,6 +49,7 @@ class SourceReader:
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
         self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
+        self._familiar = self._seen | {" ", *PLACEHOLDERS}
         known = info.get("known_names")
         self.known_names = None if known is None else frozenset(known)
         self.placeholders = PlaceholderReader(tokenizer, info=info, known_names=self.known_names)
@@ -86,12 +88,12 @@ class SourceReader:
     def _max_tokens(self, text: str) -> int:
         """Return a number of tokens that the text certainly does not exceed; most texts need no closer look.
 
-        A token is at least one byte, a space precedes the first, and a placeholder is at most two tokens in place of one
-        character. The escapes of a subword tokenizer and other Unicode forms can make a text longer.
+        A token is at least one byte, a space precedes the first, and a placeholder is at most two tokens in place of
+        one character. Escapes of a subword tokenizer and the NFC form can make a text longer.
         """
-        factor = 1 if text.isascii() or unicodedata.is_normalized("NFC", text) else 3
-        escapes = 0 if text.isascii() else text.count("▁") + text.count("␛")
-        return factor * len(text.encode(errors="surrogatepass")) + escapes + 1 + len(self.placeholders.symbols)
+        size = len(text.encode(errors="surrogatepass")) + text.count(SPACE) + text.count(ESCAPE)
+        factor = 1 if unicodedata.is_normalized("NFC", text) else 3
+        return factor * size + 1 + len(self.placeholders.symbols)
 
     def _readable(self, text: str) -> str:
         """Make more words readable: lowercase words with capitals that training never saw ("TRÈS" becomes "très"), and
@@ -100,7 +102,10 @@ class SourceReader:
             text = text.capitalize()  # in capitals, names cannot be recognized
         if text.isascii():
             return text
-        words = re.sub(r"\S+", lambda word: self._lowered(word[0]), unicodedata.normalize("NFC", text))
+        text = unicodedata.normalize("NFC", text)
+        if self._familiar.issuperset(text):
+            return text
+        words = re.sub(r"\S+", lambda word: self._lowered(word[0]), text)
         runs = [(symbols, "".join(run)) for symbols, run in groupby(words, self._is_unseen_symbol)]
         return "".join(f" {run} " if symbols else run for symbols, run in runs)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from regard.decoding.cpu.c_network import CNetwork, NetworkStruct
 from regard.decoding.requests import Request
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, make_hypothesis
 
 OUT_OF_MEMORY = 1  # as translate.h reports it; scores that are not finite show in the log-probabilities
@@ -26,7 +28,16 @@ class SearchStruct(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("width", "wanted", "greedy")),
         ("length_penalty", c_float),
-        ("stop", c_int32),
+        ("max_finished", c_int32),
+    )
+
+
+def search_struct(search: Greedy | Beam, alternatives: int) -> SearchStruct:
+    """Describe a search to C."""
+    if isinstance(search, Greedy):
+        return SearchStruct(1, alternatives, True, 0.0, 0)
+    return SearchStruct(
+        search.width, alternatives, False, search.length_penalty, search.max_finished(alternatives) or 0
     )
 
 

@@ -17,7 +17,7 @@ from weakref import ref
 import torch
 
 from regard.decoding.cpu import c_network
-from regard.decoding.cpu.c_batch import PackedBatch, SearchStruct, SpecialStruct, Statistics
+from regard.decoding.cpu.c_batch import PackedBatch, SpecialStruct, Statistics, search_struct
 from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.cpu.c_network import CNetwork
 from regard.decoding.decoder_layout import all_modules, why_not_hooked
@@ -31,7 +31,6 @@ from regard.machine import number_of_cores
 from regard.models.transformer import Transformer
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
-STOP = 0
 MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
 BATCHES_PER_THREAD = 4  # that a call begins at once, so that a thread which is done finds more work
@@ -117,9 +116,7 @@ class CSearch:
         network, threads = self.network, usable_threads()
         rows = search.rows(alternatives)
         together = threads > 1 and len(requests) < threads and network.weight_bytes >= SHARED_BYTES
-        settings = SearchStruct(
-            rows, alternatives, isinstance(search, Greedy), getattr(search, "length_penalty", 0.0), STOP
-        )
+        settings = search_struct(search, alternatives)
         barred = (PAD, START) if allow_unknown else (PAD, START, UNKNOWN)
         special = SpecialStruct(END, len(barred), (c_int32 * 4)(*barred))
         hypotheses: dict[int, list[Hypothesis]] = {}

@@ -48,8 +48,8 @@ class Beam:
     ((5 + length) / 6)^alpha instead.)
 
     The search stops when patience · width hypotheses are finished (Kasai et al. 2022, "A call for clarity in beam
-    search", section 3; with 1.0 as in fairseq and CTranslate2), or earlier when no live hypothesis can overtake the last
-    of the wanted ones: its score can only fall, and its length is at most max_tokens. With patience None only the
+    search", section 3; with 1.0 as in fairseq and CTranslate2), or earlier when no live hypothesis can overtake the
+    last of the wanted ones: its score can only fall, and its length is at most max_tokens. With patience None only the
     second rule stops it, and the result is that of a search which always runs to max_tokens.
 
     With rules (logit_rules.py), the scores after the rules rank; with constraints, constraints.py says which candidates

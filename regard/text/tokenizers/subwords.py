@@ -64,9 +64,8 @@ class SubwordTokenizer:
         self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
         # The text of each token that stands for itself: no special token, no byte, no escape.
         first = len(SPECIAL_TOKENS) + BYTES
-        self._texts = [
-            None if i < first or ESCAPE in piece else piece.replace(SPACE, " ") for i, piece in enumerate(pieces)
-        ]
+        self._texts = [None if ESCAPE in piece else piece.replace(SPACE, " ") for piece in pieces]
+        self._texts[:first] = [None] * first
 
     @property
     def size(self) -> int:

@@ -22,9 +22,16 @@ Scored = tuple[list[int], float]
 
 
 def naive_beam(
-    logps_after: Callable[[list[int]], list[float]], *, width: int, length_penalty: float, limit: int
+    logps_after: Callable[[list[int]], list[float]],
+    *,
+    width: int,
+    length_penalty: float,
+    limit: int,
+    most: float = math.inf,
 ) -> tuple[list[Scored], list[Scored]]:
-    """Beam search as one would explain it: all continuations of all hypotheses, sorted; always up to the limit.
+    """Beam search as one would explain it: all continuations of all hypotheses, sorted.
+
+    It goes on up to the limit, or until `most` hypotheses are finished.
 
     Gives all finished hypotheses, best ranking first, and those cut off at the limit, both with their scores.
     """
@@ -38,6 +45,8 @@ def naive_beam(
         candidates.sort(key=lambda one: -one[1])  # a stable sort: of equals the earlier parent, then the lower token
         finished += [one for one in candidates[:width] if one[0][-1] == END]
         live = [one for one in candidates if one[0][-1] != END][:width]
+        if len(finished) >= most:
+            break
     finished.sort(key=lambda one: -(one[1] / len(one[0]) ** length_penalty))
     return finished, live
 
@@ -51,16 +60,22 @@ def check(found: list[Any], expected: tuple[list[Scored], list[Scored]], wanted:
         assert one.ranking == pytest.approx(score / len(text) ** penalty, abs=1e-9)
 
 
+@pytest.mark.parametrize(("patience", "most"), [(None, math.inf), (1.0, 3), (0.4, 2), (2.0, 6)])
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @torch.no_grad()
-def test_against_the_naive_search(case: Any, penalty: float) -> None:
+def test_against_the_naive_search(case: Any, penalty: float, patience: float | None, most: float) -> None:
+    """With patience 0.4 the search goes on until both wanted hypotheses are finished."""
     rows = [0, 2, 4]
-    search = Beam(3, length_penalty=penalty)
+    search = Beam(3, length_penalty=penalty, patience=patience)
     given = case.inputs(rows)
     found = generate_tokens(case.model, given.pop("source"), **given, search=search, alternatives=2, max_tokens=6)
     for row, hypotheses in zip(rows, found, strict=True):
         expected = naive_beam(
-            lambda text, row=row: case.logps(row, text).tolist(), width=3, length_penalty=penalty, limit=6
+            lambda text, row=row: case.logps(row, text).tolist(),
+            width=3,
+            length_penalty=penalty,
+            limit=6,
+            most=most,
         )
         check(hypotheses, expected, 2, penalty)
 
@@ -93,7 +108,12 @@ def test_any_automaton_against_the_naive_search(
             model.table.copy_(torch.where(model.table > 0, 0.0, -60.0))
             model.table[:, END] = 0.0
     (found,) = generate_tokens(
-        model, None, prefixes=[[]], search=Beam(width, length_penalty=penalty), alternatives=wanted, max_tokens=limit
+        model,
+        None,
+        prefixes=[[]],
+        search=Beam(width, length_penalty=penalty, patience=None),
+        alternatives=wanted,
+        max_tokens=limit,
     )
     check(found, naive_beam(model.reader(), width=width, length_penalty=penalty, limit=limit), wanted, penalty)
 
@@ -115,7 +135,7 @@ def best_of_all(after: Callable[[list[int]], list[float]], *, penalty: float, li
 def test_a_wide_beam_finds_the_best_of_all_texts(make_automaton: Callable[..., Any], seed: int, penalty: float) -> None:
     model = make_automaton(seed=seed, sharp=1.0)
     text, score = best_of_all(model.reader(), penalty=penalty, limit=5)
-    search = Beam(4**5, length_penalty=penalty)  # as many as there are texts without END
+    search = Beam(4**5, length_penalty=penalty, patience=None)  # as many as there are texts without END
     ((one,),) = generate_tokens(model, None, prefixes=[[]], search=search, max_tokens=5)
     assert one.tokens == text
     assert one.score == pytest.approx(score)

@@ -81,8 +81,11 @@ def why_not_hooked(modules: Iterable[nn.Module]) -> str | None:
 
 
 def all_modules(model: nn.Module) -> list[nn.Module]:
-    """Return the model and all modules inside it, ten times as fast as model.modules(): steps ask for them."""
-    modules = [model]
+    """Return the model and all modules inside it, each once, faster than model.modules(): every call asks for them."""
+    modules, seen = [model], {model}
     for module in modules:  # the list grows meanwhile
-        modules += [child for child in module._modules.values() if child is not None]
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                modules.append(child)
     return modules

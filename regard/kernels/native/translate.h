@@ -50,16 +50,19 @@ typedef struct {
   int32_t is_encoded, is_paused;
   atomic_int failure;
   int64_t steps, step_rows;             /* how many there were, for benchmarks */
-  double seconds[3];                    /* of the encoder, the steps and the choice, for benchmarks */
+  double seconds[3];                    /* CPU time of the encoder, the steps and the choice, for benchmarks */
   void *blocks[16];                     /* of memory */
   int block_count;
 } Run;
 
-static double now(void) {
+static double seconds_of(clockid_t clock) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(clock, &time);
   return time.tv_sec + 1e-9 * time.tv_nsec;
 }
+
+static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
+static double cpu_time(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 static void *take_memory(Run *run, size_t bytes) {
   void *block = malloc(bytes + 64);
@@ -183,9 +186,10 @@ static void choose_rows(Run *run, const float *hidden, Thread t) {
   int V = output->out, K = run->batch.search.greedy ? 1 : 2 * run->batch.search.width, sections = V / SECTION + 1;
   for (int first = 0; first < run->live; first += OUTPUT_ROWS) {
     int count = least(OUTPUT_ROWS, run->live - first);
-    double start = now();
+    double start = cpu_time();
     product(output, hidden + (size_t)first * output->in, run->scores, run->scratch.quantized, count, t);
-    if (!t.number) run->seconds[1] += now() - start, run->seconds[2] -= now() - start;
+    double spent = cpu_time() - start;
+    if (!t.number) run->seconds[1] += spent, run->seconds[2] -= spent;
     for (int i = share(count, t, 0); i < share(count, t, 1); i++) {
       const Row *row = run->rows + first + i;
       const Rule *rule = run->batch.rules + run->texts[row->text].rule;
@@ -308,19 +312,19 @@ static void continue_texts(Run *run) {
 static void step_run(Run *run, Thread t) {
   const Network *net = run->batch.network;
   int p = net->decoder.dim, rows = run->live;
-  double start = now();
+  double start = cpu_time();
   Scratch scratch = cut_scratch(&net->decoder, run->scratch.y, rows);
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++)
     embed(&net->target, run->rows[r].token, run->position, run->x + (size_t)r * p, p);
   meet(t);
   if (!t.number) run->scratch = scratch;
   const float *hidden = run_stack(&net->decoder, run->x, scratch, rows, &run->functions, t);
-  if (!t.number) run->seconds[1] += now() - start, start = now();
+  if (!t.number) run->seconds[1] += cpu_time() - start, start = cpu_time();
   if (run->position + 2 > run->batch.prefix) choose_rows(run, hidden, t);
   if (!t.number) {
     run->steps++, run->step_rows += rows;
     continue_texts(run);
-    run->seconds[2] += now() - start;
+    run->seconds[2] += cpu_time() - start;
   }
   meet(t);
 }
@@ -328,12 +332,12 @@ static void step_run(Run *run, Thread t) {
 /* Decode until the batch is done or the deadline has passed. */
 static void advance_run(Run *run, double deadline, Thread t) {
   if (!run->is_encoded) {
-    double start = now();
+    double start = cpu_time();
     encode_batch(run, t);
     if (!t.number) {
       run->functions = (Attention){run_self, run_cross};
       for (int r = 0; r < run->live; r++) run->origins[(size_t)r * run->batch.T] = r;
-      run->is_encoded = 1, run->seconds[0] += now() - start;
+      run->is_encoded = 1, run->seconds[0] += cpu_time() - start;
     }
     meet(t);
   }
@@ -379,7 +383,7 @@ typedef struct {
   const float *logps;
   int32_t count, failure;
   int64_t steps, rows;  /* of the decoder */
-  double seconds[3];    /* of the encoder, the steps and the choice */
+  double seconds[3];    /* CPU time of the encoder, the steps and the choice */
 } Outcome;
 
 void read_run(const Run *run, Outcome *to) {

@@ -207,6 +207,7 @@ def found_by(model: Any, search: Any, sources: list[list[int]]) -> list[list[int
 @pytest.mark.parametrize("form", ["packed", "int8"])
 def test_the_engine_uses_it_and_texts_are_the_same(form: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(kind, form)
+    model.c_search = None  # which would take over
     taken: list[int] = []
     step = model.c_decoder.step
     monkeypatch.setattr(model.c_decoder, "step", lambda state, tokens: taken.append(len(tokens)) or step(state, tokens))

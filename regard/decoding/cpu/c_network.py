@@ -22,7 +22,7 @@ from regard.models.transformer import Transformer
 from regard.positions.absolute import Learned, Sinusoidal
 from regard.traits import traits_of, why_not_known
 
-KNOWN_TRAITS = BLOCK_TRAITS | INPUT_TRAITS | {"position Sinusoidal", "position Learned"}
+KNOWN_TRAITS = BLOCK_TRAITS | INPUT_TRAITS | {"position Position", "position Sinusoidal", "position Learned"}
 MIN_POSITIONS = 256  # for which tables are made at first
 
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent
 # Sums may be reordered, so that they can be vectorised. All of -ffast-math would flush denormal numbers to zero in the
 # whole process, for torch too.
 FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
+MAX_SECONDS = 300  # of the compiler, on a machine with much other work
 FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
 
 
@@ -54,7 +55,7 @@ def compile_to(out: Path, source: Path, compiler: str, flags: tuple[str, ...]) -
     """Compile with OpenMP threads if the compiler supports them, otherwise without."""
     for threads in (["-fopenmp"], []):
         command = [compiler, str(source), f"-I{ROOT}", *threads, *flags, "-o", str(out)]
-        process = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)
         if process.returncode == 0:
             return
     raise OSError(process.stderr.decode(errors="replace"))

@@ -147,7 +147,7 @@ static inline __attribute__((always_inline)) void tile(const Matrix *m, const fl
 }
 
 /* y (rows, out) = x (rows, in) times the matrix, plus its bias. Tiles are about equally high: 4 and 4 rows, not 6 and 2. */
-static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
+__attribute__((noinline)) static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
   if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
   int down = (rows + TILE - 1) / TILE, across = (m->out + BLOCK - 1) / BLOCK;
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {

@@ -221,7 +221,7 @@ def test_it_stops_as_soon_as_nothing_better_can_come(automaton_of: Callable[...,
     model.decode = lambda tokens, **kwargs: (steps.append(1), decode(tokens, **kwargs))[1]
     for penalty, expected in ((0.0, 1), (1.0, 10)):
         steps.clear()
-        search = Beam(1, length_penalty=penalty)
+        search = Beam(1, length_penalty=penalty, patience=None)
         ((one,),) = generate_tokens(model, None, prefixes=[[]], search=search, max_tokens=30)
         assert one.tokens == [END]
         assert len(steps) == expected
@@ -270,7 +270,7 @@ def test_against_transformers(make_automaton: Callable[..., Any], seed: int, pen
         return_dict_in_generate=True,
     )
     (ours,) = generate_tokens(
-        model, None, prefixes=[[]], search=Beam(4, length_penalty=penalty), alternatives=2, max_tokens=30
+        model, None, prefixes=[[]], search=Beam(4, length_penalty=penalty, patience=None), alternatives=2, max_tokens=30
     )
     assert all(one.finished for one in ours)
     for one, tokens, ranking in zip(ours, theirs.sequences.tolist(), theirs.sequences_scores.tolist(), strict=True):

@@ -101,7 +101,7 @@ def test_a_beam_against_the_naive_one(case: Any) -> None:
     """It goes by the sum of what the rules left, and so does `ranking`; the score is the model's own."""
     for row in (0, 4):
         (found,) = generate_tokens(
-            case.model, **case.inputs([row]), search=Beam(3, rules=RULES), alternatives=2, max_tokens=6
+            case.model, **case.inputs([row]), search=Beam(3, rules=RULES, patience=None), alternatives=2, max_tokens=6
         )
         live: list[tuple[list[int], float, float]] = [([], 0.0, 0.0)]  # tokens, sum after the rules, sum of the model
         finished = []

@@ -164,26 +164,24 @@ __attribute__((noinline)) static void product(const Matrix *m, const float *x, f
   meet(t);
 }
 
-/* List the inputs of a row that are not zero: floats as they are, integers as whole groups. Inputs are at least 0.
-   `values` holds what the row is multiplied by: the floats, or the groups of integers. Returns the length of the list. */
-static int list_inputs(const Matrix *m, const float *row, float times, int32_t *inputs, int32_t *values) {
-  int length = 0, in = m->in;
-  if (!m->numbers) {
-    for (int i = 0; i < in; i++) {
-      memcpy(values + length, row + i, 4);
-      inputs[length] = i;
-      length += row[i] > 0;
-    }
-    return length;
-  }
-  for (int i = 0; i < in; i += GROUP) {
-    Number group[GROUP] = {0};
-    for (int j = 0; j < GROUP && i + j < in; j++) group[j] = (Number)(int)rintf(row[i + j] * times);
-    memcpy(values + length, group, 4);
-    inputs[length] = i / GROUP;
-    length += values[length] != 0;
+/* List the numbers of a row that are not zero: their places and their bits. Returns the length of the list. */
+static int list_nonzero(const int32_t *row, int count, int32_t *places, int32_t *bits) {
+  int length = 0;
+  for (int i = 0; i < count; i++) {
+    bits[length] = row[i];
+    places[length] = i;
+    length += row[i] != 0;
   }
   return length;
+}
+
+/* Quantize a row of numbers that are at least 0, of which the largest is 127 / times; without ZERO. */
+__attribute__((noinline)) static void quantize_positive(const float *x, int32_t *groups, int in, float times) {
+  int8_t numbers[GROUP * groups_of(in)];
+  for (int i = 0; i < in; i++) numbers[i] = (int8_t)(int)rintf(x[i] * times);
+  for (int i = in; i < GROUP * groups_of(in); i++) numbers[i] = 0;
+  Number *to = (Number *)groups;
+  for (int i = 0; i < GROUP * groups_of(in); i++) to[i] = numbers[i];
 }
 
 /* y (out) = the sum over the listed inputs, plus the bias; a strip of outputs at a time, whose sums stay in registers. */
@@ -225,9 +223,15 @@ static void sparse_product(const Matrix *m, float *x, float *y, Quantized quanti
     int32_t inputs[m->in + 1], values[m->in + 1];
     for (int i = 0; i < m->in; i++) top = row[i] > top ? row[i] : top;
     top = top > 1e-30f ? top : 1e-30f;
-    int length = top <= FLT_MAX ? list_inputs(m, row, 127.0f / top, inputs, values) : m->in;
-    if (length > MAX_DENSITY * (m->numbers ? groups_of(m->in) : m->in)) {
-      Quantized own = {quantized.scales + r, quantized.groups + r * groups_of(m->in)};
+    Quantized own = {quantized.scales + r, quantized.groups + r * groups_of(m->in)};
+    int count = m->numbers ? groups_of(m->in) : m->in, length = count;
+    if (top <= FLT_MAX && m->numbers) {
+      quantize_positive(row, own.groups, m->in, 127.0f / top);
+      length = list_nonzero(own.groups, count, inputs, values);
+    } else if (top <= FLT_MAX) {
+      length = list_nonzero((const int32_t *)row, count, inputs, values);
+    }
+    if (length > MAX_DENSITY * count) {
       product(m, row, y + (size_t)r * m->out, own, 1, ALONE);
     } else {
       add_inputs(m, inputs, values, length, top / 127.0f, y + (size_t)r * m->out);

@@ -105,6 +105,7 @@ ORDER_INSIDE = {
         "requests",
         "searches",
         "decoder_layout",
+        "model_snapshot",
         "cpu",
         "gpu",
         "model_step",

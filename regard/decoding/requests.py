@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from regard.decoding.searches.logit_rules import Rule
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import START
 
@@ -30,7 +29,7 @@ class Request(NamedTuple):
     prefix: list[int]  # what the decoder reads before it writes, at least one token
     limit: int  # the most tokens to write
     constraints: Sequence[Tokens] = ()  # phrases that its texts must contain
-    rule: Rule | None = None  # besides those of the search
+    rule: Any = None  # a Rule (searches/logit_rules.py) besides those of the search, or None
 
 
 def make_requests(

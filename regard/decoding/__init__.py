@@ -5,6 +5,7 @@ A module imports only from modules above it in this list:
     requests         the inputs of a call: checked, numbered, sorted into batches
     searches/        greedy search, sampling, beam search, minimum Bayes risk; and the rules that limit them
     decoder_layout   what the fast decoders ask about a model
+    model_snapshot   notices quickly that a model has changed
     cpu/, gpu/       the fast decoders: C and packed weights on a CPU, kernels and CUDA graphs on a GPU
     model_step       encode, prefill, step: what a search asks of a model, with the fastest decoder that can do it
     running_batch    a batch that inputs enter and leave while others are being decoded

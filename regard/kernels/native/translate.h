@@ -13,7 +13,7 @@
 #include "hypotheses.h"
 
 enum { ENCODER_ROWS = 160 };  /* source tokens that are encoded at once, so that their vectors stay in the cache */
-enum { OUTPUT_ROWS = 12 };    /* rows whose scores of the whole vocabulary are computed at once, likewise */
+enum { OUTPUT_ROWS = 48 };   /* rows whose scores of the whole vocabulary are computed at once, likewise */
 enum { OUT_OF_MEMORY = 1, NOT_FINITE = 2 };
 
 typedef struct {  /* what Python reads of a hypothesis: tokens and logps [start, start + length) of the results */

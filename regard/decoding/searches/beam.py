@@ -50,7 +50,8 @@ class Beam:
     The search stops when patience · width hypotheses are finished (Kasai et al. 2022, "A call for clarity in beam
     search", section 3; with 1.0 as in fairseq and CTranslate2), or earlier when no live hypothesis can overtake the
     last of the wanted ones: its score can only fall, and its length is at most max_tokens. With patience None only the
-    second rule stops it, and the result is that of a search which always runs to max_tokens.
+    second rule stops it, and the result is that of a search which always runs to max_tokens. So it is with several
+    alternatives, whose order an early end would change.
 
     With rules (logit_rules.py), the scores after the rules rank; with constraints, constraints.py says which candidates
     the beam takes.
@@ -76,7 +77,9 @@ class Beam:
 
     def max_finished(self, alternatives: int) -> int | None:
         """Return with how many finished hypotheses the search stops; None: their number does not stop it."""
-        return None if self.patience is None else max(alternatives, round(self.patience * self.width))
+        if self.patience is None or alternatives > 1:
+            return None
+        return max(1, round(self.patience * self.width))
 
     def rows(self, alternatives: int) -> int:
         if alternatives > self.width:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import regard
+from regard.attention.multihead import MultiHeadAttention
 from regard.decoding.cpu import c_search
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
@@ -21,6 +22,10 @@ from regard.decoding.searches.logit_rules import EachOnce, MinTokens
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Hypothesis, with_rule
 from regard.errors import ModelError
+from regard.layers.block import Block
+from regard.layers.embedding import Embedding
+from regard.layers.feedforward import FeedForward
+from regard.layers.normalization import LayerNorm
 from regard.models.config import TransformerConfig
 from regard.models.presets import make_model
 from regard.text.tokenizers.special_tokens import END
@@ -153,6 +158,17 @@ def test_what_c_leaves_to_the_engine() -> None:
         TransformerConfig(**SIZES, position="learned", max_length=4, source_vocabulary=70, target_vocabulary=70)
     )
     assert "learned positions" in (reason(pack_weights(learned, "packed"), source=[5] * 9) or "")
+
+
+@pytest.mark.parametrize("owner", [MultiHeadAttention, Block, FeedForward, LayerNorm, Embedding])
+def test_a_model_with_an_invented_trait_is_left_to_the_engine(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, requests = make("paper", "packed"), make_requests(make("paper"), sources(2), None, 8)
+    assert c_search.why_not(model, Greedy(), requests) is None
+    plain = owner.traits
+    monkeypatch.setattr(owner, "traits", property(lambda module: plain.fget(module) | {"invented"}))
+    assert c_search.make_c_search(model) is None  # as `pack_weights` asks
+    model = make("paper", "packed")
+    assert c_search.why_not(model, Greedy(), requests) is not None
 
 
 def test_it_notices_changes_of_the_model() -> None:

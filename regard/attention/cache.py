@@ -257,12 +257,12 @@ class ProjectedSource:
 
     def group(self, query: Tensor) -> Tensor:
         """query (rows, m, dim) -> (B, rows / B · m, dim): the rows of a beam attend to one source together."""
-        B, rows = len(self.k), len(query)
+        B, rows = self.k.shape[0], query.shape[0]
         return query if rows == B else query.view(B, -1, query.shape[-1])
 
     def ungroup(self, rows: int, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Undo `group`: y (B, ·, dim) -> (rows, m, dim), and weights (B, H, ·, n) -> (rows, H, m, n)."""
-        if len(y) == rows:
+        if y.shape[0] == rows:
             return y, weights
         if weights is not None:
             weights = weights.transpose(1, 2).reshape(rows, -1, *weights.shape[1::2]).transpose(1, 2)

@@ -115,7 +115,7 @@ class MultiHeadAttention(nn.Module):
         A KVCache, StaticCache or WindowCache prepends the earlier tokens; a ProjectedSource replaces `key` and
         `value`. A `score` replaces the scaled dot product, including the term that positions add to it.
         """
-        rows = len(query)
+        rows = query.shape[0]  # len() would fix the batch size in an exported program
         if isinstance(cache, ProjectedSource):
             query = cache.group(query)
         q, k, v = self._project(query, key, value, cache)

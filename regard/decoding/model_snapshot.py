@@ -23,8 +23,8 @@ class ModelSnapshot:
 
     def __init__(self, model: nn.Module) -> None:
         self.parts = list(_parts(model))
-        self.tensors = [part for part in self.parts if type(part) in (Tensor, nn.Parameter) and not part.is_inference()]
-        self.versions = [tensor._version for tensor in self.tensors]
+        self.tensors = [part for part in self.parts if type(part) in (Tensor, nn.Parameter)]
+        self.contents = list(map(_content, self.tensors))
 
     def matches(self, model: nn.Module) -> bool:
         """Whether the model still consists of the same objects, and no tensor was changed in place."""
@@ -32,8 +32,13 @@ class ModelSnapshot:
         return (
             len(parts) == len(self.parts)
             and all(map(is_, parts, self.parts))
-            and self.versions == [tensor._version for tensor in self.tensors]
+            and self.contents == list(map(_content, self.tensors))
         )
+
+
+def _content(tensor: Tensor) -> tuple[int, int]:
+    """Return what changes with the numbers: `model.to` replaces the memory, an operation in place counts the version."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 def _parts(model: nn.Module) -> Iterator[Any]:

@@ -98,7 +98,7 @@ def test_threads_and_dtype(command: Run, models: dict[str, str], monkeypatch: py
     options = ("--threads", "3", "--dtype", "bfloat16", "--json")
     half = json.loads(command("bench", "-m", models["translator"], *QUICK, *options).stdout)
     full = json.loads(command("bench", "-m", models["translator"], *QUICK, "--json").stdout)
-    assert asked == [3] and half["threads"] == torch.get_num_threads()
+    assert [count for count in asked if count != 1] == [3] and half["threads"] == torch.get_num_threads()
     assert (half["dtype"], full["dtype"]) == ("bfloat16", "float32")
     assert 2 * half["step_bytes"] == full["step_bytes"]
 

@@ -170,8 +170,8 @@ def replace_forward(model: Any) -> None:
 class TwiceHeads(MultiHeadAttention):
     """A user's own attention, which overrides a helper of the forward pass."""
 
-    def _heads(self, *args: Any) -> tuple[Tensor, Tensor | None]:
-        heads, weights = super()._heads(*args)
+    def _heads(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+        heads, weights = super()._heads(*args, **options)
         return 2 * heads, weights
 
 

@@ -63,7 +63,7 @@ def test_a_sentence_gives_its_trace(client: Any) -> None:
     found = trace(client)
     assert found.output == "Jane visits Africa in September"
     assert found.model.name == "fr-en"
-    assert found.search == {"name": "beam", "width": 5, "length_penalty": 1.0}
+    assert found.search == {"name": "beam", "width": 5, "length_penalty": 1.0, "patience": 1.0}
     assert found.tree is not None
     assert set(found.maps) == {"enc_self", "dec_self", "cross"}
     (fr_en, _) = client.get("/api/models").json["models"]

@@ -7,7 +7,6 @@ The tests compare the results with those of the engine.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from ctypes import c_int32, c_void_p
 from functools import cache
@@ -29,6 +28,7 @@ from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search
 from regard.machine import number_of_cores
 from regard.models.transformer import Transformer
+from regard.system import usable_cores
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
 MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
@@ -144,16 +144,12 @@ class CSearch:
 
 def usable_threads() -> int:
     """Return how many threads to use: as many as torch, but no more than this process has cores."""
-    return min(torch.get_num_threads(), _cores(frozenset(_affinity())))
-
-
-def _affinity() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    return min(torch.get_num_threads(), _cores(usable_cores()))
 
 
 @cache
-def _cores(affinity: frozenset[int]) -> int:
-    """Count the cores; the control groups are read once for each affinity mask, since a call may take a millisecond."""
+def _cores(in_affinity_mask: int) -> int:
+    """Count the cores; the control groups are read once for each size of the mask, which may take a millisecond."""
     return number_of_cores()
 
 

@@ -37,7 +37,7 @@ class ModelSnapshot:
 
 
 def _content(tensor: Tensor) -> tuple[int, int]:
-    """Return what changes with the numbers: `model.to` replaces the memory, an operation in place counts the version."""
+    """Return what changes with the numbers: `model.to` replaces the memory, an operation in place the version."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 

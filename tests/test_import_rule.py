@@ -32,7 +32,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "registry", "settings")
+ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "registry", "settings", "lazy_torch")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 
@@ -85,6 +85,7 @@ def test_parts_import_only_from_parts_above() -> None:
 # The order inside the parts that have folders of their own: modules and folders, by name.
 ORDER_INSIDE = {
     "models": (
+        "layer_names",
         "config",
         "decoding_state",
         "protocols",
@@ -111,6 +112,7 @@ ORDER_INSIDE = {
         "model_step",
         "running_batch",
         "ensemble",
+        "module_decoding",
         "engine",
         "forced",
         "benchmark",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from regard.decoding.searches.search import Search
-from regard.decoding.searches.speculative import Speculative
 from regard.errors import UsageError
 
 
 def check_draft(face: object, search: Search) -> None:
     """Refuse a search whose draft model has another tokenizer than the model that decodes."""
-    if not isinstance(search, Speculative):
+    draft = getattr(search, "draft", None)  # of Speculative
+    if draft is None:
         return
     for side in ("source_tokenizer", "target_tokenizer", "tokenizer"):
-        ours, theirs = getattr(face, side, None), getattr(search.draft, side, None)
+        ours, theirs = getattr(face, side, None), getattr(draft, side, None)
         if ours is None or theirs is None or ours is theirs or ours.save() == theirs.save():
             continue
         raise UsageError(

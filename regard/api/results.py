@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import torch
-from torch import Tensor
-
 from regard.api.html import alignment_html, translation_html
 from regard.evaluation.perplexity import Likelihood
+from regard.lazy_torch import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from regard.api.translator import Translator
     from regard.look.pictures.figures import Picture
     from regard.look.pictures.terminal import HeatMap

@@ -10,16 +10,14 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any, Literal, overload
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard.api.draft_model import check_draft
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import Alignment, Attention, ScoredText, Translation
-from regard.api.saving import save_face
 from regard.api.translation.alignment_head import align_translation, chosen_head, end_word, weights_of_head
 from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.translation.default_search import chosen_search
@@ -31,20 +29,24 @@ from regard.api.translation.sentence_search import SentenceRequest, SentenceSear
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
-from regard.decoding.cpu.packed_copy import PackedCopy
-from regard.decoding.engine import longest_text
-from regard.decoding.forced import forced_attention, score_tokens
+from regard.decoding.cpu.folder_model import FolderModel
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.models.config.layer_names import is_cross_attention
-from regard.models.folder.weights_file import Storage
+from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from regard.decoding.cpu.packed_copy import PackedCopy
+    from regard.models.folder.weights_file import Storage
 
 Splitter = Callable[[str], Sequence[str]]  # splits a text into words
 
@@ -56,38 +58,63 @@ class Translator:
 
     `info` is the rest of config.json: the alignment head, tokens that training never saw, the recipe. With `pack`, a
     float32 model on a CPU decodes with packed weights, which is faster and takes more memory.
+
+    Of a FolderModel, which C translates with, `model` is made on first use. Until then torch is not imported, unless a
+    text needs it (decoding/cpu/folder_model.py).
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | FolderModel,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         *,
         info: Mapping[str, Any] | None = None,
         pack: bool = False,
     ) -> None:
-        self.model: Any = model
-        self.packs, self._packed = pack, PackedCopy() if pack else None
+        self._folder_model = model if isinstance(model, FolderModel) else None
+        if self._folder_model is None:
+            self.model = model
+        self.packs = pack
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.info = dict(info or {})
-        config = self.model.config
+        config: Any = model.config
         for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
             rows = getattr(config, f"{side}_vocabulary")
             if tokenizer.size > rows:
                 raise ModelError(f"the {side} tokenizer has {tokenizer.size} tokens, but the model only {rows}")
         if target_tokenizer.size < rows:  # the model could write tokens that have no text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
-        self.longest = longest_text(self.model)  # only learned positions have a limit
+        self.longest = longest_text(model)  # only learned positions have a limit
         self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest)
+
+    @cached_property
+    def model(self) -> Any:
+        """The plain module."""
+        assert self._folder_model is not None
+        return self._folder_model.module
 
     @property
     def decoding_model(self) -> Any:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
-        return self.model if self._packed is None else self._packed.of(self.model)
+        return self._packed.of(self.model) if self.packs else self.model
+
+    @cached_property
+    def _packed(self) -> PackedCopy:
+        from regard.decoding.cpu.packed_copy import PackedCopy
+
+        return PackedCopy() if self._folder_model is None else self._folder_model.packed
+
+    @property
+    def _searched_model(self) -> Any:
+        """What a search decodes with: the arrays of the folder, until someone asks for the modules and may change them."""
+        unchanged = self._folder_model is not None and "model" not in vars(self)
+        return self._folder_model if unchanged else self.decoding_model
 
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        from regard.api.saving import save_face
+
         tokenizers = self.source_tokenizer, self.target_tokenizer
         return save_face(self.model, folder, tokenizer=tokenizers, info=self.info, storage=storage)
 
@@ -185,7 +212,7 @@ class Translator:
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
             batch = [searchable[i] for i in which]
             find = SentenceSearch(
-                self.decoding_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
+                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
             )
             return [
                 [
@@ -231,6 +258,8 @@ class Translator:
         targets = [target] if isinstance(target, str) else list(target)
         if len(sources) != len(targets):
             raise UsageError(f"score needs as many targets as sources, got {len(sources)} and {len(targets)}")
+        from regard.decoding.forced import score_tokens
+
         read = [self.read(text) for text in sources]
         ids = [[*self.encode_target(text, source), END] for text, source in zip(targets, read, strict=True)]
         scored = score_tokens(self.decoding_model, [source.ids for source in read], ids)
@@ -258,7 +287,7 @@ class Translator:
             word._replace(text=restore(word.text, read.carried))
             for word in words_of(self.target_tokenizer, target, ids)
         ]
-        layers = forced_attention(self.decoding_model, read.ids, [*ids, END])
+        layers = self._forced_attention(read.ids, [*ids, END])
         cross = {name: weights for name, weights in layers.items() if is_cross_attention(name)}
         if words is None:
             ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word([*ids, END])]
@@ -286,8 +315,13 @@ class Translator:
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """Return all attention weights of the model, by forced decoding of the target `ids`."""
-        layers = forced_attention(self.decoding_model, source_ids, ids) if ids else {}
+        layers = self._forced_attention(source_ids, ids) if ids else {}
         return Attention({name: weights.cpu() for name, weights in layers.items()})
+
+    def _forced_attention(self, source_ids: Sequence[int], ids: Sequence[int]) -> Mapping[str, Tensor]:
+        from regard.decoding.forced import forced_attention
+
+        return forced_attention(self.decoding_model, source_ids, ids)
 
     def alignment_of(self, translation: Translation, level: Literal["word", "piece"]) -> Alignment:
         """Return the alignment of a translation by this translator; see `Translation.alignment`."""

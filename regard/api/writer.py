@@ -21,8 +21,9 @@ from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import ScoredText
 from regard.api.saving import save_face
 from regard.decoding.cpu.packed_copy import PackedCopy
-from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
+from regard.decoding.engine import generate_tokens, stream_tokens
 from regard.decoding.forced import score_tokens
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens
 from regard.decoding.searches.sample import Sample

@@ -169,7 +169,7 @@ def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:
     from regard.api.translation.sentence_search import EXTRA_TOKENS, LENGTH_FACTOR
     from regard.api.translator import Translator
     from regard.api.writer import MAX_TOKENS
-    from regard.decoding.engine import longest_text
+    from regard.decoding.requests import longest_text
 
     default = LENGTH_FACTOR * len(ids) + EXTRA_TOKENS if isinstance(face, Translator) else MAX_TOKENS
     positions = longest_text(face.model)

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.shared.input_lines import line_windows, open_lines, progress, read_line
 from regard.cli.shared.model_options import (
+    DEFAULT_MODEL,
     Device,
     Dtype,
     Models,
@@ -132,7 +133,6 @@ def translate_text(
         raise UsageError("--attention needs --json or --text: a matrix does not fit on one line")
     if plot is not None and text is None:
         raise UsageError("--plot draws one sentence: pass it with --text")
-    import_torch()
     set_threads(threads)
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
     random_search = make_random_search(sample, minimum_risk, temperature, top_k, top_p, min_p, seed, rules)
@@ -145,6 +145,9 @@ def translate_text(
             "--beam 1"
         )
     draftable = None if draft is None else check_draft_options(search, model, alternatives)
+    shows_attention = attention or plot is not None
+    if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:
+        import_torch()  # what follows would import it too, but more slowly
     translator = load_translators(model, device, dtype)
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
@@ -156,6 +159,18 @@ def translate_text(
             translate_stream(translator, file, settings, batch)
         else:
             translate_sentence(translator, check_utf8(text, "--text"), settings, plot)
+
+
+def why_torch(search: Search, models: Sequence[str] | None, device: str, dtype: str) -> str | None:
+    """Return the reason why a search with these models needs torch, or None if C can translate without it."""
+    from regard.api.model_names import find_model
+    from regard.decoding.cpu.c_search import why_not_search
+    from regard.decoding.cpu.folder_model import why_not_settings
+
+    model, *others = models or [DEFAULT_MODEL]
+    if others:
+        return "several models decode as an ensemble of modules"
+    return why_not_search(search) or why_not_settings(find_model(model), device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.attention.recording.recorder import record
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating, log_probabilities
-from regard.decoding.requests import Request, TextModel, Tokens, make_batches, make_requests
+from regard.decoding.requests import Request, TextModel, Tokens, check_model, make_batches, make_requests
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import pad_batch
 
@@ -104,7 +104,8 @@ def _target_requests(
         prefixes = [()] * len(target)
     if source is not None and len(source) != len(target):
         raise UsageError(f"{len(source)} sources and {len(target)} targets: each source has one target")
-    return make_requests(model, source, prefixes, [len(tokens) for tokens in target])
+    check_model(model, source)
+    return make_requests(source, prefixes, [len(tokens) for tokens in target])
 
 
 def _read(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens]) -> Tensor:

@@ -5,6 +5,7 @@ E8. The results of a search do not depend on the batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,20 +33,23 @@ class Request(NamedTuple):
     rule: Any = None  # a Rule (searches/logit_rules.py) besides those of the search, or None
 
 
-def make_requests(
-    model: TextModel,
-    source: Sequence[Tokens] | None,
-    prefixes: Sequence[Tokens] | None,
-    max_tokens: int | Sequence[int],
-    numbers: Sequence[int] | None = None,
-) -> list[Request]:
-    """Check the inputs and number them."""
+def check_model(model: TextModel, source: Sequence[Tokens] | None) -> None:
+    """Raise a UsageError unless the model writes text, with a source if and only if it translates."""
     if not all(hasattr(model, name) for name in ("decode", "project", "start")):
         raise UsageError(f"a {type(model).__name__} does not write text")
     translates = hasattr(model, "encode")
     if translates != (source is not None):
         what = "translates: give it a source" if translates else "is a language model: its source is None"
         raise UsageError(f"a {type(model).__name__} {what}")
+
+
+def make_requests(
+    source: Sequence[Tokens] | None,
+    prefixes: Sequence[Tokens] | None,
+    max_tokens: int | Sequence[int],
+    numbers: Sequence[int] | None = None,
+) -> list[Request]:
+    """Check the inputs and number them."""
     if source is None and prefixes is None:
         raise UsageError("a language model needs prefixes, one for each text to write; an empty one begins a new text")
     count = len(prefixes or ()) if source is None else len(source)
@@ -62,7 +66,7 @@ def make_requests(
         tokens = None if source is None else source[i]
         if tokens is not None and not len(tokens):
             raise UsageError(f"source {i} holds no token: an empty sentence is at least its END")
-        requests.append(Request(number, tokens, decoder_prefix(prefix, translates=translates), limit))
+        requests.append(Request(number, tokens, decoder_prefix(prefix, translates=source is not None), limit))
     return requests
 
 
@@ -73,6 +77,28 @@ def decoder_prefix(prefix: Tokens, *, translates: bool) -> list[int]:
     the beginning of a text; without a prompt it reads START.
     """
     return [START, *prefix] if translates or not prefix else list(prefix)
+
+
+def longest_text(model: TextModel) -> int | None:
+    """Return how many tokens the decoder has positions for, START and the prefix included; None: no limit."""
+    models: Sequence[TextModel] = getattr(model, "models", [model])  # those of an ensemble
+    limits = [getattr(member.config, "max_positions", None) for member in models]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def check_room(model: TextModel, requests: Sequence[Request]) -> None:
+    """Raise a UsageError if a request asks for no token, or for more than there are learned positions."""
+    positions = longest_text(model)
+    for request in requests:
+        if request.limit < 1:
+            raise UsageError(f"max_tokens must be at least 1, got {request.limit} for input {request.number}")
+        prefix = len(request.prefix)
+        room = math.inf if positions is None else positions + 1 - prefix  # the last token is not read
+        if request.limit > room:
+            raise UsageError(
+                f"max_tokens={request.limit} for input {request.number} is too much: the model has learned {positions} "
+                f"positions and {prefix} are taken by what stands before the text, so {max(room, 0)} tokens can follow"
+            )
 
 
 def row_tokens(request: Request) -> tuple[int, int, int]:

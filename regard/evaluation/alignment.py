@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.errors import DataError
 from regard.text.files.lines import read_lines
 from regard.text.tokenizers.tokenizer import Word
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Link = tuple[int, int]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
-Model = TypeVar("Model", bound=nn.Module)
+Model = TypeVar("Model", bound="nn.Module")
 
 
 def fuse(model: Model, *, only: Iterable[str] | None = None) -> Model:

@@ -17,12 +17,14 @@ from regard.machine.devices import (
     find_device,
     has_triton,
     is_ampere,
+    may_have_gpu,
     multiprocessors,
     number_of_cores,
     one_thread,
     set_threads,
     synchronize,
     this_machine,
+    threads_in_use,
     triton_is_interpreted,
 )
 from regard.machine.memory import (
@@ -60,6 +62,7 @@ __all__ = [
     "is_ampere",
     "is_out_of_memory",
     "launched_by_torchrun",
+    "may_have_gpu",
     "memory_in_use",
     "multiprocessors",
     "number_of_cores",
@@ -73,6 +76,7 @@ __all__ = [
     "setting",
     "synchronize",
     "this_machine",
+    "threads_in_use",
     "total_memory",
     "triton_is_interpreted",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import math
 import os
 import platform
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +72,17 @@ def find_device(device: str | torch.device) -> torch.device:
     return known
 
 
+def may_have_gpu() -> bool:
+    """Whether torch might find a GPU here. This does not import torch, and is True where only torch can tell."""
+    if platform.system() != "Linux" or Path("/dev/kfd").exists():  # of AMD's driver
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def this_machine(device: str | None = None) -> Machine:
     """Describe this machine with the named device, by default the fastest one: cuda, then mps, then cpu."""
     import torch
@@ -104,9 +117,16 @@ def set_threads(threads: int | None) -> None:
         threads = number_of_cores()
     # OpenMP reads the variable for threads that Python starts later, and child processes inherit it.
     os.environ |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    import torch
+    if (torch := sys.modules.get("torch")) is not None:  # otherwise it reads the variables when it is imported
+        torch.set_num_threads(threads)
 
-    torch.set_num_threads(threads)
+
+def threads_in_use() -> int:
+    """Return with how many threads PyTorch and the C kernels compute; this does not import torch."""
+    if (torch := sys.modules.get("torch")) is not None:
+        return torch.get_num_threads()
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is for nested threads
+    return int(first) if first.isdecimal() and int(first) else usable_cores()
 
 
 @contextmanager

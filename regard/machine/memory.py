@@ -97,9 +97,9 @@ def free_disk(folder: Path) -> int:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error means that memory ran out; on the CPU torch raises a plain RuntimeError."""
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    torch = sys.modules.get("torch")
+    kinds = MemoryError if torch is None else torch.OutOfMemoryError | MemoryError
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 def _process_status(name: str) -> int | None:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from regard.api.embedder import Embedder
 from regard.api.model_names import find_model
 from regard.api.translator import Translator
-from regard.api.writer import Writer
-from regard.decoding.cpu.quantize import pack_weights
+from regard.decoding.cpu import folder_model
+from regard.decoding.cpu.folder_model import FolderModel
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.kernels import fuse
+from regard.lazy_torch import torch
 from regard.machine import find_device, one_thread
-from regard.models.folder import load_with_config
-from regard.models.protocols import config_of
 from regard.tasks import task_for
 from regard.text.tokenizers.special_tokens import PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.api.embedder import Embedder
+    from regard.api.writer import Writer
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 def load(
@@ -36,31 +36,50 @@ def load(
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
     In float32 on a CPU the model decodes with a packed copy of its matrices (decoding/cpu/packed_copy.py), as the
-    command line does. `.model` is the plain module.
+    command line does. `.model` is the plain module. In a process that has not imported torch, a Transformer that
+    translates is read without it, and `.model` is made on first use (decoding/cpu/folder_model.py).
 
     >>> import regard
     >>> regard.load("fr-en", device="cpu").translate("Je t'aime.").text
     'I love you.'
     """
     folder = find_model(name_or_folder)
+    model: Any
+    if folder_model.why_not(folder, device=device, dtype=dtype) is None:
+        model, wrap = FolderModel(folder), Translator
+        info = model.info
+    else:
+        (model, info), wrap = load_modules(folder, device, dtype), wrap_model
+    try:
+        tokenizers = read_tokenizers(folder, max_tokens=max(model.config.vocabularies))
+        return wrap(model, *tokenizers, info=info, pack=True)
+    except ModelError as error:
+        raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
+
+
+def load_modules(
+    folder: Path, device: str | torch.device, dtype: str | torch.dtype
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Load the model of a folder as modules, and its config.json; device and dtype as in `load`."""
+    from regard.decoding.cpu.quantize import pack_weights
+    from regard.kernels import fuse
+    from regard.models.folder import load_with_config
+
     if dtype == "int8":
         device, number = "cpu" if device == "auto" else device, torch.float32
     else:
         number = find_dtype(dtype)
     with one_thread():
         model, info = load_with_config(folder, device=find_device(device), dtype=number)
-        model = fuse(pack_weights(model, "int8") if dtype == "int8" else model)
-    try:
-        tokenizers = read_tokenizers(folder, max_tokens=max(config_of(model).vocabularies))
-        return wrap_model(model, *tokenizers, info=info, pack=True)
-    except ModelError as error:
-        raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
+        return fuse(pack_weights(model, "int8") if dtype == "int8" else model), info
 
 
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
 ) -> Translator | Writer | Embedder:
     """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
+    from regard.models.protocols import config_of
+
     config = config_of(model)
     if config.pad_id != PAD:
         raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
@@ -69,6 +88,8 @@ def wrap_model(
 
 def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tokenizer:
     """Return the tokenizer of a model with one vocabulary; ModelError if there are two."""
+    from regard.models.protocols import config_of
+
     if source is not target:
         raise ModelError(f"there are two tokenizers, but a model of kind {config_of(model).kind!r} has one vocabulary")
     return source
@@ -77,11 +98,11 @@ def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tok
 def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """Return the dtype of that name; "auto" is float32 on every device."""
     if isinstance(dtype, torch.dtype):
-        if dtype not in DTYPES.values():
+        if str(dtype).removeprefix("torch.") not in DTYPES:
             raise UsageError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype}")
         return dtype
     if dtype == "auto":
         return torch.float32
     if dtype not in DTYPES:
         raise UsageError(unknown_name("dtype", dtype, ("auto", *DTYPES, "int8")))
-    return DTYPES[dtype]
+    return getattr(torch, dtype)

@@ -11,9 +11,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
+from regard.decoding.engine import generate_tokens, stream_tokens
 from regard.decoding.forced import score_tokens
 from regard.decoding.model_step import encode, evaluating, log_probabilities, prefill, step
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat, RepetitionPenalty

@@ -12,9 +12,10 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard.api.translator import Translator
-from regard.decoding.engine import generate_tokens, longest_text, stream_tokens
+from regard.decoding.engine import generate_tokens, stream_tokens
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced import forced_attention, score_tokens
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample

@@ -35,7 +35,7 @@ SEARCHES: dict[str, tuple[Any, int]] = {  # and how many alternatives
 
 def requests_of(case: Any, limits: list[int]) -> list[Request]:
     inputs = case.inputs(list(range(7)))
-    return make_requests(case.model, inputs["source"], inputs["prefixes"], limits)
+    return make_requests(inputs["source"], inputs["prefixes"], limits)
 
 
 def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:

@@ -410,7 +410,7 @@ def test_what_cannot_be_read(folder: Path, monkeypatch: Any) -> None:
     def refused(path: Path) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("regard.models.folder.loading.fingerprint", refused)
+    monkeypatch.setattr("regard.models.folder.verification.fingerprint", refused)
     with pytest.raises(ModelError, match=r"config\.json: cannot be read: Permission denied|: cannot be read"):
         load_model(folder)
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import regard
 from regard.attention.scores import unregister_score
 from regard.decoding.cpu.packed_copy import PackedCopy
-from regard.decoding.engine import generate_tokens, longest_text
+from regard.decoding.engine import generate_tokens
+from regard.decoding.requests import longest_text
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import EncoderConfig, RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.stack import Stack

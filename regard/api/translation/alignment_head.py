@@ -8,17 +8,18 @@ D16, H1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard.api.results import Alignment, Translation
 from regard.api.translation.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.models.config.layer_names import is_cross_attention
+from regard.models.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Word
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Head = tuple[str, int | None]  # a layer and its head; None is the mean of all heads
 

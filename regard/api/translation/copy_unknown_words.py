@@ -8,12 +8,14 @@ Luong et al. 2015, "Addressing the rare word problem", section 3; here attention
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from regard.text.augment.proper_names import SegmentedWord, core, find_names
 from regard.text.tokenizers.special_tokens import UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SENTENCE_ENDS = ".!?…"
 

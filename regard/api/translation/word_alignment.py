@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from regard.api.results import Alignment
 from regard.evaluation.alignment import hard_alignment
+from regard.lazy_torch import torch
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def make_alignment(weights: Tensor, source: Sequence[str], target: Sequence[str], *, finished: bool) -> Alignment:

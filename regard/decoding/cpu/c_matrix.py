@@ -1,19 +1,23 @@
 """Matrices in the layout that the C code reads (regard/kernels/native/product.h), and their product with rows.
 
-r rows   i features in   o features out
+Matrices come as tensors or as arrays, which C reads without torch.
+
+    r rows   i features in   o features out
 """
 
 from __future__ import annotations
 
 from ctypes import POINTER, Structure, byref, c_int, c_void_p
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
 from regard.kernels.native.compiler import ROOT as SOURCES, load_library, pointer
+from regard.machine import threads_in_use
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SOURCE = SOURCES / "decoder.c"
 
@@ -34,22 +38,22 @@ class CMatrix:
     It holds float32 numbers, or int8 numbers with one scale for each row, (o,).
     """
 
-    def __init__(self, library: Any, numbers: Tensor, scales: Tensor | None = None) -> None:
-        self.library, self.numbers = library, numbers
-        self.out, self.columns = numbers.shape
+    def __init__(self, library: Any, numbers: Tensor | np.ndarray, scales: Tensor | np.ndarray | None = None) -> None:
+        self.library, self.numbers = library, as_array(numbers)
+        self.out, self.columns = self.numbers.shape
         self.group = 1 if scales is None else library.inputs_of_a_group()
-        blocks = to_blocks(numbers, library.outputs_of_a_block(), self.group)
+        blocks = to_blocks(self.numbers, library.outputs_of_a_block(), self.group)
         parts = {"weight" if scales is None else "numbers": blocks}
         if scales is not None:
             # C adds a constant to the rows that the matrix is multiplied by; these sums take that off again.
-            sums = -library.integer_for_zero() * numbers.sum(1, dtype=torch.int32)
+            sums = -library.integer_for_zero() * self.numbers.sum(1, dtype=np.int32)
             padding = (0, -self.out % library.outputs_of_a_strip())
-            parts |= {"scales": F.pad(scales.float(), padding), "sums": F.pad(sums, padding)}
-        self.parts = {name: part.contiguous() for name, part in parts.items()}  # keeps alive what the struct points to
-        pointers = {name: part.data_ptr() for name, part in self.parts.items()}
+            parts |= {"scales": np.pad(as_array(scales).astype(np.float32), padding), "sums": np.pad(sums, padding)}
+        self.parts = parts  # keeps alive what the struct points to
+        pointers = {name: part.ctypes.data for name, part in parts.items()}
         self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns)
 
-    def by_input(self) -> Tensor:
+    def by_input(self) -> np.ndarray:
         """Return a copy in which the outputs of an input are adjacent, for rows with many zeros; made on first use."""
         if "by_input" not in self.parts:
             strip = self.library.outputs_of_a_strip()
@@ -62,16 +66,21 @@ class CMatrix:
         rows = x.reshape(-1, self.columns).contiguous()
         y = x.new_empty(len(rows), self.out)
         pointers = map(pointer, (bias, rows, y))
-        if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), torch.get_num_threads()):
+        if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), threads_in_use()):
             raise MemoryError(f"no memory for a product of {len(rows)} rows")
         return y.view(*x.shape[:-1], self.out)
 
 
-def to_blocks(numbers: Tensor, outputs: int, inputs: int = 1) -> Tensor:
+def as_array(numbers: Tensor | np.ndarray) -> np.ndarray:
+    """Return a tensor on the CPU as an array with the same memory, and an array as it is."""
+    return numbers if isinstance(numbers, np.ndarray) else numbers.detach().numpy()
+
+
+def to_blocks(numbers: np.ndarray, outputs: int, inputs: int = 1) -> np.ndarray:
     """(o, i) -> (blocks of outputs, groups of inputs, outputs, inputs), padded with zeros."""
     o, i = numbers.shape
-    padded = F.pad(numbers, (0, -i % inputs, 0, -o % outputs))
-    return padded.view(-1, outputs, padded.shape[1] // inputs, inputs).transpose(1, 2).contiguous()
+    padded = np.pad(numbers, ((0, -o % outputs), (0, -i % inputs)))
+    return np.ascontiguousarray(padded.reshape(-1, outputs, padded.shape[1] // inputs, inputs).swapaxes(1, 2))
 
 
 @cache

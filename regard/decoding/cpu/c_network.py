@@ -6,23 +6,17 @@ n positions   r rotated numbers of a head   p model width
 from __future__ import annotations
 
 from ctypes import Structure, c_float, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
-from regard.decoding import decoder_layout
-from regard.decoding.cpu.c_decoder import why_not as why_not_step
-from regard.decoding.cpu.c_matrix import MatrixStruct
+from regard.decoding.cpu.c_matrix import MatrixStruct, as_array
 from regard.decoding.cpu.c_structs import StackStruct, StructMaker, rotary_of
-from regard.decoding.cpu.packed_weight import Int8Weight, PackedWeight, Weight
-from regard.decoding.decoder_layout import BLOCK_TRAITS, INPUT_TRAITS, why_not_alike
-from regard.models.stack import Stack, TokenInput
-from regard.models.transformer import Transformer
-from regard.positions.absolute import Learned, Sinusoidal
-from regard.traits import traits_of, why_not_known
 
-KNOWN_TRAITS = BLOCK_TRAITS | INPUT_TRAITS | {"position Position", "position Sinusoidal", "position Learned"}
+if TYPE_CHECKING:
+    from regard.decoding.cpu.transformer_arrays import TransformerArrays
+    from regard.models.transformer import Transformer
+
 MIN_POSITIONS = 256  # for which tables are made at first
 
 
@@ -45,75 +39,86 @@ class NetworkStruct(Structure):
     )
 
 
-def why_not(model: nn.Module) -> str | None:
-    """Return the reason why C cannot translate with this model, or None if it can."""
-    if not isinstance(model, Transformer):
-        return f"a {type(model).__name__} is no Transformer that translates"
-    reason = why_not_step(model) or decoder_layout.why_not(model, KNOWN_TRAITS, runs_input=False)
-    encoder = traits_of(model.encoder) | traits_of(model.source)
-    reason = reason or why_not_known(encoder, KNOWN_TRAITS) or why_not_alike(model.encoder)
-    if reason is None and (model.source.embedding.pad_id, model.target.embedding.pad_id) != (None, None):
-        reason = "an embedding has a padding row, whose score is constant"
-    return reason
-
-
 class CNetwork:
-    """A model with packed weights, as C translates with it."""
+    """A model with packed weights, or its arrays, as C translates with it."""
 
-    def __init__(self, model: Transformer, library: Any) -> None:
+    def __init__(self, model: Transformer | TransformerArrays, library: Any) -> None:
         self.maker = StructMaker(library, projects_source=True)
-        self.sides: list[tuple[str, TokenInput, Stack]] = [
+        self.sides: list[tuple[str, Any, Any]] = [
             ("source", model.source, model.encoder),
             ("target", model.target, model.decoder),
         ]
         table, _ = model.output_table
         self.source_vocabulary, self.target_vocabulary = len(model.source.embedding.weight), len(table)
-        limits = [side.position.max_length for _, side, _ in self.sides if isinstance(side.position, Learned)]
-        self.max_positions = min(limits, default=None)  # of models with learned positions
-        weights: list[Any] = [weight for weight in model.decoder.parameters() if isinstance(weight, Weight)]
-        self.weight_bytes = sum(weight.numbers.nbytes for weight in weights)  # that a step reads, but for the output
+        limits = [side.position.max_length for _, side, _ in self.sides if has_scheme(side, "Learned")]
+        self.max_positions: int | None = min(limits, default=None)  # of models with learned positions
+        decoder = self.maker.stack(model.decoder)
+        self.weight_bytes = self.maker.matrix_bytes  # that a step reads, but for the output
         self.struct = NetworkStruct(
             encoder=self.maker.stack(model.encoder),
-            decoder=self.maker.stack(model.decoder),
+            decoder=decoder,
             source=self._embedding(model.source),
             target=self._embedding(model.target),
             output=self.maker.matrix(table, None),
         )
-        self.tables: tuple[int, NetworkStruct, list[Tensor]] = 0, self.struct, []
+        self.tables: tuple[int, NetworkStruct, list[np.ndarray]] = 0, self.struct, []
 
-    def for_positions(self, count: int) -> tuple[NetworkStruct, list[Tensor]]:
-        """Return the struct for texts of up to `count` tokens, and the tensors that it needs alive."""
-        length, struct, tensors = self.tables
+    def for_positions(self, count: int) -> tuple[NetworkStruct, list[np.ndarray]]:
+        """Return the struct for texts of up to `count` tokens, and the arrays that it needs alive."""
+        length, struct, arrays = self.tables
         if count > length:
             length = max(MIN_POSITIONS, 2 * count)
-            struct, tensors = self._with_tables(length)
-            self.tables = length, struct, tensors  # in one assignment: other threads may read it
-        return struct, tensors
+            struct, arrays = self._with_tables(length)
+            self.tables = length, struct, arrays  # in one assignment: other threads may read it
+        return struct, arrays
 
-    @torch.inference_mode(False)
-    @torch.no_grad()
-    def _with_tables(self, length: int) -> tuple[NetworkStruct, list[Tensor]]:
-        struct, tensors = NetworkStruct.from_buffer_copy(self.struct), []
-        positions = torch.arange(length)
+    def _with_tables(self, length: int) -> tuple[NetworkStruct, list[np.ndarray]]:
+        struct, arrays = NetworkStruct.from_buffer_copy(self.struct), []
         for name, side, stack in self.sides:
-            if isinstance(side.position, Sinusoidal):
-                tensors.append(side.position.rows(positions, torch.float32).contiguous())
-                getattr(struct, name).positions = tensors[-1].data_ptr()
-            elif isinstance(side.position, Learned):
-                tensors.append(side.position.table.detach().contiguous())
-                getattr(struct, name).positions = tensors[-1].data_ptr()
+            if has_scheme(side, "Sinusoidal"):
+                arrays.append(sinusoidal_rows(side.position, length))
+                getattr(struct, name).positions = arrays[-1].ctypes.data
+            elif has_scheme(side, "Learned"):
+                arrays.append(np.ascontiguousarray(as_array(side.position.table)))
+                getattr(struct, name).positions = arrays[-1].ctypes.data
             if (rotary := rotary_of(stack)) is not None:
-                angles = positions[:, None] * rotary.frequencies()  # (n, r/2)
-                tensors += [angles.cos(), angles.sin()]
-                setattr(struct, f"{name}_angles", AnglesStruct(*(tensor.data_ptr() for tensor in tensors[-2:])))
-        return struct, tensors
+                angles = np.arange(length, dtype=np.float32)[:, None] * rotary_frequencies(rotary)  # (n, r/2)
+                arrays += [np.cos(angles), np.sin(angles)]
+                setattr(struct, f"{name}_angles", AnglesStruct(*(array.ctypes.data for array in arrays[-2:])))
+        return struct, arrays
 
-    def _embedding(self, side: TokenInput) -> EmbeddingStruct:
-        weight: Any = side.embedding.weight
+    def _embedding(self, side: Any) -> EmbeddingStruct:
+        weight = side.embedding.weight  # packed, int8, or an array
+        numbers, scales = getattr(weight, "numbers", weight), getattr(weight, "scales", None)
         struct = EmbeddingStruct(factor=side.embedding.factor)
-        if isinstance(weight, Int8Weight):
-            struct.numbers, struct.scales = self.maker.pointer(weight.numbers), self.maker.pointer(weight.scales)
+        if scales is None:
+            struct.rows = self.maker.pointer(numbers)
         else:
-            assert isinstance(weight, PackedWeight)
-            struct.rows = self.maker.pointer(weight.numbers)
+            struct.numbers, struct.scales = self.maker.pointer(numbers), self.maker.pointer(scales)
         return struct
+
+
+def has_scheme(side: Any, name: str) -> bool:
+    """Whether the positions that are added to the embeddings of a side are of this class."""
+    return side.position is not None and f"position {name}" in side.position.traits
+
+
+def sinusoidal_rows(position: Any, length: int) -> np.ndarray:
+    """Return the vectors of the positions 0 … length - 1, (n, p); see positions/absolute.py."""
+    dim = position.dim
+    i = np.arange(position.first, position.first + (dim + 1) // 2, dtype=np.float64)
+    angles = (np.arange(length) + position.start)[:, None] * position.base ** (-2 * i / dim)  # (n, ceil(p / 2))
+    rows = np.empty((length, dim), dtype=np.float32)
+    if position.layout == "halves":
+        rows[:, : len(i)], rows[:, len(i) :] = np.sin(angles), np.cos(angles)[:, : dim // 2]
+    else:
+        rows[:, 0::2], rows[:, 1::2] = np.sin(angles), np.cos(angles)[:, : dim // 2]
+    return rows
+
+
+def rotary_frequencies(rotary: Any) -> np.ndarray:
+    """Return the angle of one step for each pair, (r/2,), in float32; see positions/rotary.py."""
+    if rotary.scaling is not None:  # a function of tensors
+        return as_array(rotary.frequencies())
+    c = np.arange(0, rotary.rotated_dim, 2, dtype=np.float32)  # this is 2c
+    return np.float32(1) / np.float32(rotary.base) ** (c / np.float32(rotary.rotated_dim))

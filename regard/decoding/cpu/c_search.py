@@ -1,7 +1,8 @@
 """Greedy and beam search with a translation model, wholly in C (regard/kernels/native/translate.h).
 
 Python packs the requests of a call into batches and reads the hypotheses. Whatever C does not implement, the decoding
-engine decodes step by step: other searches, rules, constraints, observers, and models that `c_network.why_not` refuses.
+engine decodes step by step: other searches, rules, constraints, observers, and models that `module_search.why_not`
+refuses.
 The tests compare the results with those of the engine.
 """
 
@@ -11,23 +12,16 @@ from collections.abc import Iterator, Sequence
 from ctypes import c_int32, c_void_p
 from functools import cache
 from typing import Any
-from weakref import ref
 
-import torch
-
-from regard.decoding.cpu import c_network
 from regard.decoding.cpu.c_batch import PackedBatch, SpecialStruct, Statistics, search_struct
-from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.cpu.c_network import CNetwork
-from regard.decoding.decoder_layout import all_modules, why_not_hooked
-from regard.decoding.model_snapshot import ModelSnapshot
+from regard.decoding.cpu.transformer_arrays import TransformerArrays
 from regard.decoding.requests import Request, make_batches
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search
-from regard.machine import number_of_cores
-from regard.models.transformer import Transformer
+from regard.machine import number_of_cores, threads_in_use
 from regard.system import usable_cores
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
@@ -36,11 +30,6 @@ MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
 BATCHES_PER_THREAD = 4  # that a call begins at once, so that a thread which is done finds more work
 CALL_MILLISECONDS = 100  # after which C returns, so that Ctrl-C is noticed
 SHARED_BYTES = 2**24  # of decoder weights: from this size on, several threads share the steps of a single text
-
-
-def make_c_search(model: Any) -> CSearch | None:
-    """Return the search in C for a model with packed weights, or None where `c_network.why_not` gives a reason."""
-    return None if c_network.why_not(model) is not None else CSearch(model, compiled())
 
 
 def why_not(model: Any, search: Search, requests: Sequence[Request]) -> str | None:
@@ -90,24 +79,19 @@ def why_not_tokens(network: CNetwork, requests: Sequence[Request]) -> str | None
 class CSearch:
     """Searches with one model, whose matrices are laid out when the first text arrives."""
 
-    def __init__(self, model: Transformer, library: Any) -> None:
-        self.model, self.library = ref(model), library
-        self.prepared: tuple[ModelSnapshot, CNetwork] | None = None
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self.prepared: CNetwork | None = None
         self.statistics = Statistics()
 
     @property
     def network(self) -> CNetwork:
         assert self.prepared is not None  # why_not_now was asked
-        return self.prepared[1]
+        return self.prepared
 
     def why_not_now(self) -> str | None:
-        """Return the reason why C cannot translate with the model as it is now, or None if it can."""
-        model: Any = self.model()
-        if self.prepared is None or not self.prepared[0].matches(model):
-            if (reason := why_not_hooked(all_modules(model)) or c_network.why_not(model)) is not None:
-                return reason
-            self.prepared = ModelSnapshot(model), CNetwork(model, self.library)
-        return None
+        """Return the reason why C cannot translate with the model as it is now, or None if it can and is prepared."""
+        raise NotImplementedError
 
     def search(
         self, requests: Sequence[Request], *, search: Any, alternatives: int, allow_unknown: bool, batch_tokens: int
@@ -142,9 +126,22 @@ class CSearch:
                 self.library.free_run(run)
 
 
+class ArraySearch(CSearch):
+    """Searches with arrays, which never change."""
+
+    def __init__(self, arrays: TransformerArrays, library: Any) -> None:
+        super().__init__(library)
+        self.arrays = arrays
+
+    def why_not_now(self) -> str | None:
+        if self.prepared is None:
+            self.prepared = CNetwork(self.arrays, self.library)
+        return None
+
+
 def usable_threads() -> int:
     """Return how many threads to use: as many as torch, but no more than this process has cores."""
-    return min(torch.get_num_threads(), _cores(usable_cores()))
+    return min(threads_in_use(), _cores(usable_cores()))
 
 
 @cache

@@ -1,20 +1,27 @@
-"""A Transformer's weights as C reads them: the structs of regard/kernels/native/stack.h, filled from modules."""
+"""A Transformer's weights as C reads them: the structs of regard/kernels/native/stack.h.
+
+They are filled from modules with packed weights, or from the same structure of arrays (transformer_arrays.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_float, c_int, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+import numpy as np
 
-from regard.decoding.cpu.c_matrix import MatrixStruct
-from regard.layers.block import Block
-from regard.layers.normalization import RMSNorm
-from regard.models.stack import Stack
-from regard.positions.rotary import Rotary
+from regard.decoding.cpu.c_matrix import CMatrix, MatrixStruct, as_array
+from regard.decoding.cpu.network_settings import ACTIVATIONS
 
-ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.decoding.cpu.transformer_arrays import BlockArrays, Rotary as RotarySettings, StackArrays
+    from regard.layers.block import Block
+    from regard.models.stack import Stack
+    from regard.positions.rotary import Rotary
+
 MAX_SPARSE_BYTES = 2**20  # of a matrix that is also stored input by input, of which rows with many zeros read parts
 
 
@@ -41,22 +48,23 @@ class StackStruct(Structure):
     )
 
 
-def rotary_of(stack: Stack) -> Rotary | None:
+def rotary_of(stack: Stack | StackArrays) -> Rotary | RotarySettings | None:
     """Return the rotary positions of a stack, if it has them."""
-    position = stack.blocks[0].self_attention.position
-    return position if isinstance(position, Rotary) else None
+    position: Any = stack.blocks[0].self_attention.position
+    return position if position is not None and "position Rotary" in position.traits else None
 
 
 class StructMaker:
-    """Makes structs from modules, and keeps alive what they point to."""
+    """Makes structs from modules or arrays, and keeps alive what they point to."""
 
     def __init__(self, library: Any, *, projects_source: bool) -> None:
         self.library, self.projects_source = library, projects_source
         self.referenced: list[Any] = []
+        self.matrix_bytes = 0  # of all matrices so far
 
-    def stack(self, stack: Stack) -> StackStruct:
+    def stack(self, stack: Stack | StackArrays) -> StackStruct:
         """Describe a stack whose blocks are alike (decoder_layout.why_not_alike)."""
-        blocks: Sequence[Block] = stack.blocks
+        blocks: Sequence[Any] = stack.blocks
         first: Any = blocks[0]
         sizes, rotary = first.self_attention.input.sizes, rotary_of(stack)
         structs = (BlockStruct * len(blocks))(*map(self.block, blocks))
@@ -75,7 +83,7 @@ class StructMaker:
             blocks=structs,
         )
 
-    def block(self, block: Block) -> BlockStruct:
+    def block(self, block: Block | BlockArrays) -> BlockStruct:
         attention: Any = block.self_attention
         cross: Any = block.cross_attention
         feed: Any = block.feed_forward
@@ -98,14 +106,15 @@ class StructMaker:
     def linear(self, linear: Any, *, sparse: bool = False) -> MatrixStruct:
         return self.matrix(linear.weight, linear.bias, sparse=sparse)
 
-    def matrix(self, weight: Any, bias: Tensor | None, *, sparse: bool = False) -> MatrixStruct:
-        """Describe a packed weight; with `sparse` for rows with many zeros, unless it is too large for that."""
-        matrix = weight.c_matrix(self.library)
+    def matrix(self, weight: Any, bias: Tensor | np.ndarray | None, *, sparse: bool = False) -> MatrixStruct:
+        """Describe a packed weight or an array; with `sparse` for rows with many zeros, unless it is too large."""
+        matrix = CMatrix(self.library, weight) if isinstance(weight, np.ndarray) else weight.c_matrix(self.library)
         self.referenced.append(matrix)
+        self.matrix_bytes += matrix.numbers.nbytes
         struct = MatrixStruct.from_buffer_copy(matrix.struct)
         struct.bias = None if bias is None else self.pointer(bias)
-        if sparse and matrix.numbers.numel() * matrix.numbers.element_size() <= MAX_SPARSE_BYTES:
-            struct.by_input = matrix.by_input().data_ptr()
+        if sparse and matrix.numbers.nbytes <= MAX_SPARSE_BYTES:
+            struct.by_input = matrix.by_input().ctypes.data
         return struct
 
     def norm(self, norm: Any) -> NormStruct:
@@ -114,12 +123,12 @@ class StructMaker:
             weight=self.pointer(norm.weight),
             bias=None if bias is None else self.pointer(bias),
             eps=norm.eps,
-            rms=isinstance(norm, RMSNorm),
+            rms="RMSNorm" in norm.traits,
         )
 
-    def pointer(self, tensor: Tensor) -> int:
-        self.referenced.append(tensor.detach().contiguous())
-        return self.referenced[-1].data_ptr()
+    def pointer(self, numbers: Tensor | np.ndarray) -> int:
+        self.referenced.append(np.ascontiguousarray(as_array(numbers)))
+        return self.referenced[-1].ctypes.data
 
     def _rows(self, projection: Any, rows: slice) -> MatrixStruct:
         """Describe some rows of a stacked projection."""

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.attention.projections import StackedProjection
 from regard.decoding.cpu.c_decoder import make_c_decoder
-from regard.decoding.cpu.c_search import make_c_search
+from regard.decoding.cpu.module_search import make_c_search
 from regard.decoding.cpu.packed_weight import FORMS, Form, make_weight
 from regard.errors import UsageError, unknown_name
 from regard.layers.embedding import Embedding

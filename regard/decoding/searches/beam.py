@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from regard.decoding.searches.constraints import Candidates, Progress
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, make_hypothesis, stable_topk
 from regard.errors import UsageError
+from regard.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import END
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_LENGTH_PENALTY = 10  # length^10 fits into a float32 for texts of up to 7,000 tokens; usual values are 0 to 2
 

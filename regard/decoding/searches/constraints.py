@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.decoding.searches.search import stable_topk
 from regard.errors import UsageError
+from regard.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, pad_batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Phrase = Sequence[int]
 NO_TOKEN = -1
@@ -143,7 +143,8 @@ class Progress:
         """
         order = totals.argsort(dim=1, descending=True, stable=True)
         banks = banks.gather(1, order)
-        rounds = F.one_hot(banks, self.banks).cumsum(1).gather(2, banks[..., None])[..., 0]  # (B, K), from 1
+        one_hot = torch.nn.functional.one_hot(banks, self.banks)  # (B, K, banks)
+        rounds = one_hot.cumsum(1).gather(2, banks[..., None])[..., 0]  # (B, K), from 1
         rank = rounds * self.banks + banks
         rank = rank.masked_fill(totals.gather(1, order) == -math.inf, torch.iinfo(rank.dtype).max)
         return order.gather(1, rank.argsort(dim=1, stable=True))

@@ -8,13 +8,14 @@ E8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from regard.errors import UsageError
+from regard.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import END
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Rule(Protocol):

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer
@@ -19,6 +17,9 @@ from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SAMPLE = Sample()
 Utility = Callable[[Sequence[int], Sequence[int]], float]  # of a text, were the other one true; both without END

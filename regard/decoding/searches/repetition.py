@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.text.tokenizers.special_tokens import END
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_COPIES = 2  # of the same tokens, one right after the other, that a text may have
 

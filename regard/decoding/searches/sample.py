@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run, stable_topk
 from regard.errors import UsageError
+from regard.lazy_torch import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FIRST_TOP_P_CANDIDATES = 128  # sorted first; eight times as many if their probabilities do not reach p
-Integers = TypeVar("Integers", Tensor, np.ndarray)  # of 64 bits
+Integers = TypeVar("Integers", "Tensor", np.ndarray)  # of 64 bits
 MIN_TEMPERATURE = 1e-6  # far below, logits divided by it are not finite
 
 

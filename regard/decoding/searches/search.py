@@ -11,15 +11,16 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.errors import ModelError, UsageError
+from regard.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import END
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)

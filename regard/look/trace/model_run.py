@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from regard.decoding.engine import generate_tokens, longest_text
+from regard.decoding.engine import generate_tokens
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Search

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording.recorder import record
-from regard.decoding.engine import longest_text
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced import forced_attention
 from regard.decoding.model_step import encode, evaluating, log_probabilities
+from regard.decoding.requests import longest_text
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.heads.interventions import Off, heads_off

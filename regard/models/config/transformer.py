@@ -15,8 +15,8 @@ from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
 from regard.models.config.exact_heads import check_random_features, pick_heads
-from regard.models.config.layer_names import is_cross_attention
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
+from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, choice, number
 

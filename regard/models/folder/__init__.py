@@ -9,8 +9,26 @@ and the files of the tokenizers. A folder may come from an untrusted source, so 
 shapes are checked before memory is allocated, and nothing is ever unpickled.
 """
 
-from regard.models.folder.loading import FORMAT, NAMES, load_model, load_with_config, read_config, verify_folder
-from regard.models.folder.saving import RESERVED, save_model
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.models.folder.loading import load_model, load_with_config
+    from regard.models.folder.saving import RESERVED, save_model
+    from regard.models.folder.verification import FORMAT, NAMES, read_config, verify_folder
+
+_WHERE = {  # imported on first use, because only some of them need torch
+    "load_model": "loading",
+    "load_with_config": "loading",
+    "RESERVED": "saving",
+    "save_model": "saving",
+    "FORMAT": "verification",
+    "NAMES": "verification",
+    "read_config": "verification",
+    "verify_folder": "verification",
+}
 
 __all__ = [
     "FORMAT",
@@ -22,3 +40,9 @@ __all__ = [
     "save_model",
     "verify_folder",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError, unknown_name
-from regard.models.presets import MODELS
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
@@ -42,6 +41,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_checked_config(path: Path) -> dict[str, Any]:
     """Read config.json and check all entries that regard knows; others are returned as they are."""
+    from regard.models.presets import MODELS
+
     config = read_json(path)
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in MODELS:

@@ -19,7 +19,7 @@ from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.config import Config
 from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
-from regard.models.folder.loading import FORMAT, NAMES
+from regard.models.folder.verification import FORMAT, NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
 from regard.models.presets import MODELS
 from regard.system import replace

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
 from regard.errors import ModelError
+from regard.lazy_torch import torch
 from regard.models.folder.config_file import shortened
 from regard.system import LOCKS_MAPPED_FILES
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 Storage = Literal["float32", "bfloat16", "int8"]
+# Limits on the header, for a model with a known number of weights.
+MAX_BYTES_PER_WEIGHT = 1024  # including the scale of an int8 weight
+MAX_OTHER_BYTES = 4096
 SCALE = ".scale"  # an int8 weight w is stored with w.scale, one number per output row
 
 
@@ -58,8 +64,7 @@ def read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype
                 weight = file.get_tensor(name)
                 if weight.dtype == torch.int8:
                     scale = file.get_tensor(name + SCALE)
-                    if not (scale.isfinite() & (scale > 0)).all():
-                        raise ModelError(f"{path}: a scale of the weight {name!r} is not a positive number")
+                    _check_scale(path, name, scale.numpy())
                     weight = weight.float() * scale[:, None]
                 target_dtype = None if weight.dtype == torch.int64 else dtype
                 # safetensors maps the file; without a copy, Windows could not replace it while the model is in use
@@ -69,6 +74,36 @@ def read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype
     return weights
 
 
+def read_shapes(path: Path) -> dict[str, np.ndarray]:
+    """Return arrays without numbers, with the shapes of the weights; ModelError unless they are float32 or int8."""
+    try:
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # not a dict
+            stored = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
+    if others := {dtype for dtype, _ in stored.values()} - {"F32", "I8"}:
+        raise ModelError(f"{path}: there are weights of type {min(others)}")
+    weights = {name: shape for name, (_, shape) in stored.items() if not name.endswith(SCALE)}
+    _check_weights(path, stored, {name: ("", shape) for name, shape in weights.items()})
+    return {name: np.broadcast_to(np.float32(0), shape) for name, shape in weights.items()}
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the weights, which `read_shapes` has checked, as float32 arrays."""
+    arrays: dict[str, np.ndarray] = {}
+    with safe_open(path, framework="np") as file:
+        for name in file.keys():  # noqa: SIM118  # not a dict
+            if name.endswith(SCALE):
+                continue
+            arrays[name] = file.get_tensor(name)
+            if arrays[name].dtype == np.int8:
+                scale = file.get_tensor(name + SCALE)
+                _check_scale(path, name, scale)
+                arrays[name] = arrays[name].astype(np.float32) * scale[:, None]
+    return arrays
+
+
 def header_size(path: Path) -> int:
     """Return the length in bytes of the header of a safetensors file."""
     with open(path, "rb") as file:
@@ -76,6 +111,11 @@ def header_size(path: Path) -> int:
     if not 0 < size <= path.stat().st_size - 8:
         raise ModelError(f"{path}: cannot be read as safetensors: its header is missing or longer than the file")
     return size
+
+
+def _check_scale(path: Path, name: str, scale: np.ndarray) -> None:
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        raise ModelError(f"{path}: a scale of the weight {name!r} is not a positive number")
 
 
 def _check_weights(

@@ -9,15 +9,18 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.errors import UsageError
+from regard.lazy_torch import torch
 from regard.text.random_streams import random_keys
 from regard.text.tokenizers.special_tokens import PAD
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ORDER, BATCHES = range(2)  # random streams of the sampler
 

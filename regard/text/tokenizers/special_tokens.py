@@ -6,9 +6,13 @@ A4. Start and end of a sentence are in the lectures; batches also need padding, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from regard.lazy_torch import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 # The first tokens of every vocabulary.
 PAD, UNKNOWN, START, END = range(4)

@@ -13,6 +13,7 @@ import torch
 import regard
 from regard.attention.multihead import MultiHeadAttention
 from regard.decoding.cpu import c_search
+from regard.decoding.cpu.module_search import make_c_search
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
 from regard.decoding.requests import make_requests
@@ -141,7 +142,7 @@ def test_prefixes_and_placeholders(search: Any) -> None:
 
 
 def reason(model: Any, search: Any = Greedy(), **request: Any) -> str | None:  # noqa: B008  # it is frozen
-    requests = make_requests(model, [[5, 6, END]], None, 4)
+    requests = make_requests([[5, 6, END]], None, 4)
     return c_search.why_not(model, search, [requests[0]._replace(**request)])
 
 
@@ -162,11 +163,11 @@ def test_what_c_leaves_to_the_engine() -> None:
 
 @pytest.mark.parametrize("owner", [MultiHeadAttention, Block, FeedForward, LayerNorm, Embedding])
 def test_a_model_with_an_invented_trait_is_left_to_the_engine(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, requests = make("paper", "packed"), make_requests(make("paper"), sources(2), None, 8)
+    model, requests = make("paper", "packed"), make_requests(sources(2), None, 8)
     assert c_search.why_not(model, Greedy(), requests) is None
     plain = owner.traits
     monkeypatch.setattr(owner, "traits", property(lambda module: plain.fget(module) | {"invented"}))
-    assert c_search.make_c_search(model) is None  # as `pack_weights` asks
+    assert make_c_search(model) is None  # as `pack_weights` asks
     model = make("paper", "packed")
     assert c_search.why_not(model, Greedy(), requests) is not None
 

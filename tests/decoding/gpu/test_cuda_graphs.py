@@ -86,7 +86,7 @@ def check(
     prefixes = count * [[5, 6] if begun else []]
     options: dict[str, Any] = {"search": search, "alternatives": alternatives, "allow_unknown": False}
     wanted = generate_tokens(model, sources, prefixes=prefixes, max_tokens=[5, 4, 5][:count], **options)
-    requests = make_requests(model, sources, prefixes, [5, 4, 5][:count])
+    requests = make_requests(sources, prefixes, [5, 4, 5][:count])
     found = search_captured(model, requests, **options, batch_tokens=places * search.rows(alternatives) * 20)
     assert {*found} == {*range(count)}
     for number, texts in enumerate(wanted):

@@ -1,0 +1,89 @@
+"""The settings of a Transformer that C implements, read from a model folder without the classes of the model.
+
+A setting that is not declared here, or that has a value which is not declared here, is a reason to leave the folder to
+the modules. So is a wrong value: the modules' own checks explain it better. A new setting of `TransformerConfig` is
+therefore never ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import UsageError
+from regard.settings import SHARE, ValueRule, check_fields, choice, number
+from regard.text.tokenizers.special_tokens import PAD
+
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
+POSITIONS = ("none", "sinusoidal", "learned", "rotary")
+KIND = "transformer"
+COUNT = ValueRule(least=1, most=1024)
+SIZE = ValueRule(least=1, most=2**24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The entries of `model` in config.json; see `TransformerConfig` for their meaning. All must be there."""
+
+    layers: int = number(rule=COUNT)
+    decoder_layers: int | None = number(rule=COUNT)
+    dim: int = number(rule=SIZE)
+    heads: int = number(rule=COUNT)
+    kv_heads: int | None = number(rule=COUNT)
+    hidden: int = number(rule=SIZE)
+    activation: str = choice(None, ACTIVATIONS)
+    norm: str = choice(None, ("layer", "rms"))
+    order: str = choice(None, ("pre", "post"))
+    position: str = choice(None, POSITIONS)
+    max_length: int = number(rule=SIZE)
+    form: str = choice(None, ("projected",))
+    qk_norm: bool
+    bias: bool
+    scale_embedding: bool
+    source_vocabulary: int = number(rule=SIZE)
+    target_vocabulary: int = number(rule=SIZE)
+    share_embeddings: bool
+    tie_output: bool
+    pad_id: int = number(rule=ValueRule(least=PAD, most=PAD))
+    dropout: float = number(rule=SHARE)  # which acts only in training, like the next two
+    attention_dropout: float = number(rule=SHARE)
+    hidden_dropout: float = number(rule=SHARE)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.qk_norm:
+            raise UsageError("C has no qk_norm")
+        if self.dim % self.heads or self.heads % (self.kv_heads or self.heads):
+            raise UsageError("the heads do not divide the width")
+        if self.position == "rotary" and self.head_dim % 2:
+            raise UsageError("rotary positions need heads of even width")
+        if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
+            raise UsageError("one table of vectors cannot serve two vocabularies")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> NetworkSettings:
+        """Return the settings in the content of config.json; UsageError if C does not implement them."""
+        if config.get("kind") != KIND or not isinstance(config.get("model"), dict):
+            raise UsageError(f"the model is of kind {config.get('kind')!r}")
+        settings: dict[str, Any] = config["model"]
+        names = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(settings.keys() - names):
+            raise UsageError(f"not implemented here: {', '.join(unknown)}")
+        if missing := sorted(names - settings.keys()):
+            raise UsageError(f"config.json has no {', '.join(missing)}")
+        return cls(**settings)
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    @property
+    def vocabularies(self) -> list[int]:
+        return [self.source_vocabulary, self.target_vocabulary]
+
+    @property
+    def max_positions(self) -> int | None:
+        """The number of tokens of the longest text that the model has positions for; None: no limit."""
+        return self.max_length if self.position == "learned" else None

@@ -46,10 +46,11 @@ def load(
     folder = find_model(name_or_folder)
     model: Any
     if folder_model.why_not(folder, device=device, dtype=dtype) is None:
-        model, wrap = FolderModel(folder), Translator
-        info = model.info
+        model = FolderModel(folder)
+        info, wrap = model.info, Translator
     else:
-        (model, info), wrap = load_modules(folder, device, dtype), wrap_model
+        model, info = load_modules(folder, device, dtype)
+        wrap = wrap_model  # type: ignore[assignment]  # also a function of a model and its tokenizers
     try:
         tokenizers = read_tokenizers(folder, max_tokens=max(model.config.vocabularies))
         return wrap(model, *tokenizers, info=info, pack=True)

@@ -71,11 +71,14 @@ def load_as(expected: type[Face], model: str, device: str, dtype: str) -> Face:
 
 def load_translators(models: Sequence[str] | None, device: str, dtype: str) -> Translator:
     """Load the translator of a command, or an ensemble if several models are named."""
-    from regard.api.ensemble import join_translators
     from regard.api.translator import Translator
 
     faces = [load_as(Translator, model, device, dtype) for model in models or [DEFAULT_MODEL]]
-    return faces[0] if len(faces) == 1 else join_translators(faces)
+    if len(faces) == 1:
+        return faces[0]
+    from regard.api.ensemble import join_translators
+
+    return join_translators(faces)
 
 
 def check_utf8(text: str, name: str) -> str:

@@ -17,10 +17,9 @@ from regard.decoding.cpu.network_settings import ACTIVATIONS
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.decoding.cpu.transformer_arrays import BlockArrays, Rotary as RotarySettings, StackArrays
+    from regard.decoding.cpu.transformer_arrays import BlockArrays, StackArrays
     from regard.layers.block import Block
     from regard.models.stack import Stack
-    from regard.positions.rotary import Rotary
 
 MAX_SPARSE_BYTES = 2**20  # of a matrix that is also stored input by input, of which rows with many zeros read parts
 
@@ -48,8 +47,8 @@ class StackStruct(Structure):
     )
 
 
-def rotary_of(stack: Stack | StackArrays) -> Rotary | RotarySettings | None:
-    """Return the rotary positions of a stack, if it has them."""
+def rotary_of(stack: Stack | StackArrays) -> Any:
+    """Return the rotary positions of a stack, or None if it has others."""
     position: Any = stack.blocks[0].self_attention.position
     return position if position is not None and "position Rotary" in position.traits else None
 

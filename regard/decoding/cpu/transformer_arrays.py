@@ -41,7 +41,8 @@ class StackedProjection(Linear):
     @property
     def rows(self) -> tuple[int, int, int]:
         """The rows of W_Q, W_K and W_V."""
-        return self.sizes.heads * self.sizes.d_k, *[self.sizes.kv_heads * self.sizes.d_k] * 2
+        heads, kv_heads, d_k, d_v = self.sizes
+        return heads * d_k, kv_heads * d_k, kv_heads * d_v
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,9 @@ class _ArraysMaker:
         if settings.position == "learned":
             table = self.take(f"{side}.position.table", settings.max_length, settings.dim)
             return TokenInput(embedding, Learned(table))
-        schemes = {"none": NoPosition(), "sinusoidal": Sinusoidal(settings.dim)}
-        return TokenInput(embedding, schemes.get(settings.position))
+        if settings.position == "sinusoidal":
+            return TokenInput(embedding, Sinusoidal(settings.dim))
+        return TokenInput(embedding, NoPosition() if settings.position == "none" else None)
 
     def stack(self, name: str, layers: int, *, cross: bool) -> StackArrays:
         blocks = [self.block(f"{name}.blocks.{number}", cross=cross) for number in range(layers)]

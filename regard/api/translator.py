@@ -107,7 +107,7 @@ class Translator:
 
     @property
     def _searched_model(self) -> Any:
-        """What a search decodes with: the arrays of a folder, until someone asks for the modules, who may change them."""
+        """What searches: the arrays of a folder, until someone asks for the modules, which can change."""
         unchanged = self._folder_model is not None and "model" not in vars(self)
         return self._folder_model if unchanged else self.decoding_model
 

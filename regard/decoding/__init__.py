@@ -10,6 +10,7 @@ A module imports only from modules above it in this list:
     model_step       encode, prefill, step: what a search asks of a model, with the fastest decoder that can do it
     running_batch    a batch that inputs enter and leave while others are being decoded
     ensemble         several models that decode as one (searches/speculative.py, which runs models itself, uses it)
+    module_decoding  decode with modules: in C, by CUDA graphs, or step by step
     engine           generate_tokens and stream_tokens: run a search on all inputs
     forced           scores and attention of a given text
     benchmark        how fast a model decodes on this machine

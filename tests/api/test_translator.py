@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.api import translator as module
 from regard.api.results import Translation
 from regard.api.translation import sentence_search
 from regard.api.translator import Translator
+from regard.decoding import forced
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
@@ -333,7 +333,7 @@ def rigged(
         return {"decoder.0.cross": weights, "decoder.1.cross": weights.flip(0)}
 
     monkeypatch.setattr(sentence_search, "generate_tokens", find)
-    monkeypatch.setattr(module, "forced_attention", attend)
+    monkeypatch.setattr(forced, "forced_attention", attend)
 
 
 @pytest.fixture

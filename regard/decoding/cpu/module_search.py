@@ -50,5 +50,7 @@ class ModuleSearch(CSearch):
         if self.snapshot is None or not self.snapshot.matches(model):
             if (reason := why_not_hooked(all_modules(model)) or why_not(model)) is not None:
                 return reason
-            self.snapshot, self.prepared = ModelSnapshot(model), CNetwork(model, self.library)
+            snapshot = ModelSnapshot(model)
+            self.prepared = CNetwork(model, self.library)
+            self.snapshot = snapshot  # last, because other threads take it for the snapshot of what is prepared
         return None

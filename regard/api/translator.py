@@ -79,7 +79,8 @@ class Translator:
         if target_tokenizer.size < rows:  # the model could write tokens that have no text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
         self.longest = longest_text(self.model)  # only learned positions have a limit
-        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest)
+        start = getattr(config, "source_start", False)
+        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest, start=start)
 
     @property
     def decoding_model(self) -> Any:

@@ -118,10 +118,14 @@ def answer(tag: str) -> str:
 
 
 def test_no_result_is_typed_into_a_scene() -> None:
-    """A number with decimals or a percentage in web/scenes.toml stands in braces, so that it is computed."""
+    """A number with decimals or a percentage in web/scenes.toml stands in braces; the slide's 3.23 is a quotation."""
     source = (ROOT / "web" / "scenes.toml").read_text("utf-8")
     texts = [line for line in source.splitlines() if line.startswith(("question", "answer", "notes"))]
-    typed = [line for line in texts if re.search(r"\d\.\d|\d ?%", line.replace("95 %, with {", ""))]
+    typed = [
+        line
+        for line in texts
+        if re.search(r"\d\.\d|\d ?%", line.replace("95 %, with {", "").replace("prints 3.23", ""))
+    ]
     assert not typed
 
 

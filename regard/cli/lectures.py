@@ -18,7 +18,6 @@ import typer
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.console import RenderableType
     from torch import Tensor
 
@@ -276,31 +275,10 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     """Draw all pictures of `regard plot` as PNG files in a folder."""
     from rich.markup import escape
 
-    from regard.look import lecture_examples as examples
+    from regard.cli.plot.lecture_pictures import lecture_pictures
     from regard.look.pictures import figures
-    from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
-    from regard.look.pictures.attention_flow import qkv_flow_diagram
-    from regard.look.pictures.gradients import gradient_plot
-    from regard.look.pictures.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
-    from regard.look.pictures.position_curves import position_products_plot, position_variance_plot
-    from regard.look.pictures.random_features import random_features_plot
-    from regard.positions.absolute import sinusoidal
 
-    marine = examples.marine_alignment()
-    pictures: dict[str, Callable[[], Figure]] = {
-        "alignment": lambda: alignment_plot(marine.weights, marine.source, marine.target, made=marine.made),
-        "positions": lambda: positions_plot(sinusoidal(100, 500)),
-        "variance": position_variance_plot,
-        "products": position_products_plot,
-        "mask": lambda: mask_plot(examples.example_mask("causal", 12), title="Causal mask"),
-        "one-hot": one_hot_plot,
-        "gradients": gradient_plot,
-        "architecture": architecture_diagram,
-        "scaled-dot-product": scaled_dot_product_diagram,
-        "multi-head": multi_head_diagram,
-        "qkv-flow": qkv_flow_diagram,
-        "random-features": random_features_plot,
-    }
+    pictures = lecture_pictures()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -129,7 +129,7 @@ def test_every_picture_is_written(shown: tuple[Result, Path]) -> None:
 
     names = {command.name or command.callback.__name__ for command in plots.registered_commands} - {"trace"}
     files = {path.name: path.read_bytes() for path in shown[1].iterdir()}
-    assert set(files) == {f"{name}.png" for name in names} and len(files) == 12
+    assert set(files) == {f"{name}.png" for name in names} and len(files) == 19
     assert all(data.startswith(b"\x89PNG") for data in files.values())
 
 

@@ -24,6 +24,7 @@ from regard.decoding.gpu import support
 from regard.decoding.searches.greedy import Greedy
 from regard.errors import UsageError
 from regard.kernels import fuse
+from regard.look.inside.inside import inside_block
 from regard.look.trace.tracing import trace_text
 from regard.models.config import EncoderConfig, TransformerConfig, TransformerLMConfig
 from regard.models.folder import load_model, save_model
@@ -209,3 +210,14 @@ def test_a_recipe_reaches_them(make_recipe: Callable[..., Path], tmp_path: Path)
     aligned = face.align("un deux trois", "TROIS DEUX UN", words=str.split)
     assert aligned.weights.shape == (4, 4)
     assert all(torch.isfinite(weight).all() for weight in weights.values())
+
+
+@pytest.mark.parametrize("name", ["concatenated", "no output"])
+def test_inside_shows_the_numbers_of_the_block(make_recipe: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    overrides = {f"model.{key}": value for key, value in VARIANTS[name][0].items()} | {"training.steps": 2}
+    face = regard.train(make_recipe(), out=tmp_path / "run", overrides=overrides).load()
+    sheet = inside_block(face, "un deux", stack="encoder", layer=0, token=0, head=0)
+    boxes = {box["id"]: box for box in sheet["boxes"]}
+    assert ("self.out" in boxes) == (name != "no output")
+    widths = [boxes[part]["shape"][-1] for part in ("embedding", "position", "x")]
+    assert widths == ([13, 3, 16] if name == "concatenated" else [16, 16, 16])

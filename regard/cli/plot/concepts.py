@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -64,7 +65,7 @@ def sequence_tasks(output: Output = None) -> None:
     write(sequence_tasks_diagram, output, "sequence-tasks")
 
 
-CONCEPTS = {
+CONCEPTS: dict[str, Callable[..., None]] = {
     "norms": norms,
     "scaling": scaling,
     "position-schemes": position_schemes,

@@ -159,7 +159,8 @@ def _write_input(
     embeddings = sheet.put("embedding", "embeddings", looked_up, how, rule, rows=names)
     at = torch.arange(tokens.shape[1], device=tokens.device)
     appended = isinstance(entry.position, Learned) and entry.position.mode == "concat"
-    rows = entry.position.table[: len(at)] if appended else entry.position.embed(torch.zeros_like(states), at)[0]
+    # Concatenated positions are the columns after the token's.
+    rows = x[:, looked_up.shape[1] :] if appended else entry.position.embed(torch.zeros_like(states), at)[0]
     how, rule = "PE[position]", {"op": "given"}
     if isinstance(entry.position, Learned):
         rule = {"op": "rows", "weight": sheet.name(entry.position.table), "rows": at.tolist(), "scale": 1.0}

@@ -57,7 +57,7 @@ def judge_scheme(scheme: Position) -> tuple[bool, ...]:
 def position_schemes_plot() -> Figure:
     """Draw one column of each scheme for a short and a long sentence, and the table of schemes against criteria."""
     figure = new_figure(10.2, 5.6)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 0.9))
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(1, 0.9))[:, 0]
     all_schemes = schemes()
     for axes, (name, scheme) in zip(top.subplots(1, 4), all_schemes.items(), strict=True):
         for length, colour in ((8, LINES[1]), (20, LINES[0])):
@@ -96,5 +96,5 @@ def _table(axes: Axes, verdicts: dict[str, tuple[bool, ...]]) -> None:
         axes.text(0.1, y, criterion, va="center", fontsize=11, color=INK)
         for x, verdict in zip(columns, verdicts.values(), strict=True):
             met = verdict[row]
-            style = {"color": LINES[2], "weight": "bold"} if met else {"color": MUTED}
-            axes.text(x, y, "yes" if met else "no", ha="center", va="center", fontsize=11, **style)
+            text = axes.text(x, y, "yes" if met else "no", ha="center", va="center", fontsize=11)
+            text.set(color=LINES[2] if met else MUTED, weight="bold" if met else "normal")

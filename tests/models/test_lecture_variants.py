@@ -214,7 +214,7 @@ def test_a_recipe_reaches_them(make_recipe: Callable[..., Path], tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["concatenated", "no output"])
 def test_inside_shows_the_numbers_of_the_block(make_recipe: Callable[..., Path], tmp_path: Path, name: str) -> None:
-    overrides = {f"model.{key}": value for key, value in VARIANTS[name][0].items()} | {"training.steps": 2}
+    overrides = {f"model.{key}": value for key, value in VARIANTS[name][0].items()} | {"training.steps": 3}
     face = regard.train(make_recipe(), out=tmp_path / "run", overrides=overrides).load()
     sheet = inside_block(face, "un deux", stack="encoder", layer=0, token=0, head=0)
     boxes = {box["id"]: box for box in sheet["boxes"]}

@@ -23,6 +23,7 @@ _WHERE = {
     "BilinearScore": "regard.attention.scores",
     "ConcatScore": "regard.attention.scores",
     "DotScore": "regard.attention.scores",
+    "FourierScore": "regard.attention.scores",
     "register_score": "regard.attention.scores",
     "ContentAttention": "regard.attention.single_head",
     "KeyValueAttention": "regard.attention.single_head",

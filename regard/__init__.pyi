@@ -17,6 +17,7 @@ from regard.attention.scores import (
     BilinearScore as BilinearScore,
     ConcatScore as ConcatScore,
     DotScore as DotScore,
+    FourierScore as FourierScore,
     register_score as register_score,
 )
 from regard.attention.single_head import ContentAttention as ContentAttention, KeyValueAttention as KeyValueAttention

@@ -2,7 +2,9 @@
 
     python scripts/make_scenes.py
 
-web/scenes.toml contains the scenes; the traces are recorded with the shipped models. Run it when either changes.
+web/scenes.toml contains the scenes; the traces are recorded with the shipped models. Run it when either changes. The
+texts contain no typed results: a name in braces, such as {weight_of_k1}, is a number computed here from what the scene
+shows.
 """
 
 from __future__ import annotations
@@ -14,12 +16,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+import torch
+
 from regard.api.model_names import shipped_models
+from regard.attention.dispatch import attend
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample
+from regard.look.inside.random_features import exact_weights, jane_head, limit_weights, relative_error
+from regard.look.lecture_examples import jane_flow
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
+from regard.positions.absolute import distance_variance
 from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[1]
@@ -32,16 +40,16 @@ FIELDS = ("tag", "title", "question", "choices", "answer", "state", "trace", "no
 def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Read the scenes in the format of the page, and the traces that they need."""
     content = tomllib.loads(path.read_text("utf-8"))
-    traces = content["traces"]
-    scenes = [make_scene(scene, traces) for scene in content["scenes"]]
+    traces, numbers = content["traces"], scene_numbers()
+    scenes = [make_scene(scene, traces, numbers) for scene in content["scenes"]]
     ids = [scene["id"] for scene in scenes]
     if len(set(ids)) < len(ids):
         raise SystemExit(f"{path}: two scenes have the same tag")
     return scenes, traces
 
 
-def make_scene(scene: dict[str, Any], traces: dict[str, Any]) -> dict[str, Any]:
-    """Return a scene in the format of the page."""
+def make_scene(scene: dict[str, Any], traces: dict[str, Any], numbers: dict[str, str]) -> dict[str, Any]:
+    """Return a scene in the format of the page, with the computed numbers in its texts."""
     if unknown := scene.keys() - set(FIELDS):
         raise SystemExit(f"scene {scene.get('tag')}: unknown {', '.join(unknown)}")
     tab = dict(parse_qsl(scene["state"], strict_parsing=True))["tab"]
@@ -50,9 +58,9 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any]) -> dict[str, Any]:
     trace = scene.get("trace")
     if trace is not None and trace not in traces:
         raise SystemExit(f"scene {scene['tag']}: no trace {trace!r} is recorded")
+    texts = {field: scene.get(field, "").format_map(numbers) for field in ("question", "answer", "notes")}
     name = scene["tag"].lower().replace(", ", "-")
-    file = None if trace is None else f"{trace}.json"
-    return {"id": name, **scene, "trace": file, "notes": scene.get("notes", "")}
+    return {"id": name, **scene, **texts, "trace": None if trace is None else f"{trace}.json"}
 
 
 def record_trace(wanted: dict[str, Any]) -> Trace | None:
@@ -68,6 +76,59 @@ def record_trace(wanted: dict[str, Any]) -> Trace | None:
     return trace_text(
         load(name), wanted["text"], search=search, max_tokens=wanted.get("max_tokens"), name=Path(name).name
     )
+
+
+def scene_numbers() -> dict[str, str]:
+    """Return the text of each number, by its name."""
+    return {**worked_example(), **self_attention(), **position_variance(), **missing_factor()}
+
+
+def worked_example() -> dict[str, str]:
+    """D6 and D9: scores, weights and output of the first query, and its largest weight with the scale."""
+    Q, K = torch.tensor([[2.0, -1, 0]]), torch.tensor([[2.0, 1, -1], [0, 3, -1], [1, 1, 3]])
+    V = torch.tensor([[2.0, 3, 1], [2, -1, 0], [0, 5, 1]])
+    y, weights = attend(Q, K, V, score="dot", return_weights=True)
+    _, scaled = attend(Q, K, V, score="scaled", return_weights=True)
+    first, *others = (f"{score:.0f}".replace("-", "−") for score in (Q @ K.T)[0].tolist())
+    return {
+        "score_of_k1": first,
+        "scores_of_others": " and ".join(others),
+        "weight_of_k1": f"{weights[0, 0]:.3f}",
+        "scaled_weight_of_k1": f"{scaled[0, 0]:.3f}",
+        "output_of_q1": ", ".join(f"{value:.3f}" for value in y[0].tolist()),
+    }
+
+
+def self_attention() -> dict[str, str]:
+    """D7: in how many rows a word attends most to itself, and the row of “en”, where it does not."""
+    flow = jane_flow()
+    _, weights = attend(flow.x, flow.x, flow.x, score="dot", return_weights=True)
+    own = sum(int(row.argmax()) == i for i, row in enumerate(weights))
+    row = dict(zip(flow.words, weights[flow.words.index("en")].tolist(), strict=True))
+    best = sorted(row, key=row.__getitem__, reverse=True)[:3]
+    return {
+        "rows_of_own_word": f"{own} of {len(flow.words)}",
+        "row_of_en": ", ".join(f"“{word}” {row[word]:.3f}" for word in best),
+    }
+
+
+def position_variance() -> dict[str, str]:
+    """B4: the share of the variance in the first 50 dimensions, and the dimensions at which 95 % is passed."""
+    variance = distance_variance(128, 50)
+    share = variance / variance[-1]  # of the first 2, 4, …, 128 dimensions
+    passed = int((share > 0.95).nonzero()[0])
+    return {
+        "share_of_50": f"{share[24]:.0%}".replace("%", " %"),
+        "dimensions_of_95": str(2 * (passed + 1)),
+        "share_there": f"{share[passed]:.1%}".replace("%", " %"),
+    }
+
+
+def missing_factor() -> dict[str, str]:
+    """F3: the error that remains without the factor of the keys."""
+    head = jane_head()
+    error = relative_error(limit_weights(head, normalize=False), exact_weights(head, normalize=False))
+    return {"error_without_factor": f"{error:.2f}"}
 
 
 def main(folder: Path = TARGET) -> None:

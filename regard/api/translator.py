@@ -86,7 +86,8 @@ class Translator:
         if target_tokenizer.size < rows:  # the model could write tokens that have no text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
         self.longest = longest_text(model)  # only learned positions have a limit
-        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest)
+        start = getattr(config, "source_start", False)
+        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest, start=start)
 
     @cached_property
     def model(self) -> Any:

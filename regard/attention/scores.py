@@ -20,6 +20,7 @@ from regard.errors import UsageError
 from regard.registry import Registry
 
 Score = Callable[[Tensor, Tensor], Tensor]
+TINY = 1e-30  # sin x / x is 0 at multiples of pi, where its logarithm would be -inf and have no gradient
 
 
 class ScoreModule(Protocol):
@@ -141,6 +142,42 @@ class ConcatScore(nn.Module):
         return self.compare(q, self.keys(k))
 
 
+class FourierScore(nn.Module):
+    """log prod_c phi(sin(R (q_c - k_c)) / (R (q_c - k_c))) with phi(z) = z^power: Fourier integral attention.
+
+    Nguyen et al. 2022 (FourierFormer), definition 1; F4. The softmax of this logarithm divides the products by their
+    sum, as the paper does. The product is small as soon as one dimension differs, whereas in a dot product another
+    dimension can compensate. The learned radius R sets the scale of the distances. It is exact and quadratic: it uses
+    no random features.
+    """
+
+    def __init__(self, *, radius: float = 1.0, power: int = 4) -> None:
+        super().__init__()
+        if not radius > 0:
+            raise ValueError(f"radius must be greater than 0, got {radius}")
+        if power < 2 or power % 2:
+            raise ValueError(
+                f"power must be even, since the products are weights and sin x / x is negative: got {power}"
+            )
+        self.radius = nn.Parameter(torch.tensor(float(radius)))
+        self.power = power
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"score fourier"})
+
+    def keys(self, k: Tensor) -> Tensor:
+        return k
+
+    def compare(self, q: Tensor, keys: Tensor) -> Tensor:
+        distance = self.radius * (q.unsqueeze(-2) - keys.unsqueeze(-3))  # (…, m, n, d)
+        waves = torch.sinc(distance / math.pi)  # torch's sinc(x) is sin(pi x) / (pi x)
+        return self.power * waves.abs().clamp(min=TINY).log().sum(-1)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(q, self.keys(k))
+
+
 class FunctionScore(nn.Module):
     """A function of queries and keys as a module, with the interface of the scores above."""
 
@@ -167,12 +204,21 @@ class FunctionScore(nn.Module):
 
 
 def _dot(query_dim: int, key_dim: int, scale: float, name: str) -> DotScore:
+    _check_one_width(query_dim, key_dim, name)
+    return DotScore(scale=scale)
+
+
+def _fourier(query_dim: int, key_dim: int) -> FourierScore:
+    _check_one_width(query_dim, key_dim, "fourier")
+    return FourierScore()
+
+
+def _check_one_width(query_dim: int, key_dim: int, name: str) -> None:
     if query_dim != key_dim:
         raise ValueError(
-            f"score {name!r} multiplies queries and keys of one width, got query_dim={query_dim} and "
+            f"score {name!r} compares queries and keys of one width, got query_dim={query_dim} and "
             f"key_dim={key_dim}; bilinear, additive and concat take two widths"
         )
-    return DotScore(scale=scale)
 
 
 # How a model makes the score of each name, from the widths of queries and keys and a hidden width.
@@ -182,6 +228,7 @@ BUILT_IN: dict[str, Callable[[int, int, int], Any]] = {
     "bilinear": lambda query, key, hidden: BilinearScore(query_dim=query, key_dim=key),
     "additive": lambda query, key, hidden: AdditiveScore(query_dim=query, key_dim=key, hidden=hidden),
     "concat": lambda query, key, hidden: ConcatScore(query_dim=query, key_dim=key, hidden=hidden),
+    "fourier": lambda query, key, hidden: _fourier(query, key),
 }
 SCORES = Registry("score", "regard.register_score", BUILT_IN)
 

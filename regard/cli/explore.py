@@ -14,7 +14,7 @@ from regard.errors import UsageError
 from regard.machine import set_threads
 
 PORT = 8790
-DEFAULT_MODELS = ("fr-en", "fr-en-rnn", "shakespeare")  # opened without arguments, if they are shipped
+DEFAULT_MODELS = ("fr-en", "fr-en-rnn", "lecture", "shakespeare")  # opened without arguments, if they are shipped
 MIN_KEY_CHARACTERS = 16
 ALL_ADDRESSES = ("0.0.0.0", "::")
 MAKE_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())" > key.txt'

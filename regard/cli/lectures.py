@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,12 @@ import typer
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.console import RenderableType
     from torch import Tensor
 
 WIDTH = 80
+FRAME = 6  # columns of a panel around its content
+LABEL = 13  # columns for the name of a matrix
 NEXT = (
     ("plot alignment -o align.svg", "the alignment matrix, as a vector graphic"),
     ("plot mask --kind window --size 16", "a mask: which keys a query may attend to"),
@@ -64,30 +66,55 @@ def panel(title: str, *parts: RenderableType) -> RenderableType:
     return Panel(Group(*parts), title=f"[bold]{title}[/bold]", title_align="left", padding=(1, 2), width=WIDTH)
 
 
-def agree(what: str, computed: Tensor, printed: list[list[float]], tolerance: float) -> str:
-    """Return a line that confirms the printed values of the lecture; RuntimeError if the computed ones differ."""
-    import torch
-
-    difference = (computed.double() - torch.tensor(printed, dtype=torch.float64)).abs().max().item()
+def agree(what: str, computed: Tensor, expected: Tensor, tolerance: float, *, source: str = "the slide") -> str:
+    """Return a line that confirms what a source says; RuntimeError if the computed values differ from it."""
+    difference = (computed.double() - expected.double()).abs().max().item()
     if not difference <= tolerance:
-        raise RuntimeError(f"{what} differs from the lecture by {difference:.2g}, more than {tolerance}")
+        raise RuntimeError(f"{what} differs from {source} by {difference:.2g}, more than {tolerance}")
     within = f"within {tolerance:g}" if tolerance else "exactly"
-    return f"[green]✓[/green] {what} matches the lecture ({within})"
+    return f"[green]✓[/green] {what} agrees with {source} ({within})"
 
 
 def matrix(values: Tensor, digits: int = 3, name: str = "") -> RenderableType:
     """Format a matrix in brackets with aligned columns."""
     from rich.text import Text
 
-    cells = [[f"{value:.{digits}f}" for value in row] for row in values.tolist()]
+    return Text("\n".join(f"{label:<{LABEL}}{row}" for label, row in _named_rows(name, _computed(values, digits))))
+
+
+def beside(name: str, computed: Tensor, printed: str, *, digits: int = 3, tolerance: float) -> RenderableType:
+    """Show a computed matrix beside the one on the slide, with a tick; RuntimeError if they differ.
+
+    `printed` are the characters of the slide, one line per row. A wide matrix stands above the printed one.
+    """
+    import torch
+    from rich.console import Group
+    from rich.text import Text
+
+    slide = [line.split() for line in printed.strip().splitlines()]
+    expected = torch.tensor([[float(Fraction(cell)) for cell in row] for row in slide], dtype=torch.float64)
+    tick = agree(name, computed, expected, tolerance)
+    left, right = _named_rows(name, _computed(computed, digits)), _named_rows("slide", slide)
+    lines = [f"{a:<{LABEL}}{row} {b:<6}{other}" for (a, row), (b, other) in zip(left, right, strict=True)]
+    if len(lines[0]) > WIDTH - FRAME:
+        lines = [f"{label:<{LABEL}}{row}" for label, row in [*left, *right]]
+    return Group(Text("\n".join(lines)), tick)
+
+
+def _computed(values: Tensor, digits: int) -> list[list[str]]:
+    return [[f"{value:.{digits}f}" for value in row] for row in values.tolist()]
+
+
+def _named_rows(name: str, cells: list[list[str]]) -> list[tuple[str, str]]:
+    """Return the rows of a matrix in brackets, and the name beside the middle one."""
     width = max(len(cell) for row in cells for cell in row)
     corners = {0: ("⎡", "⎤"), len(cells) - 1: ("⎣", "⎦")} if len(cells) > 1 else {0: ("[", "]")}
-    lines = []
+    rows = []
     for i, row in enumerate(cells):
         left, right = corners.get(i, ("⎢", "⎥"))
-        head = name if i == (len(cells) - 1) // 2 else ""
-        lines.append(f"{head:<14}{left} {'  '.join(cell.rjust(width) for cell in row)} {right}")
-    return Text("\n".join(lines))
+        text = f"{left} {'  '.join(cell.rjust(width) for cell in row)} {right}"
+        rows.append((name if i == (len(cells) - 1) // 2 else "", text))
+    return rows
 
 
 def embedding() -> RenderableType:
@@ -100,17 +127,15 @@ def embedding() -> RenderableType:
     ids = torch.tensor([2, 3, 1])
     rows = table[ids]
     product = torch.nn.functional.one_hot(ids, 4).float() @ table
-    printed = [
-        [0.6957, -1.8061, -1.1589, 0.3255, -0.6315],
-        [-2.8400, -0.7849, -1.4096, -0.4076, 0.7953],
-        [1.3010, 1.2753, -0.2010, -0.1606, -0.4015],
-    ]
+    printed = """
+        0.6957 -1.8061 -1.1589  0.3255 -0.6315
+       -2.8400 -0.7849 -1.4096 -0.4076  0.7953
+        1.3010  1.2753 -0.2010 -0.1606 -0.4015
+    """
     return panel(
         "A1  Embedding: a look-up is a product with one-hot rows",
-        matrix(rows, 4, "rows 2, 3, 1"),
-        "",
-        agree("the table", rows, printed, 1e-4),
-        agree("one-hot × table", product, printed, 1e-4),
+        beside("rows 2, 3, 1", rows, printed, digits=4, tolerance=1e-4),
+        agree("one-hot × table", product, rows, 0, source="the look-up"),
     )
 
 
@@ -127,14 +152,13 @@ def worked_example() -> RenderableType:
     _, scaled = attend(Q, K, V, score="scaled", return_weights=True)
     return panel(
         "D6  Attention by hand: queries, keys, values",
-        matrix(Q @ K.T, 0, "scores QKᵀ"),
-        matrix(A, 3, "A = softmax"),
-        matrix(Y, 3, "Y = AV"),
+        beside("QKᵀ", Q @ K.T, "3 -3 1\n-7 -1 11", digits=0, tolerance=0),
         "",
-        agree("QKᵀ", Q @ K.T, [[3, -3, 1], [-7, -1, 11]], 0),
-        agree("A", A, [[0.879, 0.002, 0.119], [0, 0, 1]], 6e-4),
-        agree("AV", Y, [[1.762, 3.23, 0.998], [0, 5, 1]], 1e-3),
-        "\nThe lecture does not scale the scores here. Divided by √3, they give softer weights:\n",
+        beside("A = softmax", A, "0.879 0.002 0.119\n0 0 1", tolerance=6e-4),
+        "",
+        beside("Y = AV", Y, "1.762 3.23 0.998\n0 5 1", tolerance=1e-3),
+        f"\n3.23 is {Y[0, 1]:.4f}: the slide multiplies V by the rounded A. It does not scale\n"
+        "the scores. Divided by √3, they give softer weights:\n",
         matrix(scaled, 3, "A scaled"),
     )
 
@@ -162,11 +186,8 @@ def masking() -> RenderableType:
     }
     return panel(
         "D10  Masks: which keys a query may attend to",
-        matrix(two, 3, "2 2 −∞"),
-        matrix(three, 3, "1 1 1 −∞"),
-        "",
-        agree("softmax(2, 2, −∞)", two, [[1 / 2, 1 / 2, 0]], 1e-6),
-        agree("softmax(1, 1, 1, −∞)", three, [[1 / 3, 1 / 3, 1 / 3, 0]], 1e-6),
+        beside("of 2 2 −∞", two, "1/2 1/2 0", tolerance=1e-6),
+        beside("of 1 1 1 −∞", three, "1/3 1/3 1/3 0", tolerance=1e-6),
         "",
         Columns([Text(f"{name}\n{mask.picture(8, 8)}") for name, mask in pictures.items()], padding=(0, 6)),
         "\nRows are queries, columns are keys; ■ may attend, · is masked.",
@@ -184,11 +205,11 @@ def positions() -> RenderableType:
     p = sinusoidal(starts[-1] + distances[-1] + 1, dim, dtype=torch.float64)
     products = torch.stack([torch.stack([p[t] @ p[t + k] for k in distances]) for t in starts])
     waves = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    formula = [torch.cos(torch.tensor(distances)[:, None] * waves).sum(-1).tolist()] * len(starts)
+    formula = torch.cos(torch.tensor(distances)[:, None] * waves).sum(-1).expand(len(starts), -1)
     table = Table("distance", *map(str, distances), box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for t, row in zip(starts, products.tolist(), strict=True):
         table.add_row(f"from t = {t}", *(f"{value:.4f}" for value in row))
-    line = agree("pₜ · pₜ₊ₖ, a sum of cosines of k,", products, formula, 1e-9)
+    line = agree("pₜ · pₜ₊ₖ", products, formula, 1e-9, source="the sum of cosines of k")
     return panel("B3  Positions: inner products depend on the distance, not on the position", table, "", line)
 
 
@@ -213,7 +234,7 @@ def alignment() -> RenderableType:
 
 
 def random_features() -> RenderableType:
-    """F2, F3: the formula of the lecture and its missing factor, without which the error does not vanish."""
+    """F2, F3: the formula of the slide and the factor that it lacks, without which the error does not vanish."""
     import torch
     from rich.table import Table
 
@@ -230,19 +251,23 @@ def random_features() -> RenderableType:
     x, y = head.q * head.scale**0.5, head.k * head.scale**0.5
     phi, _ = Plain()(x, torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
     exact = exact_weights(head, normalize=False)
-    kernel = torch.exp(-(x[:, None] - y).square().sum(-1) / 2) * torch.exp(y.square().sum(-1) / 2)
+    gaussian = torch.exp(-(x[:, None] - y).square().sum(-1) / 2)  # what φ(q)·φ(k) estimates
+    corrected = gaussian * torch.exp(y.square().sum(-1) / 2)  # times the factor of the key
     table = Table("features", *map(str, counts), "limit", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     bias = relative_error(limit_weights(head, normalize=False), exact)
-    for name, title, limit in (("plain", "as printed in the lecture", bias), ("trig", "with exp(|k|²/2√d)", 0.0)):
+    for name, title, limit in (("plain", "as printed on the slide", bias), ("trig", "with exp(|k|²/2√d)", 0.0)):
         errors = feature_errors(head, name, counts=counts, seeds=16).median(dim=0).values
         table.add_row(title, *(f"{error:.3f}" for error in [*errors.tolist(), limit]))
     return panel(
         "F3  Random features: the missing factor of the formula",
-        "Jane's sentence with trigonometric features; relative error of the weights:\n",
+        "Jane's sentence, sines and cosines; relative error of the weights:\n",
         table,
-        "",
-        agree("|φ(x)|", phi.norm(dim=-1, keepdim=True), [[1.0]] * len(x), 1e-12),
-        agree("softmax(|y|²/2 − |x−y|²/2)", kernel / kernel.sum(-1, keepdim=True), exact.tolist(), 1e-12),
+        "\nφ(q)·φ(k) estimates exp(−|x−y|²/2), with x = q/d^¼ and y = k/d^¼. The slide\n"
+        f"lacks the factor exp(|y|²/2) of each key, so an error of {bias:.3f} remains.\n",
+        agree("|φ(x)|", phi.norm(dim=-1), torch.ones(len(x)), 1e-12, source="sin² + cos² = 1"),
+        agree(
+            "with the factor, the limit", corrected / corrected.sum(-1, keepdim=True), exact, 1e-12, source="softmax"
+        ),
     )
 
 
@@ -250,31 +275,10 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     """Draw all pictures of `regard plot` as PNG files in a folder."""
     from rich.markup import escape
 
-    from regard.look import lecture_examples as examples
+    from regard.cli.plot.lecture_pictures import lecture_pictures
     from regard.look.pictures import figures
-    from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
-    from regard.look.pictures.attention_flow import qkv_flow_diagram
-    from regard.look.pictures.gradients import gradient_plot
-    from regard.look.pictures.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
-    from regard.look.pictures.position_curves import position_products_plot, position_variance_plot
-    from regard.look.pictures.random_features import random_features_plot
-    from regard.positions.absolute import sinusoidal
 
-    marine = examples.marine_alignment()
-    pictures: dict[str, Callable[[], Figure]] = {
-        "alignment": lambda: alignment_plot(marine.weights, marine.source, marine.target, made=marine.made),
-        "positions": lambda: positions_plot(sinusoidal(100, 500)),
-        "variance": position_variance_plot,
-        "products": position_products_plot,
-        "mask": lambda: mask_plot(examples.example_mask("causal", 12), title="Causal mask"),
-        "one-hot": one_hot_plot,
-        "gradients": gradient_plot,
-        "architecture": architecture_diagram,
-        "scaled-dot-product": scaled_dot_product_diagram,
-        "multi-head": multi_head_diagram,
-        "qkv-flow": qkv_flow_diagram,
-        "random-features": random_features_plot,
-    }
+    pictures = lecture_pictures()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

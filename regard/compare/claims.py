@@ -14,7 +14,8 @@ from regard.evaluation.bleu import Interval, Score
 from regard.evaluation.by_length import Bucket
 from regard.evaluation.significance import Comparison
 
-WITHOUT, ALONE = "rnn", "transformer"  # without attention; with attention alone
+WITHOUT = "rnn"  # without attention
+ALONE = ("transformer", "transformer-post")  # with attention alone
 SIGNIFICANCE_LEVEL = 0.05
 
 HOLDS, PARTLY, FAILS, OPEN = "holds here", "holds in part here", "does not hold here", "undecided here"
@@ -58,13 +59,13 @@ class Claim(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """How many BLEU points are lost from the shortest sentences to the longest."""
+    """The share of BLEU that is lost from the length at which a system is best to the longest sentences."""
 
     value: float
     interval: Interval
 
     def __str__(self) -> str:
-        return f"{self.value:.1f} [{self.interval[0]:.1f}, {self.interval[1]:.1f}]"
+        return f"{self.value:.0%} [{self.interval[0]:.0%}, {self.interval[1]:.0%}]"
 
 
 Results = Mapping[str, SystemResult]
@@ -107,16 +108,19 @@ def length_matters(results: Results) -> Claim | None:
         return Claim(claim, OPEN, "All test sentences are in one bucket of lengths.")
     drops = {system: length_drop(results[system].buckets) for system in (WITHOUT, *attending)}
     gains = {system: _subtract(drops[WITHOUT], drops[system]) for system in attending}
+    verdict = FAILS if best_bucket(buckets) is buckets[-1] else OPEN
     if drops[WITHOUT].interval[0] > 0:
         verdict = _verdict([_side(gain.interval) for gain in gains.values()])
-    else:
-        verdict = FAILS if drops[WITHOUT].interval[1] < 0 else OPEN
-    lengths = f"from {_lengths(buckets[0])} to {_lengths(buckets[-1])} words"
+        if verdict == HOLDS and any(drops[system].interval[0] > 0 for system in attending):
+            verdict = PARTLY  # they lose less, but they do lose
     parts = [
-        f"{results[system].title} {drops[system]} ({_describe_drop(drops[system], gains[system])})"
+        f"{results[system].title} {_describe_losses(results[system].buckets, drops[system])} "
+        f"({_describe_drop(drops[system], gains[system])})"
         for system in attending
     ]
-    evidence = f"BLEU lost {lengths}: {results[WITHOUT].title} {drops[WITHOUT]}; {'; '.join(parts)}."
+    without = f"{results[WITHOUT].title} {_describe_losses(buckets, drops[WITHOUT])}"
+    lengths = f"from the best length of each system to {_lengths(buckets[-1])} words"
+    evidence = f"BLEU lost {lengths}: {without}; {'; '.join(parts)}."
     return Claim(claim, verdict, evidence)
 
 
@@ -136,28 +140,28 @@ def scores_differ(results: Results, pairs: Pairs) -> Claim | None:
 
 def attention_alone(results: Results, pairs: Pairs) -> Claim | None:
     """Judge H3: attention works alone."""
-    recurrent = [name for name in results if name != ALONE]
-    if ALONE not in results or not recurrent:
+    alone, recurrent = _split(results)
+    if not alone or not recurrent:
         return None
     best = max(recurrent, key=lambda name: results[name].bleu.value)
-    comparison = _advantage(pairs, ALONE, over=best)
-    evidence = f"{results[ALONE].title} over the best recurrent system, {results[best].title}: "
+    comparisons = {name: _advantage(pairs, name, over=best) for name in alone}
+    parts = [f"{results[name].title} {_difference(comparison)}" for name, comparison in comparisons.items()]
     return Claim(
         "Attention alone is better than recurrent nets (H3)",
-        _verdict([_sign(comparison)]),
-        evidence + f"{_difference(comparison)}.",
+        _verdict([_sign(comparison) for comparison in comparisons.values()]),
+        f"Over the best recurrent system, {results[best].title}: {'; '.join(parts)}.",
     )
 
 
 def attention_is_parallel(results: Results) -> Claim | None:
     """Judge H1: no position waits for the one before, so training is faster. Time is a result, not a setting."""
-    recurrent = [result for name, result in results.items() if name != ALONE]
-    if ALONE not in results or not recurrent:
+    alone, recurrent = _split(results)
+    if not alone or not recurrent:
         return None
-    throughput = results[ALONE].tokens_per_second
-    parts = [f"{result.title} {result.tokens_per_second:,.0f}" for result in recurrent]
-    signs = [1 if throughput > result.tokens_per_second else -1 for result in recurrent]
-    evidence = f"Target tokens a second on this machine: {results[ALONE].title} {throughput:,.0f}; {'; '.join(parts)}."
+    throughput = {name: results[name].tokens_per_second for name in (*alone, *recurrent)}
+    signs = [1 if throughput[name] > throughput[other] else -1 for name in alone for other in recurrent]
+    parts = [f"{results[name].title} {tokens:,.0f}" for name, tokens in throughput.items()]
+    evidence = f"Target tokens a second on this machine: {'; '.join(parts)}."
     return Claim("Without recurrence training is faster (H1)", _verdict(signs), evidence)
 
 
@@ -174,12 +178,31 @@ def attention_aligns(results: Results, diagonal: float | None) -> Claim | None:
     return Claim("Attention finds which words belong together (D16)", _verdict(signs), evidence)
 
 
-def length_drop(buckets: Sequence[Bucket]) -> Drop:
-    """Return BLEU of the shortest sentences minus that of the longest.
+def best_bucket(buckets: Sequence[Bucket]) -> Bucket:
+    """Return the bucket with the highest BLEU. It is seldom the shortest: a very short sentence has little context."""
+    return max(buckets, key=lambda bucket: bucket.bleu.value)
 
-    The buckets have no sentence in common, so the two intervals combine like independent errors (Zou & Donner 2008).
+
+def length_drop(buckets: Sequence[Bucket]) -> Drop:
+    """Return the share of its best BLEU that a system loses on the longest sentences: 1 - longest / best.
+
+    A share, because systems of very different quality are compared. The buckets have no sentence in common, so the
+    relative errors of the two scores combine like independent errors.
     """
-    return _subtract(*(Drop(score.value, _interval(score)) for score in (buckets[0].bleu, buckets[-1].bleu)))
+    best, longest = best_bucket(buckets).bleu, buckets[-1].bleu
+    if best is longest or best.value == 0:
+        return Drop(0.0, (0.0, 0.0))
+    ratio = longest.value / best.value
+    (best_low, best_high), (low, high) = _interval(best), _interval(longest)
+    # Errors in units of the best score: of the longest sentences' score, and of the best score times the ratio.
+    down = math.hypot(longest.value - low, ratio * (best_high - best.value)) / best.value
+    up = math.hypot(high - longest.value, ratio * (best.value - best_low)) / best.value
+    return Drop(1 - ratio, (1 - ratio - up, 1 - ratio + down))
+
+
+def _describe_losses(buckets: Sequence[Bucket], drop: Drop) -> str:
+    best = best_bucket(buckets)
+    return f"{drop}, from {best.bleu.value:.1f} at {_lengths(best)} words to {buckets[-1].bleu.value:.1f}"
 
 
 def _subtract(a: Drop, b: Drop) -> Drop:
@@ -199,7 +222,12 @@ def _describe_drop(drop: Drop, gain: Drop) -> str:
 
 def _attending(results: Results) -> list[str]:
     """Return the recurrent systems with attention."""
-    return [name for name in results if name not in (WITHOUT, ALONE)]
+    return [name for name in results if name not in (WITHOUT, *ALONE)]
+
+
+def _split(results: Results) -> tuple[list[str], list[str]]:
+    """Return the systems with attention alone, and the recurrent ones."""
+    return [name for name in results if name in ALONE], [name for name in results if name not in ALONE]
 
 
 def _advantage(pairs: Pairs, name: str, *, over: str) -> tuple[float, Interval, float]:

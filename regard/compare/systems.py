@@ -34,8 +34,12 @@ def _recurrent(kind: str, **attention: str) -> Callable[[int], dict[str, Any]]:
     return table
 
 
-def _transformer(width: int) -> dict[str, Any]:
-    return {"kind": "transformer", "layers": 2, "dim": width, "heads": 4, "hidden": 4 * width}
+def _transformer(order: str) -> Callable[[int], dict[str, Any]]:
+    def table(width: int) -> dict[str, Any]:
+        sizes = {"layers": 2, "dim": width, "heads": 4, "hidden": 4 * width}
+        return {"kind": "transformer", **sizes, "order": order, "position": "sinusoidal"}
+
+    return table
 
 
 SYSTEMS = {
@@ -43,7 +47,8 @@ SYSTEMS = {
     "bahdanau": System("RNN + Bahdanau", _recurrent("rnn-attention", attention="additive", style="bahdanau")),
     "luong-dot": System("RNN + Luong dot", _recurrent("rnn-attention", attention="dot", style="luong")),
     "luong-bilinear": System("RNN + Luong bilinear", _recurrent("rnn-attention", attention="bilinear", style="luong")),
-    "transformer": System("Transformer", _transformer),
+    "transformer": System("Transformer, pre-norm", _transformer("pre")),
+    "transformer-post": System("Transformer, post-norm, sinusoidal (as on the slides)", _transformer("post")),
 }
 
 
@@ -64,7 +69,7 @@ def matched_sizes(
 
     def sized(name: str, width: int) -> dict[str, Any]:
         table = SYSTEMS[name].table(width)
-        return {**table, "share_embeddings": shared} if name == "transformer" else table
+        return {**table, "share_embeddings": shared} if table["kind"] == "transformer" else table
 
     def count(name: str, width: int) -> int:
         return count_parameters(

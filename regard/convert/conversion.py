@@ -183,7 +183,7 @@ def convert_model(
         target=target,
         heads=results,
         longest=max(tokens.shape[1] for batch in measured for tokens in batch),
-        pays_from=None if table is None else table.length(table.nearest(config.dim // config.heads, features)),
+        pays_from=None if table is None else table.length(table.nearest(config.key_width, features)),
         face=face,
         model=student,
     )

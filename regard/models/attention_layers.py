@@ -20,9 +20,9 @@ def make_attention(config: StackConfig, layer: str, position: Position | None) -
     """Make the layer of that name ("decoder.2.cross") with these settings."""
     exact = config.exact_heads_of(layer)
     if len(exact) == config.heads:
-        return _exact(config, layer, position, len(exact), output=True)
+        return _exact(config, layer, position, len(exact), output=config.attention_output)
     if not exact:
-        return _random(config, layer, position, config.heads, output=True)
+        return _random(config, layer, position, config.heads, output=config.attention_output)
     return MixedAttention(
         exact=_exact(config, layer, position, len(exact), output=False),
         random=_random(config, layer, position, config.heads - len(exact), output=False),
@@ -38,8 +38,8 @@ def _exact(
         dim=config.dim,
         heads=heads,
         kv_heads=_groups(config, heads),
-        d_k=config.dim // config.heads,
-        d_v=config.dim // config.heads,
+        d_k=config.key_width,
+        d_v=config.value_width,
         form=config.form,  # type: ignore[arg-type]  # checked by the config
         position=position,
         score=config.score,
@@ -60,14 +60,15 @@ def _random(
         dim=config.dim,
         heads=heads,
         kv_heads=_groups(config, heads),
-        d_k=config.dim // config.heads,
-        d_v=config.dim // config.heads,
+        d_k=config.key_width,
+        d_v=config.value_width,
         position=position,
         features=settings.features,
         map=map,
         draw=settings.draw,
         normalize=None if map == "rows" else settings.norm,
         learned_scale=settings.scale,
+        sigma=settings.sigma,
         gate=settings.gate and is_causal(layer),
         seed=settings.seed * MAX_LAYERS + config.attention_layers.index(layer),
         redraw_every=settings.redraw,

@@ -122,7 +122,9 @@ def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
     """Make the input of these settings, with the position scheme if it acts on embeddings."""
     position = _make_position(config, causal=False)
     return TokenInput(
-        embedding=Embedding(vocabulary=vocabulary, dim=config.dim, scale=config.scale_embedding),
+        embedding=Embedding(
+            vocabulary=vocabulary, dim=config.dim - (config.position_width or 0), scale=config.scale_embedding
+        ),
         position=position if position.acts_on == "embedding" else None,
         dropout=config.dropout,
     )
@@ -160,7 +162,16 @@ def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -
 
 def _make_position(config: StackConfig, *, causal: bool) -> Position:
     return make_position(
-        config.position, dim=config.dim, heads=config.heads, max_length=config.max_length, causal=causal
+        config.position,
+        dim=config.dim,
+        heads=config.heads,
+        max_length=config.max_length,
+        head_dim=config.key_width,
+        value_dim=config.value_width,
+        causal=causal,
+        start=config.position_start,
+        first=config.frequency_start,
+        width=config.position_width,
     )
 
 

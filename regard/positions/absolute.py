@@ -123,7 +123,11 @@ class Sinusoidal(Position):
 
     @classmethod
     def for_model(cls, sizes: ModelSizes) -> Self:
-        return cls(dim=sizes.dim)
+        return cls(dim=sizes.dim, start=sizes.start, first=sizes.first)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return super().traits | ({"sinusoidal-start"} if self.start or self.first else set())
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)
@@ -193,7 +197,9 @@ class Learned(Position):
     def for_model(cls, sizes: ModelSizes) -> Self:
         if sizes.max_length is None:
             raise UsageError("position 'learned' needs max_length, the length of the longest sequence")
-        return cls(max_length=sizes.max_length, dim=sizes.dim)
+        if sizes.width is None:
+            return cls(max_length=sizes.max_length, dim=sizes.dim)
+        return cls(max_length=sizes.max_length, dim=sizes.dim - sizes.width, mode="concat", width=sizes.width)
 
     @property
     def traits(self) -> frozenset[str]:

@@ -50,12 +50,17 @@ def make_position(
     head_dim: int | None = None,
     value_dim: int | None = None,
     causal: bool = False,
+    start: int = 0,
+    first: int = 0,
+    width: int | None = None,
 ) -> Position:
-    """Make the scheme of that name, with its default options, for a model of width dim; B2 to B8.
+    """Make the scheme of that name for a model of width dim; B2 to B8.
 
     The arguments describe the model, and each scheme takes what it needs: "learned" takes max_length, "rotary" and
     "relative" (Shaw's) take head_dim (default dim // heads), "relative" also value_dim (default head_dim), "t5" and
-    "alibi" take heads. In a causal model "t5" has buckets for the past only. For other options use the class itself.
+    "alibi" take heads. In a causal model "t5" has buckets for the past only. "sinusoidal" takes start and first;
+    "learned" takes width, the columns that it appends to token vectors of width dim - width. For other options use the
+    class itself.
     """
     check_size("dim", dim)
     check_size("heads", heads)
@@ -67,6 +72,9 @@ def make_position(
         value_dim=head_dim if value_dim is None else value_dim,
         max_length=max_length,
         causal=causal,
+        start=start,
+        first=first,
+        width=width,
     )
     return SCHEMES[name].for_model(sizes)
 

@@ -22,6 +22,9 @@ class ModelSizes:
     value_dim: int
     max_length: int | None = None  # tokens of the longest text
     causal: bool = False
+    start: int = 0  # the number of the first position, for sinusoidal ones; L1 counts from 1
+    first: int = 0  # the first i of their frequencies; L0 starts at 1
+    width: int | None = None  # columns of learned positions that are appended to the embedding (L1); None: added
 
 
 class Position(nn.Module):

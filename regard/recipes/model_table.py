@@ -106,7 +106,10 @@ def _placeholders(schema: type[Config], settings: Mapping[str, Any]) -> dict[str
         exact = "exact_heads" in settings.get(FEATURES, {})
         default = settings.get("dim", 64) if exact else 1  # exact_heads may name many heads
         heads = settings.get("heads", settings.get("kv_heads", default))
-        return {"heads": heads, "dim": heads} if isinstance(heads, int) else {}
+        if not isinstance(heads, int):
+            return {}
+        columns = [settings.get("d_v"), (settings.get("position_width") or 0) + 1]
+        return {"heads": heads, "dim": heads * next(size for size in columns if isinstance(size, int))}
     if issubclass(schema, RecurrentConfig) and settings.get("tie_output"):
         width = settings.get("hidden", settings.get("embedding", 2))
         return {"hidden": width, "embedding": width} if isinstance(width, int) else {}

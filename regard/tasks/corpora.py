@@ -138,12 +138,12 @@ def train_tokenizer(recipe: RecipeTables, texts: Sequence[str], *, lossless: boo
 
 
 def longest_pair(recipe: RecipeTables, corpora: Corpora, tokenizers: tuple[Tokenizer, Tokenizer]) -> int:
-    """Return the number of tokens, with the end token, of the longest side of a pair; only long texts are searched."""
+    """Return the number of tokens, with special tokens, of the longest side of a pair; only long texts are searched."""
     limit = min(required(recipe.training.batch_tokens), recipe.data.max_length or 2**31)
-    longest = 1
+    longest = special = 1 + bool(recipe.model.get("source_start"))
     for texts, tokenizer in zip((corpora.train.source, corpora.train.target or []), tokenizers, strict=True):
         candidates = heapq.nlargest(LONGEST_TEXTS, texts, key=len)
-        longest = max([longest, *(1 + len(tokens) for tokens in tokenizer.encode_all(candidates))])
+        longest = max([longest, *(special + len(tokens) for tokens in tokenizer.encode_all(candidates))])
     return min(limit, int(longest * (SAMPLING_FACTOR if recipe.tokenizer.sampling else 1)))
 
 

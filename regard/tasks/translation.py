@@ -279,6 +279,7 @@ def make_pairs(
         sampling=recipe.tokenizer.sampling if training else 0.0,
         **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
         bucketed=training and settings.fixed_shapes and fixed_shapes,
+        source_start=bool(recipe.model.get("source_start")),
         cache=cache,
     )
 

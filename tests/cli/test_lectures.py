@@ -47,9 +47,38 @@ def test_the_printed_numbers_are_on_the_screen(shown: tuple[Result, Path]) -> No
     ]
     for line in expected:
         numbers = line.split()
-        assert any(row[-len(numbers) :] == numbers for row in found), line
+        assert any(numbers == row[i : i + len(numbers)] for row in found for i in range(len(row))), line
     assert "[ 0.500  0.500  0.000 ]" in shown[0].stdout  # D10
     assert "[ 0.333  0.333  0.333  0.000 ]" in shown[0].stdout
+
+
+@pytest.mark.parametrize(
+    ("computed", "printed"),
+    [
+        ("⎡  3  -3   1 ⎤", "⎡  3  -3   1 ⎤"),
+        ("⎡ 0.879  0.002  0.119 ⎤", "⎡ 0.879  0.002  0.119 ⎤"),
+        ("⎡ 1.762  3.229  0.998 ⎤", "⎡ 1.762   3.23  0.998 ⎤"),
+        ("[ 0.500  0.500  0.000 ]", "[ 1/2  1/2    0 ]"),
+        ("[ 0.333  0.333  0.333  0.000 ]", "[ 1/3  1/3  1/3    0 ]"),
+    ],
+)
+def test_the_slides_numbers_stand_beside_the_computed_ones(
+    shown: tuple[Result, Path], computed: str, printed: str
+) -> None:
+    assert f"{computed} slide {printed}" in shown[0].stdout
+
+
+def test_the_wide_table_stands_above_the_slides(shown: tuple[Result, Path]) -> None:
+    """A1: three computed rows, then the three of the slide, character by character."""
+    first = "0.6957  -1.8061  -1.1589   0.3255  -0.6315"
+    assert shown[0].stdout.count(first) == 2 and "slide" in shown[0].stdout.split(first)[2].splitlines()[1]
+
+
+def test_the_factor_is_what_the_lecture_lacks(shown: tuple[Result, Path]) -> None:
+    """F3: no line says that the slide has the factor of the keys; the corrected limit agrees with the softmax."""
+    screen = shown[0].stdout.split("F3")[1]
+    assert "lacks the factor exp(|y|²/2) of each key" in " ".join(screen.split())
+    assert "with the factor, the limit agrees with softmax" in screen and "agrees with the slide" not in screen
 
 
 def test_inner_products_do_not_depend_on_the_start(shown: tuple[Result, Path]) -> None:
@@ -88,7 +117,7 @@ def test_the_lectures_formula_keeps_an_error_and_the_corrected_one_does_not(show
     lines = shown[0].stdout.split("F3")[1].splitlines()
     plain, trig = (
         [float(number) for line in lines if start in line for number in re.findall(r"\d\.\d{3}", line)]
-        for start in ("as printed in the lecture", "with exp")
+        for start in ("as printed on the slide", "with exp")
     )
     assert len(plain) == len(trig) == 5
     assert plain[-2] == pytest.approx(plain[-1], rel=0.1) and plain[-1] > 0.2
@@ -100,7 +129,7 @@ def test_every_picture_is_written(shown: tuple[Result, Path]) -> None:
 
     names = {command.name or command.callback.__name__ for command in plots.registered_commands} - {"trace"}
     files = {path.name: path.read_bytes() for path in shown[1].iterdir()}
-    assert set(files) == {f"{name}.png" for name in names} and len(files) == 12
+    assert set(files) == {f"{name}.png" for name in names} and len(files) == 19
     assert all(data.startswith(b"\x89PNG") for data in files.values())
 
 
@@ -121,12 +150,12 @@ def test_a_wrong_number_is_a_bug_and_says_so(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(dispatch, "attend", always_scaled)
     result = CliRunner().invoke(app, ["lectures", "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert re.search(r"A differs from the lecture by 0\.\d+, more than 0\.0006", result.stderr)
+    assert re.search(r"A = softmax differs from the slide by 0\.\d+, more than 0\.0006", result.stderr)
 
 
 def test_agree_refuses_nan() -> None:
-    with pytest.raises(RuntimeError, match="x differs from the lecture by nan"):
-        agree("x", torch.tensor([[float("nan")]]), [[0.0]], 1.0)
+    with pytest.raises(RuntimeError, match="x differs from the slide by nan"):
+        agree("x", torch.tensor([[float("nan")]]), torch.zeros(1, 1), 1.0)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

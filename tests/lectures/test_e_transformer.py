@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import regard
 from regard import (
     Block,
     FeedForward,
@@ -206,3 +207,15 @@ def test_E10_text_is_generated_token_by_token() -> None:
         token = model.project(model.decode(token, state=state)).argmax(-1)
         text.append(int(token))
     assert text == anew
+
+
+def test_E3_the_shipped_model_is_the_one_on_the_slides() -> None:
+    """`lecture`: sinusoids added to the embedding, Add & Norm after each sublayer; it translates E9."""
+    face = regard.load("lecture", device="cpu", dtype="float32")
+    config = face.model.config
+    assert (config.order, config.position, config.norm, config.score) == ("post", "sinusoidal", "layer", "scaled")
+    assert face.model.encoder.norm is None  # only pre-norm stacks end with one more norm
+    tokens = torch.tensor([[5, 6, 7]])
+    added = face.model.source(tokens) - face.model.source.embedding(tokens)
+    torch.testing.assert_close(added[0], regard.positions.sinusoidal(3, config.dim), atol=1e-5, rtol=0)
+    assert face.translate("Jane visite l'Afrique en septembre").text == "Jane visits Africa in September"

@@ -7,11 +7,10 @@ import math
 import pytest
 import torch
 
-from regard import attend
+from regard import FourierScore, attend
 from regard.attention.linear.dispatch import attend_features, sum_keys
 from regard.attention.linear.feature_maps import Plain
 from regard.attention.linear.features import RandomFeatures
-from regard.attention.linear.fourier import FourierScore
 
 
 def printed_phi(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
 CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style")
-ZERO = ("pad_id",)  # counts from 0
+ZERO = ("pad_id", "position_start", "frequency_start")  # count from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
 
 
@@ -193,7 +193,8 @@ def test_config_json_has_the_flat_names_and_is_read_without_a_warning() -> None:
 
 @pytest.mark.parametrize("field", dataclasses.fields(RandomFeaturesConfig), ids=lambda field: field.name)
 def test_a_wrong_value_of_random_features_names_its_setting(field: dataclasses.Field[Any]) -> None:
-    wrongs = ["nonsense", -1, 2**24 + 1, 1.5, {}] if field.name != "exact_heads" else [3, True, {}]
+    special = {"exact_heads": [3, True, {}], "sigma": ["nonsense", -1, 0, 2**24 + 1, float("nan"), {}]}
+    wrongs = special.get(field.name, ["nonsense", -1, 2**24 + 1, 1.5, {}])
     for wrong in wrongs:
         with pytest.raises(SettingError, match=f"random_features.{field.name}") as caught:
             TransformerLMConfig.from_dict({**RANDOM, "random_features": {field.name: wrong}})

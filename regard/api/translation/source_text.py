@@ -17,7 +17,7 @@ from regard.text.augment.proper_names import may_have_names
 from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS, START
 from regard.text.tokenizers.subwords import ESCAPE
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
@@ -41,10 +41,15 @@ class Source:
 
 
 class SourceReader:
-    """Encodes sentences for one model. `info` is its config.json, `longest` the number of its learned positions."""
+    """Encodes sentences for one model. `info` is its config.json, `longest` the number of its learned positions.
 
-    def __init__(self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None) -> None:
-        self.tokenizer, self.longest = tokenizer, longest
+    `start` puts the start token before each sentence, as L2 does.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None, start: bool = False
+    ) -> None:
+        self.tokenizer, self.longest, self.start = tokenizer, longest, start
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
         self.trained: int | None = trained if isinstance(trained, int) else None
@@ -73,12 +78,16 @@ class SourceReader:
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
+        if self.start:
+            tokens = [START, *tokens]
+            words, units = _shifted(words), _shifted(units)
         self._check_length(text, len(tokens))
         return Source(text, [*tokens, END], words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
 
     def fits(self, text: str) -> bool:
         """Whether a text is no longer than those of training, and fits the positions of the model."""
-        limits = [limit for limit in (self.trained, self.longest and self.longest - 1) if limit is not None]
+        positions = None if self.longest is None else self.longest - 1 - self.start
+        limits = [limit for limit in (self.trained, positions) if limit is not None]
         if not self.placeholders.has_room(text):
             return False
         if limits and self._max_tokens(text) <= min(limits):
@@ -148,3 +157,8 @@ def seen_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[
     """Return the characters that training saw, in any token; a capital need not have a token of its own."""
     seen = [token for token in range(len(SPECIAL_TOKENS), tokenizer.size) if token not in unseen]
     return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))
+
+
+def _shifted(words: Sequence[Word]) -> list[Word]:
+    """Return the words of tokens that have one more token before them."""
+    return [word._replace(start=word.start + 1, end=word.end + 1) for word in words]

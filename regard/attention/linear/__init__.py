@@ -2,6 +2,6 @@
 
 Rahimi & Recht 2007, Peng et al. 2021, Choromanski et al. 2021; F2, F3. Read the modules in this order: random_rows,
 feature_maps, features, reference, state, chunked, mask_support, dispatch, cache, step, layer, mixed. variance has the
-errors of the estimates as formulas; fourier is another score for exact attention. The kernels are in
-regard/kernels/linear (GPUs) and regard/kernels/native (CPUs), with the same results.
+errors of the estimates as formulas. The kernels are in regard/kernels/linear (GPUs) and regard/kernels/native (CPUs),
+with the same results.
 """

@@ -32,6 +32,8 @@ class RandomFeatures(nn.Module):
         scale          the factor of q.k: by default 1 if normalised, else 1/sqrt(dim) as in exact attention, and 1/dim
                        for "rows"
         learned_scale  a learned factor for each head and dimension of queries and keys, initialised to 1
+        sigma          the standard deviation of the random rows, w from N(0, sigma^2 I) in F2: phi(x).phi(y) of the
+                       map "plain" estimates exp(-sigma^2 |x-y|^2 / 2), so sigma^2 multiplies q.k
         seed           W is a function of the seed and the number of the draw; give each layer another seed
         redraw_every   training steps between two draws, 0: never; see `redraw`
     """
@@ -50,6 +52,7 @@ class RandomFeatures(nn.Module):
         normalize: bool | None = None,
         scale: float | None = None,
         learned_scale: bool = False,
+        sigma: float = 1.0,
         seed: int = 0,
         redraw_every: int = 0,
     ) -> None:
@@ -61,14 +64,19 @@ class RandomFeatures(nn.Module):
             raise ValueError(unknown_name("draw", draw, KINDS))
         if scale is not None and not scale > 0:
             raise ValueError(f"scale must be greater than 0, for its root multiplies queries and keys; got {scale}")
+        if not sigma > 0:
+            raise ValueError(f"sigma is a standard deviation and must be greater than 0, got {sigma}")
         self.map = make_map(map)
-        if self.map.raw and (normalize or scale is not None or learned_scale):
-            raise ValueError(f"map {map!r} takes queries and keys as they are: no normalize, scale or learned_scale")
+        if self.map.raw and (normalize or scale is not None or learned_scale or sigma != 1):
+            raise ValueError(
+                f"map {map!r} takes queries and keys as they are: no normalize, scale, learned_scale or sigma"
+            )
         self.per_feature = isinstance(self.map, Rows)  # one quotient per feature, not per query
         self.normalize = not (self.map.raw or self.per_feature) if normalize is None else normalize
         self.scale = (
             scale if scale is not None else 1.0 if self.normalize else 1 / dim if self.per_feature else dim**-0.5
         )
+        self.scale *= sigma**2  # rows of N(0, sigma^2 I) times x are rows of N(0, I) times sigma x
         self.features, self.rows = self.map.sizes(features, dim)
         self.dim, self.heads, self.kind, self.redraw_every = dim, heads, draw, redraw_every
         self.sigma = nn.Parameter(torch.ones(heads, dim)) if learned_scale else None

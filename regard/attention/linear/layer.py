@@ -37,7 +37,7 @@ class RandomFeatureAttention(nn.Module):
         kv_heads   fewer heads for keys and values; W, the learned scale and the gate are per key-value head
         position   rotary, as a module or by name. Schemes that add to the scores are refused: there are no scores
         gate       decay of the past, g_t = sigmoid(w_g.x_t + b_g), learned per head; for causal self-attention only
-        features, map, draw, normalize, scale, learned_scale, seed, redraw_every   see RandomFeatures
+        features, map, draw, normalize, scale, learned_scale, sigma, seed, redraw_every   see RandomFeatures
         dropout    the probability with which training leaves out a whole key: there are no single weights to drop
     """
 
@@ -62,6 +62,7 @@ class RandomFeatureAttention(nn.Module):
         normalize: bool | None = None,
         scale: float | None = None,
         learned_scale: bool = False,
+        sigma: float = 1.0,
         gate: bool = False,
         seed: int = 0,
         redraw_every: int = 0,
@@ -85,7 +86,7 @@ class RandomFeatureAttention(nn.Module):
             self.input = SeparateProjection(dims=dims, sizes=self.sizes, bias=bias)
         self.features = RandomFeatures(
             dim=self.sizes.d_k, features=features, heads=kv_heads, map=map, draw=draw, normalize=normalize,
-            scale=scale, learned_scale=learned_scale, seed=seed, redraw_every=redraw_every,
+            scale=scale, learned_scale=learned_scale, sigma=sigma, seed=seed, redraw_every=redraw_every,
         )  # fmt: skip
         self.gate = nn.Linear(self.key_dim, kv_heads) if gate else None
         if self.gate is not None:  # at first, heads of short and of long memory: a token keeps 73% to 99.8% of the past

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
 from regard.cli.shared.model_options import DEFAULT_MODEL, Threads
@@ -287,3 +288,5 @@ def qkv_flow(
 
 
 plots.command("random-features")(random_features)
+for name, concept in CONCEPTS.items():
+    plots.command(name)(concept)

@@ -158,7 +158,9 @@ def _write_input(
         return Put(sheet.put("x", "embeddings", looked_up, how, rule, rows=names), x)
     embeddings = sheet.put("embedding", "embeddings", looked_up, how, rule, rows=names)
     at = torch.arange(tokens.shape[1], device=tokens.device)
-    rows = entry.position.embed(torch.zeros_like(states), at)[0]
+    appended = isinstance(entry.position, Learned) and entry.position.mode == "concat"
+    # Concatenated positions are the columns after the token's.
+    rows = x[:, looked_up.shape[1] :] if appended else entry.position.embed(torch.zeros_like(states), at)[0]
     how, rule = "PE[position]", {"op": "given"}
     if isinstance(entry.position, Learned):
         rule = {"op": "rows", "weight": sheet.name(entry.position.table), "rows": at.tolist(), "scale": 1.0}
@@ -173,6 +175,8 @@ def _write_input(
             "first": scheme.first,
         }
     positions = sheet.put("position", "positions", rows, how, rule, rows=names)
+    if appended:
+        return Put(sheet.put("x", "input", x, "[E; PE], one behind the other", {"op": "given"}, rows=names), x)
     return Put(sheet.put("x", "input", x, "E + PE", {"op": "add", "of": [embeddings, positions]}, rows=names), x)
 
 

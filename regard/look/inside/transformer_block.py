@@ -268,7 +268,8 @@ def _write_output(sheet: Sheet, part: str, layer: MultiHeadAttention, box: str, 
     box = sheet.put(f"{part}.heads", "all heads", sums, "one row per head, each computed like this one", rule)
     y = sums.flatten()
     box = sheet.put(f"{part}.concat", "concatenation", y, "[head_1; …; head_H]", _of("concat", box))
-    assert layer.output is not None
+    if layer.output is None:
+        return Put(box, y)
     y = layer.output(y)
     return Put(_linear(sheet, f"{part}.out", "output projection", box, layer.output, y, "y W_O"), y)
 

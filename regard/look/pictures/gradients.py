@@ -42,11 +42,11 @@ def rnn(D: int, *, gain: float = 1.0) -> Network:
     return lambda x: layer(x)[0]
 
 
-def lstm(D: int) -> Network:
-    """Make an LSTM whose forget gates start open (bias 1), as is usual for long dependencies."""
+def lstm(D: int, *, forget_bias: float = 0.0) -> Network:
+    """Make an LSTM; `forget_bias` opens its forget gates. Some libraries add 1 to remember longer, torch does not."""
     layer = LSTM(D, D, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
-        layer.get_parameter("bias_hh_l0")[D : 2 * D] += 1.0  # torch's order of gates: input, forget, cell, output
+        layer.get_parameter("bias_hh_l0")[D : 2 * D] += forget_bias  # torch's order: input, forget, cell, output gate
     return lambda x: layer(x)[0]
 
 
@@ -70,11 +70,12 @@ def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
         "attention": lambda: attention(dim),
         "RNN": lambda: rnn(dim),
         "LSTM": lambda: lstm(dim),
+        "LSTM, forget bias + 1": lambda: lstm(dim, forget_bias=1.0),
         "RNN, recurrent weights × 4": lambda: rnn(dim, gain=4.0),
     }
     figure = new_figure(8.2, 4.8)
     axes = figure.add_subplot()
-    for (name, make), colour in zip(networks.items(), LINES, strict=True):
+    for (name, make), colour in zip(networks.items(), (*LINES[:3], INK, LINES[3]), strict=True):
         norms = torch.stack([_one_run(make, seed, length, dim) for seed in range(seeds)])  # (seeds, T)
         axes.fill_between(range(length), norms.amin(0).numpy(), norms.amax(0).numpy(), color=colour, alpha=0.15)
         axes.plot(range(length), norms.median(0).values.numpy(), color=colour, linewidth=2.2, label=name)

@@ -130,7 +130,7 @@ def describe_model(config: Any, name: str) -> Model:
     """Return the description of a model for a trace, from its config."""
     layers = config.stacks
     if isinstance(config, StackConfig):
-        width = config.dim // config.heads
+        width = config.key_width
         widths = {"model": config.dim, "head": width, "hidden": config.hidden}
         scale = {"dot": 1.0, "scaled": 1 / math.sqrt(width)}.get(config.score)
         return Model(name, config.kind, layers, config.heads, widths, config.score, scale)

@@ -75,6 +75,9 @@ def check_random_features(config: StackConfig) -> None:
             f"position {config.position!r} adds to scores, and random features have none: take 'rotary' or one that "
             f"acts on embeddings, or name every self-attention in random_features.exact_heads",
         )
+    if not config.attention_output and any(config.exact_heads_of(layer) for layer in random):
+        message = "exact and random heads of one layer are joined by the output matrix: attention_output must be true"
+        raise SettingError("attention_output", message, "random_features")
     if config.score != "scaled":
         message = f"score {config.score!r} compares queries and keys, and random features estimate 'scaled' only"
         raise SettingError("score", message, "attention")
@@ -94,8 +97,10 @@ def check_random_features(config: StackConfig) -> None:
         feature_map = make_map(map_name)
         if feature_map.raw and (settings.norm or settings.scale):
             _refuse(setting, f"map {map_name!r} takes queries and keys as they are: norm and scale must be false")
+        if feature_map.raw and settings.sigma != 1:
+            _refuse("sigma", f"map {map_name!r} has no random rows, so sigma has no effect")
         try:
-            feature_map.sizes(settings.features, config.dim // config.heads)
+            feature_map.sizes(settings.features, config.key_width)
         except ValueError as error:
             raise SettingError("random_features.features", str(error), f"random_features.{setting}") from error
 

@@ -27,6 +27,7 @@ FLAT_NAMES = {
     "feature_draw": "draw",
     "feature_norm": "norm",
     "feature_scale": "scale",
+    "feature_sigma": "sigma",
     "feature_gate": "gate",
     "feature_redraw": "redraw",
     "feature_seed": "seed",
@@ -46,6 +47,7 @@ class RandomFeaturesConfig:
     draw: str = choice("orthogonal", KINDS)
     norm: bool = True  # scale queries and keys to length 1
     scale: bool = True  # learn a factor for each head and dimension
+    sigma: float = number(1.0, rule=ValueRule(above=0, most=1e6))  # standard deviation of the random rows; F2
     gate: bool = False  # let the past fade, in the self-attention of a decoder
     redraw: int = number(0, rule=ValueRule(least=0, most=2**24))  # training steps between two draws; 0: never
     seed: int = number(0, rule=ValueRule(least=0, most=2**24))
@@ -64,7 +66,10 @@ class RandomFeaturesConfig:
 
     def to_flat(self) -> dict[str, Any]:
         """Return the settings under their flat names, as config.json has them."""
-        return {flat: getattr(self, name) for flat, name in FLAT_NAMES.items()}
+        flat = {flat: getattr(self, name) for flat, name in FLAT_NAMES.items()}
+        if self.sigma == 1:  # it came after the first version of the model folder
+            del flat["feature_sigma"]
+        return flat
 
 
 DEFAULTS = RandomFeaturesConfig()

@@ -18,11 +18,19 @@ from regard.models.config.exact_heads import check_random_features, pick_heads
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
 from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
-from regard.settings import SHARE, SettingError, choice, number
+from regard.settings import SHARE, SettingError, ValueRule, choice, number
 
 NORMS = ("layer", "rms")
 POOLINGS = ("mean", "max", "first", "learned")
 MECHANISMS = ("softmax", "random-features")
+FIRST = ValueRule(least=0, most=1)  # counting starts at 0 or at 1
+# Settings that came after the first version of the model folder.
+LATER = frozenset(
+    {
+        *("window", "score", "d_k", "d_v", "attention_output", "source_start"),
+        *("position_start", "frequency_start", "position_width"),
+    }
+)
 
 
 class FlatNames(type):
@@ -49,14 +57,20 @@ class StackConfig(Config, metaclass=FlatNames):
     dim: int = number(512, rule=SIZE)
     heads: int = number(8, rule=COUNT)
     kv_heads: int | None = number(None, rule=COUNT)
+    d_k: int | None = number(None, rule=SIZE)  # width of a head's queries and keys; None: dim / heads
+    d_v: int | None = number(None, rule=SIZE)  # width of a head's values; None: dim / heads
     hidden: int = number(2048, rule=SIZE)  # of the feed-forward net
     activation: str = choice("relu", get_args(Activation))
     norm: str = choice("layer", NORMS)
     order: str = choice("post", ORDERS)
     position: str = choice("sinusoidal", SCHEMES)
+    position_start: int = number(0, rule=FIRST)  # of sinusoidal positions; L1 counts words from 1
+    frequency_start: int = number(0, rule=FIRST)  # the first i of their frequencies; L0 starts at 1
+    position_width: int | None = number(None, rule=SIZE)  # of learned positions, appended (L1); None: added
     max_length: int = number(1024, rule=SIZE)  # of learned positions; other schemes have no limit
     score: str = choice("scaled", SCORES)  # of exact attention
     form: str = choice("projected", FORMS)
+    attention_output: bool = True  # W^O after the heads; L4 leaves it out
     qk_norm: bool = False
     bias: bool = True
     attention_dropout: float = number(0.0, rule=SHARE)  # of the weights
@@ -68,15 +82,52 @@ class StackConfig(Config, metaclass=FlatNames):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dim % self.heads:
-            message = f"dim={self.dim} does not split into heads={self.heads} equal parts"
-            raise SettingError("dim", message, "heads")
+        self._check_widths()
+        self._check_positions()
         if self.kv_heads is not None and self.heads % self.kv_heads:
             message = f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}"
             raise SettingError("heads", message, "kv_heads")
         if self.score != "scaled" and SCHEMES[self.position].adds_to_scores():
             message = f"position {self.position!r} adds to the scaled dot product, which score {self.score!r} replaces"
             raise SettingError("score", message, "position")
+        self._check_random_features()
+
+    def _check_widths(self) -> None:
+        chosen = self.d_k is not None and self.d_v is not None and self.form == "projected"
+        if self.dim % self.heads and not chosen:
+            message = f"dim={self.dim} does not split into heads={self.heads} equal parts"
+            raise SettingError("dim", message, "heads")
+        if not self.attention_output and self.heads * self.value_width != self.dim:
+            message = (
+                f"without attention_output the heads are added to the residual as they are, so heads · d_v must be "
+                f"dim: got {self.heads} · {self.value_width} and dim={self.dim}"
+            )
+            raise SettingError("attention_output", message, "d_v")
+
+    def _check_positions(self) -> None:
+        for name in ("position_start", "frequency_start"):
+            if getattr(self, name) and self.position != "sinusoidal":
+                message = f"{name} is a setting of position = 'sinusoidal', and position is {self.position!r}"
+                raise SettingError(name, message, "position")
+        if self.position_width is None:
+            return
+        if self.position != "learned":
+            message = f"position_width is a setting of position = 'learned', and position is {self.position!r}"
+            raise SettingError("position_width", message, "position")
+        if self.position_width >= self.dim:
+            message = (
+                f"position_width={self.position_width} leaves no columns of dim={self.dim} for the token: the two "
+                f"parts together have width dim"
+            )
+            raise SettingError("position_width", message, "dim")
+        if getattr(self, "tie_output", False):
+            message = (
+                "position_width makes token vectors narrower than dim, so the output layer cannot use their table: "
+                "set tie_output = false"
+            )
+            raise SettingError("tie_output", message, "position_width")
+
+    def _check_random_features(self) -> None:
         if self.attention == "random-features":
             check_random_features(self)
         elif self.random_features != DEFAULTS:
@@ -100,6 +151,16 @@ class StackConfig(Config, metaclass=FlatNames):
     @property
     def width(self) -> int:
         return self.dim
+
+    @property
+    def key_width(self) -> int:
+        """The width d_k of a head's queries and keys."""
+        return self.d_k or self.dim // self.heads
+
+    @property
+    def value_width(self) -> int:
+        """The width d_v of a head's values."""
+        return self.d_v or self.dim // self.heads
 
     @property
     def layer_count(self) -> int:
@@ -128,13 +189,13 @@ class StackConfig(Config, metaclass=FlatNames):
         return pick_heads(self.random_features.exact_heads, layer, self.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as in config.json; those of random features, windows and scores only if used.
+        """Return all settings as in config.json; those that came after the first version only if used.
 
         Format 1 of the model folder has the settings of random features flat among the others.
         """
         omitted = {"attention", TABLE} if self.attention == "softmax" else set()
-        omitted |= {"window"} if self.window is None else set()
-        omitted |= {"score"} if self.score == "scaled" else set()
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        omitted |= {name for name in LATER & defaults.keys() if getattr(self, name) == defaults[name]}
         settings: dict[str, Any] = {}
         for name, value in super().to_dict().items():
             if name not in omitted:
@@ -156,6 +217,7 @@ class TransformerConfig(StackConfig):
     decoder_layers: int | None = number(None, rule=COUNT)  # default: as many as the encoder
     share_embeddings: bool = False  # one table for source and target
     tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
+    source_start: bool = False  # the source begins with the start token, as the target does (L2)
 
     @property
     def kind(self) -> str:

@@ -73,6 +73,7 @@ class PairData:
         join: float = 0.0,
         bare: float = 0.0,
         bucketed: bool = False,
+        source_start: bool = False,
         cache: Path | None = None,
     ) -> None:
         if corpus.target is None:
@@ -84,6 +85,7 @@ class PairData:
             if share and not (isinstance(source, SubwordTokenizer) and isinstance(target, SubwordTokenizer)):
                 raise UsageError(f"{name} needs subword tokenizers, but one side is tokenized by characters")
         self.corpus, self.seed, self.shuffle = corpus, seed, shuffle
+        self.source_start = source_start
         self.batch_tokens, self.copy, self.join, self.bare = batch_tokens, copy, join, bare
         self.limit = batch_tokens if max_length is None else min(max_length, batch_tokens)
         self.device, self.where = torch.device("cpu"), "in main memory"
@@ -107,7 +109,7 @@ class PairData:
         self.samples = self._fitting_rows()  # rows of the corpus
         self.buckets: list[int] | None = None
         if bucketed:
-            lengths = np.maximum(self._usual_lengths(), _lengths(self._augmented(0)).max(axis=1))
+            lengths = np.maximum(self._usual_lengths(), self._lengths(self._augmented(0)).max(axis=1))
             self.buckets = choose_buckets(lengths[self.samples], limit=self.limit)
             self.limit = self.buckets[-1]
         self._epochs = Epochs(self._epoch)
@@ -173,7 +175,7 @@ class PairData:
         bucket = None if self.buckets is None else self._bucket_length(rows, whole)
         batch = Batch(
             ids,
-            source.padded(ids, after=[END], width=bucket),
+            source.padded(ids, before=[START] * self.source_start, after=[END], width=bucket),
             target.padded(ids, before=[START], width=bucket),
             target.padded(ids, after=[END], width=bucket),
             int(lengths[rank::world].sum()),
@@ -187,7 +189,7 @@ class PairData:
     def _bucket_length(self, rows: tuple[TokenRows, TokenRows], ids: list[int]) -> int:
         """Return the length of the bucket for a batch of these rows of the corpus."""
         assert self.buckets is not None
-        longest = max(int(side.lengths[ids].max(initial=0)) + 1 for side in rows)
+        longest = max(int(side.lengths[ids].max(initial=0)) for side in rows) + self._special_tokens
         return self.buckets[bisect_left(self.buckets, longest)]
 
     def _fitting_rows(self) -> NDArray[np.int64]:
@@ -209,13 +211,13 @@ class PairData:
 
         A sentence and its words alone may be segmented differently, because of ties: the longer result counts.
         """
-        lengths = _lengths(self.rows).max(axis=1)
+        lengths = self._lengths(self.rows).max(axis=1)
         return lengths if self._augmentations is None else np.maximum(lengths, self._augmentations.usual_lengths())
 
     def _epoch(self, epoch: int) -> Epoch:
         rows = self._augmented(epoch)
         sampler = Sampler(
-            _lengths(rows)[self.samples],
+            self._lengths(rows)[self.samples],
             batch_tokens=self.batch_tokens,
             seed=self.seed,
             shuffle=self.shuffle,
@@ -226,7 +228,7 @@ class PairData:
 
     def _augmented(self, epoch: int) -> tuple[TokenRows, TokenRows]:
         """Return both sides as augmented for that epoch."""
-        limit = self.limit - 1  # without END
+        limit = self.limit - self._special_tokens
         rows = self.rows if self._augmentations is None else self._augmentations.draw(epoch, limit=limit)
         if self.join:
             stream = (self.seed, epoch, JOIN)
@@ -236,7 +238,12 @@ class PairData:
             rows = drop_marks(rows, self._marks, share=self.bare, stream=(self.seed, epoch, BARE))
         return rows
 
+    @property
+    def _special_tokens(self) -> int:
+        """The special tokens of the source: END, and START if it has one. The target's START is no label."""
+        return 1 + self.source_start
 
-def _lengths(rows: tuple[TokenRows, TokenRows]) -> NDArray[np.int64]:
-    """Return (N, 2): the lengths of source and target with their end tokens."""
-    return np.stack([side.lengths + 1 for side in rows], axis=1)
+    def _lengths(self, rows: tuple[TokenRows, TokenRows]) -> NDArray[np.int64]:
+        """Return (N, 2): the lengths of source and target with their special tokens."""
+        source, target = rows
+        return np.stack([source.lengths + self._special_tokens, target.lengths + 1], axis=1)

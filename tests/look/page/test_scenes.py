@@ -112,6 +112,56 @@ def test_a_sample_shows_its_draws() -> None:
     assert all(step.draw is not None for step in trace.steps[given:])
 
 
+def answer(tag: str) -> str:
+    (scene,) = [scene for scene in INDEX if tag in scene["tag"].split(", ")]
+    return scene["answer"]
+
+
+def test_no_result_is_typed_into_a_scene() -> None:
+    """A number with decimals or a percentage in web/scenes.toml stands in braces; the slide's 3.23 is a quotation."""
+    source = (ROOT / "web" / "scenes.toml").read_text("utf-8")
+    texts = [line for line in source.splitlines() if line.startswith(("question", "answer", "notes"))]
+    typed = [
+        line
+        for line in texts
+        if re.search(r"\d\.\d|\d ?%", line.replace("95 %, with {", "").replace("prints 3.23", ""))
+    ]
+    assert not typed
+
+
+def test_the_numbers_of_the_worked_example() -> None:
+    """D6 and D9, from e: the scores are 3, -3, 1; divided by sqrt(3) they give the weights of the second scene."""
+    exact, scaled = (np.exp(np.array([3.0, -3, 1]) / scale) for scale in (1, np.sqrt(3)))
+    assert f"a weight of {exact[0] / exact.sum():.3f}" in answer("D6")
+    assert f"from {exact[0] / exact.sum():.3f} to {scaled[0] / scaled.sum():.3f}" in answer("D9")
+
+
+def test_a_longer_vector_can_be_nearer() -> None:
+    """D7: “en” is (0, 0, .4, .4), “septembre” (0, 0, .1, 1), “l'Afrique” (0, .1, 1, 0): e^.44, e^.40 and e^.32."""
+    row = np.exp([0.0, 0.04, 0.40, 0.32, 0.44])
+    weights = row / row.sum()
+    assert f"“septembre” {weights[4]:.3f}, “l'Afrique” {weights[2]:.3f}, “en” {weights[3]:.3f}" in answer("D7")
+    assert "4 of 5" in answer("D7")
+
+
+def test_the_share_of_the_variance() -> None:
+    """B4, from the sum of cosines of B3 alone."""
+    cosines = np.cos(np.arange(50)[:, None] / 10000 ** (np.arange(0, 128, 2) / 128))
+    share = cosines.cumsum(1).var(0)
+    share /= share[-1]
+    assert share[29] < 0.95 < share[30]
+    assert f"they contain {share[24]:.0%}".replace("%", " %") in answer("B4")
+    assert f"The first 62 pass 95 %, with {100 * share[30]:.1f} %" in answer("B4")
+
+
+def test_what_a_scene_shows_is_said() -> None:
+    """The forced translation of D14, the heads of D12 and the matrices of D8 are not what a reader would assume."""
+    notes = {scene["tag"]: scene["notes"] for scene in INDEX}
+    assert "forced to write the right translation" in notes["D14"]
+    assert "is not of this form" in notes["D12"]
+    assert "chosen by hand" in answer("D8")
+
+
 def test_long_keys_get_too_little_weight_from_the_lectures_formula() -> None:
     """F3, on the sentence that the scene shows: 0.28 is the error that its answer names."""
     head = jane_head()
@@ -142,4 +192,4 @@ def test_a_scene_can_be_made_anew(script: Any, tmp_path: Path, capsys: pytest.Ca
 )
 def test_wrong_scenes_are_refused(scene: dict[str, Any], message: str, script: Any) -> None:
     with pytest.raises(SystemExit, match=message):
-        script.make_scene(scene, {})
+        script.make_scene(scene, {}, {})

@@ -34,7 +34,7 @@ def test_norms_are_those_of_torchs_jacobian(make) -> None:
 def test_the_forget_gate_is_the_one_that_is_opened() -> None:
     """torch stacks input, forget, cell and output gate; with all weights 0 a gate is sigmoid(its bias)."""
     torch.manual_seed(0)
-    network = lstm(2)
+    network = lstm(2, forget_bias=1.0)
     layer = network.__closure__[0].cell_contents
     torch.manual_seed(0)
     plain = torch.nn.LSTM(2, 2, dtype=torch.float64)
@@ -49,12 +49,13 @@ def test_the_picture(clipped) -> None:
     axes = figure.axes[0]
     assert axes.get_yscale() == "log"
     curves = {line.get_label(): line.get_ydata() for line in axes.lines}
-    assert list(curves) == ["attention", "RNN", "LSTM", "RNN, recurrent weights × 4"]
-    assert len(axes.collections) == 4  # the bands
+    assert list(curves) == ["attention", "RNN", "LSTM", "LSTM, forget bias + 1", "RNN, recurrent weights × 4"]
+    assert len(axes.collections) == 5  # the bands
     assert all(len(curve) == 40 for curve in curves.values())
     near, far = 5, 35
     change = {name: curve[far] / curve[near] for name, curve in curves.items()}
-    assert change["RNN"] < 1e-5 < change["LSTM"] < 0.1  # vanishes; later with an open forget gate
+    # All of them vanish; an LSTM later than an RNN, and later still with an open forget gate.
+    assert change["RNN"] < change["LSTM"] < 1e-5 < change["LSTM, forget bias + 1"] < 0.1
     assert 0.2 < change["attention"] < 5  # does not depend on the distance
     assert change["RNN, recurrent weights × 4"] > 3  # explodes
     assert clipped(figure) == []

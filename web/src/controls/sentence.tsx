@@ -8,10 +8,10 @@ import "./sentence.css";
 
 /**
  * The form for the model and the text. The model runs when the form is submitted. Empty and overlong texts are rejected
- * here. `onNew` lets a tab reset what depends on the previous text or model.
+ * here. `onNew` lets a tab reset what depends on the previous text or model; `preferred` is its model until one is picked.
  */
-export function Sentence(props: { busy: boolean; onNew?: (what: "text" | "model") => void }) {
-  const from = origin();
+export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (what: "text" | "model") => void }) {
+  const from = origin(props.preferred);
   const currentText =
     from.kind === "model" ? textFor(from.entry) : from.kind === "trace" ? (from.trace.source ?? from.trace.output) : "";
   const [typed, setTyped] = useState(currentText);
@@ -33,7 +33,7 @@ export function Sentence(props: { busy: boolean; onNew?: (what: "text" | "model"
   };
   return (
     <form class="sentence" onSubmit={send} data-testid="sentence">
-      <Sources onNew={() => props.onNew?.("model")} />
+      <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
         <span>{from.kind === "model" ? LABELS[from.entry.kind] : "Text of the trace"}</span>
         <input
@@ -67,8 +67,8 @@ function problemWith(typed: string): string {
 }
 
 /** The choice of a model or a recorded trace. */
-function Sources(props: { onNew: () => void }) {
-  const from = origin();
+function Sources(props: { preferred?: string; onNew: () => void }) {
+  const from = origin(props.preferred);
   const models = (served.value?.models ?? []).map(({ name }) => ({ value: `model:${name}`, label: name }));
   const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
   const value = from.kind === "model" ? `model:${from.entry.name}` : from.kind === "trace" ? `trace:${from.name}` : "";

@@ -38,13 +38,16 @@ export interface Run {
 export type Origin =
   { kind: "trace"; name: string; trace: Trace } | { kind: "model"; entry: ModelEntry } | { kind: "none" };
 
-/** The trace or model that the user picked, otherwise the one that the page was opened with. */
-export function origin(): Origin {
+/** The trace or model that the user picked, otherwise the preferred model of the tab, or the page's default. */
+export function origin(preferred = ""): Origin {
   if (sceneTrace.value) return { kind: "trace", name: "scene", trace: sceneTrace.value };
   const models = served.value?.models ?? [];
   const picked = opened.value.find(({ name }) => name === trace.value);
   if (picked) return { kind: "trace", ...picked };
-  const entry = models.find(({ name }) => name === model.value) ?? models.find((entry) => entry.default);
+  const entry =
+    models.find(({ name }) => name === model.value) ??
+    (opened.value.length === 0 ? models.find(({ name }) => name === preferred) : undefined) ??
+    models.find((entry) => entry.default);
   if (entry) return { kind: "model", entry };
   return opened.value.length > 0 ? { kind: "trace", ...opened.value[0] } : { kind: "none" };
 }

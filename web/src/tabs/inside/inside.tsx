@@ -12,6 +12,7 @@ import { quoted } from "../../text/python";
 import { BoxCard, cell, readBoxes, type Box } from "./box";
 import "./inside.css";
 
+const SLIDES = "lecture"; // the shipped Transformer as on the slides: positions added to the embedding, then Add & Norm
 const stack = field<string>("stack", "");
 const layer = field("layer", 0);
 const token = field("token", 0);
@@ -46,13 +47,13 @@ function reset(): void {
 }
 
 export function Inside() {
-  const from = origin();
+  const from = origin(SLIDES);
   return (
     <>
       <Intro title="Inside">
         Follow one token through a block, with the model's actual numbers. Click a number to see its calculation.
       </Intro>
-      <Sentence busy={false} onNew={reset} />
+      <Sentence busy={false} preferred={SLIDES} onNew={reset} />
       {from.kind === "model" &&
         (from.entry.about?.heads === 0 ? (
           <p class="notice" data-testid="note">
@@ -204,7 +205,7 @@ function Flow(props: { sheet: Worksheet; model: string }) {
 
 /** The Python code that reproduces this view. */
 export function insideCode(): string {
-  const from = origin();
+  const from = origin(SLIDES);
   if (from.kind !== "model") return "# A trace does not contain the numbers inside a block: select a model.\n";
   const stacks = from.entry.about ? stacksOf(from.entry) : [];
   const which = stacks.find((name) => name === stack.value) ?? stacks[0] ?? "decoder";

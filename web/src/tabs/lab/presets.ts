@@ -84,7 +84,7 @@ export const PRESETS: readonly Preset[] = [
     queries: WORDS,
     keys: WORDS,
     about:
-      "Self-attention on five words, after the projections W_Q, W_K and W_V: the query of l'Afrique asks what is happening there (D8, D9, E9).",
+      "Self-attention on five words, after the projections W_Q, W_K and W_V, which were chosen by hand: the query of l'Afrique asks what is happening there (D8, D9, E9).",
     q: [
       [0.1, 2, 0.1],
       [1.1, 0.4, 1],

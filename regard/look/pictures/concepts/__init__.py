@@ -1,0 +1,1 @@
+"""Pictures that explain an idea of the lectures: computed curves and small diagrams."""

@@ -115,7 +115,7 @@ ORDER_INSIDE = {
         "forced",
         "benchmark",
     ),
-    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "page"),
+    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason

@@ -95,6 +95,7 @@ ORDER_INSIDE = {
         "transformer",
         "language_model",
         "sentence_encoder",
+        "text_classifier",
         "recurrent_translator",
         "presets",
         "foreign_folder",

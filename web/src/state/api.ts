@@ -16,7 +16,7 @@ export interface ModelAbout {
 
 export interface ModelEntry {
   name: string;
-  kind: "translator" | "writer" | "embedder";
+  kind: "translator" | "writer" | "embedder" | "classifier";
   architecture: string; // the kind of its network, such as "rnn-lm"
   state: "waiting" | "loading" | "ready" | "failed";
   error: string | null;

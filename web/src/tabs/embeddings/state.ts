@@ -6,7 +6,7 @@ import { field } from "../../state/url";
 import { quoted } from "../../text/python";
 import { ALPHABET, LETTERS, PRINTED } from "./tables";
 
-export const TABLED = ["transformer", "rnn-seq2seq", "rnn-attention", "encoder", "rnn-lm", "transformer-lm"] as const;
+export const TABLED = ["transformer", "rnn-seq2seq", "rnn-attention", "encoder", "classifier", "rnn-lm", "transformer-lm"] as const;
 export const ENCODERS = ["encoder"] as const;
 const DEFAULT_WORD = "SUNNY";
 const DEFAULT_SENTENCES = [

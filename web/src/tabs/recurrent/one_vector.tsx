@@ -36,7 +36,8 @@ export function OneVector() {
         <h2>One vector for the whole sentence</h2>
         <p class="note">
           An encoder-decoder without attention reads the source to its end. Its last state is all that the decoder gets:
-          as many numbers for thirty words as for three (C4). Short sentences survive; long ones lose their details.
+          as many numbers for thirty words as for three (C4). Compare what comes out of the vector with the right
+          translation: the longer the sentence, the more is lost.
         </p>
       </div>
       <form

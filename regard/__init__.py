@@ -60,6 +60,8 @@ _WHERE = {
     "RecurrentTranslatorConfig": "regard.models.config",
     "SentenceEncoder": "regard.models.sentence_encoder",
     "EncoderConfig": "regard.models.config",
+    "TextClassifier": "regard.models.text_classifier",
+    "ClassifierConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -80,6 +82,7 @@ _WHERE = {
     "Translator": "regard.api.translator",
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",
+    "Classifier": "regard.api.classifier",
     # training
     "train": "regard.training.run.training_run",
 }

@@ -1,6 +1,7 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
 from regard import kernels as kernels, look as look, positions as positions
+from regard.api.classifier import Classifier as Classifier
 from regard.api.embedder import Embedder as Embedder
 from regard.api.translator import Translator as Translator
 from regard.api.writer import Writer as Writer
@@ -36,6 +37,7 @@ from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNo
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
 from regard.models.config import (
+    ClassifierConfig as ClassifierConfig,
     EncoderConfig as EncoderConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
@@ -47,6 +49,7 @@ from regard.models.language_model import RecurrentLM as RecurrentLM, Transformer
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
+from regard.models.text_classifier import TextClassifier as TextClassifier
 from regard.models.torch_weights import from_torch as from_torch
 from regard.models.transformer import Transformer as Transformer
 from regard.positions import register_position as register_position

@@ -96,6 +96,7 @@ ORDER_INSIDE = {
         "transformer",
         "language_model",
         "sentence_encoder",
+        "text_classifier",
         "recurrent_translator",
         "presets",
         "foreign_folder",
@@ -117,7 +118,7 @@ ORDER_INSIDE = {
         "forced",
         "benchmark",
     ),
-    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "page"),
+    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from regard.cli.bench import bench_model
 from regard.cli.check import check_files
+from regard.cli.classify import classify_lines
 from regard.cli.compare import compare_models
 from regard.cli.convert import convert_heads
 from regard.cli.demo import show_demo
@@ -96,6 +97,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "translate": translate_text,
     "generate": generate_text,
     "embed": embed_lines,
+    "classify": classify_lines,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,

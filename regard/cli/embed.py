@@ -16,9 +16,11 @@ from regard.machine import set_threads
 if TYPE_CHECKING:
     from torch import Tensor
 
+DEFAULT_ENCODER = "demo-encoder"
+
 
 def embed_lines(
-    model: Model,
+    model: Model = DEFAULT_ENCODER,
     file: Annotated[Path, typer.Argument(help="Text file, one text per line; - is stdin.")] = STDIN,
     npy: Annotated[
         Path | None, typer.Option(help="Write a float32 array of shape (lines, dimensions) to this .npy file.")
@@ -39,8 +41,8 @@ def embed_lines(
     Each line of the output has the tab-separated components of one vector.
 
     Examples:
+      regard embed sentences.txt --compare
       regard embed -m runs/encoder sentences.txt --npy vectors.npy
-      regard embed -m runs/encoder sentences.txt --compare
     """
     import_torch()
     set_threads(threads)

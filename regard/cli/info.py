@@ -15,6 +15,7 @@ USES = {
     "transformer-lm": ("generate", "score", "evaluate"),
     "rnn-lm": ("generate", "score", "evaluate"),
     "encoder": ("embed",),
+    "classifier": ("classify",),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (

@@ -20,6 +20,7 @@ from regard.errors import UsageError, unknown_name
 
 Part = Literal["train", "validation", "test"]
 PARTS = ("train", "validation", "test")
+KINDS = ("question", "negation", "statement")
 
 # Models trained on this corpus are asked to translate "Jane visite l'Afrique en septembre", so no part contains it,
 # not even inside a longer sentence.
@@ -52,6 +53,28 @@ def demo_pairs(part: Part, count: int, *, seed: int = 0) -> list[DemoPair]:
             break
         pairs.append(DemoPair(sentence.french, sentence.english, sentence.alignment, sentence.phenomena))
     return pairs
+
+
+def demo_kinds(part: Part, count: int, *, seed: int = 0) -> list[tuple[str, str]]:
+    """Generate `count` English sentences of a part, each with its kind: question, negation or statement.
+
+    The kinds are equally frequent. A question with a negation is a question.
+
+    >>> demo_kinds("train", 12)[1]
+    ('Alice will not be afraid.', 'negation')
+    """
+    if count < 0:
+        raise UsageError(f"count, the number of demo sentences, must be at least 0, got {count}")
+    room = {kind: (count + i) // len(KINDS) for i, kind in enumerate(KINDS)}
+    sentences: dict[str, str] = {}
+    for sentence in _draw(part, seed):
+        if not any(room.values()):
+            break
+        kind = next((kind for kind in KINDS if kind in sentence.phenomena), KINDS[-1])
+        if room[kind] and sentence.english not in sentences:
+            room[kind] -= 1
+            sentences[sentence.english] = kind
+    return list(sentences.items())
 
 
 def _draw(part: str, seed: int) -> Iterator[Sentence]:

@@ -44,6 +44,16 @@ def rnn_step(x: Tensor, h: Tensor, weights: Weights, nonlinearity: str = "tanh")
     return torch.tanh(a) if nonlinearity == "tanh" else torch.relu(a)
 
 
+def gru_gates(x: Tensor, h: Tensor, weights: Weights) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the reset gate r, the update gate z and the new content n of a GRU step; see `gru_step`."""
+    W_ih, W_hh, b_ih, b_hh, _ = weights
+    x_r, x_z, x_n = F.linear(x, W_ih, b_ih).chunk(3, dim=-1)  # (B, H) each
+    h_r, h_z, h_n = F.linear(h, W_hh, b_hh).chunk(3, dim=-1)
+    r = torch.sigmoid(x_r + h_r)
+    z = torch.sigmoid(x_z + h_z)
+    return r, z, torch.tanh(x_n + r * h_n)
+
+
 def gru_step(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
     """One step of the gated recurrent unit; the matrices are stacked in the order r, z, n.
 
@@ -54,13 +64,16 @@ def gru_step(x: Tensor, h: Tensor, weights: Weights) -> Tensor:
         h' = (1 - z) * n + z * h
     The paper resets h before the product, W_hn (r * h); torch and cuDNN reset after it, and so do we.
     """
-    W_ih, W_hh, b_ih, b_hh, _ = weights
-    x_r, x_z, x_n = F.linear(x, W_ih, b_ih).chunk(3, dim=-1)  # (B, H) each
-    h_r, h_z, h_n = F.linear(h, W_hh, b_hh).chunk(3, dim=-1)
-    r = torch.sigmoid(x_r + h_r)
-    z = torch.sigmoid(x_z + h_z)
-    n = torch.tanh(x_n + r * h_n)
+    _, z, n = gru_gates(x, h, weights)
     return (1 - z) * n + z * h
+
+
+def lstm_gates(x: Tensor, h: Tensor, weights: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gates i and f, the new content g and the gate o of an LSTM step; see `lstm_step`."""
+    W_ih, W_hh, b_ih, b_hh, _ = weights
+    gates = F.linear(x, W_ih, b_ih) + F.linear(h, W_hh, b_hh)  # (B, 4·H)
+    i, f, g, o = gates.chunk(4, dim=-1)  # (B, H) each
+    return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
 
 
 def lstm_step(x: Tensor, h: Tensor, c: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
@@ -74,13 +87,11 @@ def lstm_step(x: Tensor, h: Tensor, c: Tensor, weights: Weights) -> tuple[Tensor
         c' = f * c + i * g                                   a sum: this is where gradients survive (C3)
         h' = o * tanh(c')                                    then W_hr h', with a projection (Sak et al. 2014)
     """
-    W_ih, W_hh, b_ih, b_hh, W_hr = weights
-    gates = F.linear(x, W_ih, b_ih) + F.linear(h, W_hh, b_hh)  # (B, 4·H)
-    i, f, g, o = gates.chunk(4, dim=-1)  # (B, H) each
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    h = torch.sigmoid(o) * torch.tanh(c)
-    if W_hr is not None:
-        h = F.linear(h, W_hr)  # (B, P)
+    i, f, g, o = lstm_gates(x, h, weights)
+    c = f * c + i * g
+    h = o * torch.tanh(c)
+    if weights.W_hr is not None:
+        h = F.linear(h, weights.W_hr)  # (B, P)
     return h, c
 
 

@@ -45,7 +45,7 @@ def run_loop(
         outputs = []
         for suffix in ("", "_reverse") if layer.bidirectional else ("",):
             first = tuple(part[len(ends)] for part in start)  # (B, ·)
-            y, end = _unroll(step, x, first, _layer_weights(layer, f"l{depth}{suffix}"), real, bool(suffix))
+            y, end = _unroll(step, x, first, layer_weights(layer, f"l{depth}{suffix}"), real, bool(suffix))
             outputs.append(y)
             ends.append(end)
         x = torch.cat(outputs, dim=-1)  # (T, B, R·P)
@@ -86,7 +86,8 @@ def state_sizes(layer: nn.RNNBase) -> list[tuple[int, int]]:
     return [h, (rows, layer.hidden_size)] if layer.mode == "LSTM" else [h]
 
 
-def _layer_weights(layer: nn.RNNBase, suffix: str) -> Weights:
+def layer_weights(layer: nn.RNNBase, suffix: str) -> Weights:
+    """Return the parameters of one layer in one direction, by the end of torch's names: "l0", "l0_reverse", "l1"."""
     return Weights(
         W_ih=getattr(layer, f"weight_ih_{suffix}"),
         W_hh=getattr(layer, f"weight_hh_{suffix}"),

@@ -25,6 +25,9 @@ _WHERE = {
     "feature_errors": "regard.look.inside.random_features",
     "jane_head": "regard.look.inside.random_features",
     "read_head": "regard.look.inside.random_features",
+    "recurrent_states": "regard.look.recurrent",
+    "principal_plane": "regard.look.embeddings",
+    "word_table": "regard.look.embeddings",
     # pictures
     "plot_trace": "regard.look.pictures.traces",
     "alignment_plot": "regard.look.pictures.matrices",

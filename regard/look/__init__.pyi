@@ -1,5 +1,6 @@
 # The table of __init__.py for type checkers and editors; tests/look/test_names.py holds the two together.
 
+from regard.look.embeddings import principal_plane as principal_plane, word_table as word_table
 from regard.look.heads.interventions import force_attention as force_attention, heads_off as heads_off
 from regard.look.heads.statistics import (
     best_alignment_head as best_alignment_head,
@@ -34,6 +35,7 @@ from regard.look.pictures.position_curves import (
 )
 from regard.look.pictures.random_features import random_features_plot as random_features_plot
 from regard.look.pictures.traces import plot_trace as plot_trace
+from regard.look.recurrent import recurrent_states as recurrent_states
 from regard.look.trace.from_weights import trace_maps as trace_maps
 from regard.look.trace.trace import Trace as Trace
 from regard.look.trace.tracing import trace_text as trace_text

@@ -13,6 +13,7 @@ from torch import nn
 
 from regard.errors import UsageError, unknown_name
 from regard.models.config import (
+    ClassifierConfig,
     Config,
     EncoderConfig,
     RecurrentLMConfig,
@@ -23,6 +24,7 @@ from regard.models.config import (
 from regard.models.language_model import RecurrentLM, TransformerLM
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder
+from regard.models.text_classifier import TextClassifier
 from regard.models.transformer import Transformer
 
 # The kind in recipes and model folders -> the class of its settings and of the network.
@@ -30,6 +32,7 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "transformer": (TransformerConfig, Transformer),
     "transformer-lm": (TransformerLMConfig, TransformerLM),
     "encoder": (EncoderConfig, SentenceEncoder),
+    "classifier": (ClassifierConfig, TextClassifier),
     "rnn-lm": (RecurrentLMConfig, RecurrentLM),
     "rnn-seq2seq": (RecurrentTranslatorConfig, RecurrentTranslator),
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),

@@ -18,6 +18,7 @@ from regard.serving.limits import LIMITS, Limits
 from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
 from regard.serving.request_bodies import explain
 from regard.serving.request_guard import LOOPBACK, Guard, refusal
+from regard.serving.sequence_api import sequence_routes
 from regard.version import __version__
 
 PAGE = Path(__file__).parents[1] / "look" / "page" / "static"
@@ -43,11 +44,12 @@ def create_app(
     async def health() -> Response:
         return as_json({"status": "ok", "version": __version__})
 
-    api = explorer_routes(shelf, traces or {}, limits)
-    app.include_router(api)
+    apis = [explorer_routes(shelf, traces or {}, limits), sequence_routes(shelf, limits)]
+    for api in apis:
+        app.include_router(api)
     app.mount("/", StaticFiles(directory=page, html=True), name="page")
     app.add_exception_handler(RegardError, answer_error)
-    routes = [route for route in api.routes if isinstance(route, Route)]
+    routes = [route for api in apis for route in api.routes if isinstance(route, Route)]
     app.add_exception_handler(HTTPException, HttpErrors(routes, page))
     app.add_exception_handler(RequestValidationError, answer_invalid_body)
     app.add_middleware(Guard, hosts=hosts, key=key, open_paths={"/health", *page_paths(page)}, max_bytes=limits.bytes)

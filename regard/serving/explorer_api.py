@@ -30,6 +30,7 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
             {
                 "name": model.name,
                 "kind": model.kind,
+                "architecture": model.architecture,
                 "state": model.state,
                 "error": model.error,
                 "default": model.name == shelf.default,
@@ -162,6 +163,10 @@ def parameter(face: Face, name: str) -> bytes:
     """Return a parameter of the model."""
     from regard.look.inside.inside import read_parameter
 
-    numbers = read_parameter(face, name)
-    packed = base64.b64encode(numbers.astype("<f4").tobytes()).decode()
-    return to_bytes({"name": name, "shape": list(numbers.shape), "float32": packed})
+    return to_bytes({"name": name, **packed(read_parameter(face, name))})
+
+
+def packed(numbers: Any) -> dict[str, Any]:
+    """Return an array as JSON: its shape, and its numbers as float32 in base64."""
+    content = base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+    return {"shape": list(numbers.shape), "float32": content}

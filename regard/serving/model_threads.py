@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.errors import ModelError, RegardError, unknown_name
-from regard.tasks.folder_face import face_of
+from regard.tasks import face_for
+from regard.tasks.folder_face import kind_of
 
 State = Literal["waiting", "loading", "ready", "failed"]
 Face = Any  # a Translator, Writer or Embedder; importing their types would import PyTorch
@@ -33,7 +34,8 @@ class ServedModel:
 
     def __init__(self, name: str, folder: Path, *, device: str = "auto", queue_size: int = 16) -> None:
         self.name, self.folder, self.device = name, folder, device
-        self.kind = face_of(folder)
+        self.architecture = kind_of(folder)
+        self.kind = face_for(self.architecture)
         self.state: State = "waiting"
         self.error: str | None = None
         self.about: dict[str, Any] | None = None

@@ -112,6 +112,28 @@ class InsideBody(Body):
     head: int = Field(ge=0)
 
 
+class RecurrentBody(Body):
+    """`POST /api/recurrent`."""
+
+    model: str
+    text: str
+
+
+class EmbeddingsBody(Body):
+    """`POST /api/embeddings`: the first `count` words in the plane, and the nearest words of `word`."""
+
+    model: str
+    word: str | None = None
+    count: int = Field(150, ge=3, le=1000)
+
+
+class SimilarityBody(Body):
+    """`POST /api/similarity`."""
+
+    model: str
+    texts: list[str] = Field(min_length=1, max_length=30)
+
+
 def explain(errors: list[Any]) -> str:
     """Return a sentence that says what is wrong with a body, and where."""
     first = errors[0]

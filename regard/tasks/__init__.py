@@ -29,6 +29,7 @@ TASKS: dict[str, Entry] = {
     "translation": Entry("regard.tasks.translation", "translator", ("transformer", "rnn-attention", "rnn-seq2seq")),
     "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
     "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
+    "text classification": Entry("regard.tasks.classification", "classifier", ("classifier",)),
 }
 _loaded: dict[str, Task] = {}
 
@@ -81,7 +82,7 @@ def default_kind(form: str) -> str:
 
 
 def face_for(kind: str) -> str:
-    """Return what `regard.load` returns for a kind of model: "translator", "writer" or "embedder"."""
+    """Return what `regard.load` returns for a kind of model: "translator", "writer", "embedder" or "classifier"."""
     for entry in TASKS.values():
         if kind in entry.kinds:
             return entry.face

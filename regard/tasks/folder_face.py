@@ -13,7 +13,12 @@ MAX_CONFIG_BYTES = 4 * 2**20
 
 
 def face_of(folder: Path) -> str:
-    """Return what `regard.load` will return for a folder: "translator", "writer" or "embedder".
+    """Return what `regard.load` will return for a folder: "translator", "writer", "embedder" or "classifier"."""
+    return face_for(kind_of(folder))
+
+
+def kind_of(folder: Path) -> str:
+    """Return the kind of model in a folder, such as "transformer".
 
     This reads only config.json; the folder is checked when the model is loaded.
     """
@@ -23,7 +28,8 @@ def face_of(folder: Path) -> str:
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(MAX_CONFIG_BYTES))
-        return face_for(content["kind"])
+        face_for(content["kind"])
+        return str(content["kind"])
     except OSError as error:
         raise ModelError(f"{folder} is not a model folder: {path.name}: {error.strerror or error}") from error
     except (ValueError, RecursionError, LookupError, TypeError) as error:

@@ -20,8 +20,11 @@ from torch.nn import functional as F
 
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
+from regard.models.text_classifier import TextClassifier
 from regard.text.batches.batch import Batch
-from regard.text.tokenizers.special_tokens import END, PAD, START
+from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
+
+IGNORED = -100  # in place of a label that has no class
 
 
 class Loss(NamedTuple):
@@ -90,6 +93,20 @@ def _next_token_loss(
         hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels
     )
     return Loss(total, nll, batch.tokens)
+
+
+def classification_loss(model: TextClassifier, batch: Batch, *, smoothing: float = 0.0) -> Loss:
+    """Predict the label of each text; many to one. The label is the first target token."""
+    count = len(batch.ids)
+    logits = model(_repeated(batch.source, END))[:count]  # (b, C)
+    logits = logits.to(at_least_float32(logits.dtype))
+    labels = batch.labels[:count, 0] - len(SPECIAL_TOKENS)  # (b,)
+    # A label that training never saw has no class: it is counted as wrong, and its likelihood is left out.
+    labels = torch.where(labels < 0, IGNORED, labels)
+    total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
+    nll = F.cross_entropy(logits.detach(), labels, reduction="sum", ignore_index=IGNORED)
+    chosen = logits.argmax(1) if count else labels  # PyTorch has no argmax of an empty tensor
+    return Loss(total, nll, count, (chosen == labels).sum())
 
 
 def alone(rows: Tensor) -> tuple[Tensor, int]:

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features", "lecture")
+TABS = (
+    "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions", "features",
+    "lecture",
+)  # fmt: skip
 
 
 def settled(page: Page, explorer: Any, state: str) -> Page:
@@ -149,9 +152,13 @@ def test_every_tab_is_clean_and_the_keyboard_reaches_all_of_it(wide: Any, explor
 
 def test_number_keys_open_tabs_but_not_while_one_types(wide: Any, explorer: Any) -> None:
     page = settled(wide.page, explorer, "tab=lab")
-    page.keyboard.press("7")
+    page.keyboard.press("9")
     expect(page.get_by_test_id("view-positions")).to_be_visible()
-    page.keyboard.press("6")
+    page.keyboard.press("0")
+    expect(page.get_by_test_id("view-features")).to_be_visible()
+    page.keyboard.press("l")
+    expect(page.get_by_test_id("view-lecture")).to_be_visible()
+    page.keyboard.press("8")
     page.get_by_test_id("lab-q-0-0").fill("")
     page.keyboard.type("7")
     expect(page.get_by_test_id("view-lab")).to_be_visible()

@@ -20,7 +20,7 @@ from regard.training.recipe.toml_file import shipped_recipes
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"}
 MODEL_TABLES = [
-    ("### Transformers", ("transformer", "transformer-lm", "encoder")),
+    ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
 ]
 

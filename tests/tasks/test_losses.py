@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from regard.kernels.training import cross_entropy
 from regard.layers.embedding import Embedding
 from regard.models.config import (
+    ClassifierConfig,
     EncoderConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
@@ -46,9 +47,10 @@ CONFIGS = {
     "transformer-lm": TransformerLMConfig(**STACK, vocabulary=13),
     "rnn-lm": RecurrentLMConfig(**CELL, vocabulary=13),
     "encoder": EncoderConfig(**STACK, vocabulary=13),
+    "classifier": ClassifierConfig(**STACK, **SIDES),
 }
 TRANSLATORS = ("transformer", "rnn-seq2seq", "rnn-attention")
-PREDICTS = [kind for kind in CONFIGS if kind != "encoder"]
+PREDICTS = [kind for kind in CONFIGS if kind not in ("encoder", "classifier")]
 
 
 def model_of(kind: str) -> nn.Module:
@@ -347,7 +349,7 @@ def test_fixed_shapes_change_nothing(kind: str, r_drop: float, rows: int, monkey
     plain, masked = (objective(model, smoothing=0.1, r_drop=r_drop)(model, one) for one in (batch, fixed))
     torch.testing.assert_close(masked, plain)
     torch.testing.assert_close(gradients(model, masked.total), gradients(model, plain.total))
-    if kind != "encoder":
+    if kind in PREDICTS:
         assert projected(model, fixed, monkeypatch) == [fixed.labels.numel()]
 
 

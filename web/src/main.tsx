@@ -12,7 +12,7 @@ import { wholePage } from "./export/whole_page";
 import { bundle, keyWanted, serverError, setKey, start } from "./state/api";
 import { presenter } from "./state/preferences";
 import { openTab, parse, restore, tab } from "./state/url";
-import { tabById, TABS } from "./tabs/tabs";
+import { tabById, TAB_KEYS, TABS } from "./tabs/tabs";
 
 function current() {
   return tabById(tab.value) ?? TABS[0];
@@ -61,7 +61,7 @@ function Tools() {
         "input:not([type=radio], [type=checkbox], [type=range]), textarea, select",
       );
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const chosen = TABS[Number(event.key) - 1];
+      const chosen = TABS[TAB_KEYS.indexOf(event.key)];
       if (chosen) openTab(chosen.id);
       else if (event.key in keys) keys[event.key]();
       else return;
@@ -199,7 +199,7 @@ function Page() {
               type="button"
               data-testid={`tab-${entry.id}`}
               aria-current={entry.id === id ? "page" : undefined}
-              title={`${entry.title} (${i + 1})`}
+              title={`${entry.title} (${TAB_KEYS[i]})`}
               onClick={() => openTab(entry.id)}
             >
               {entry.title}

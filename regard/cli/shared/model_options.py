@@ -14,6 +14,7 @@ import typer
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from regard.api.classifier import Classifier
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.writer import Writer
@@ -26,9 +27,10 @@ COMMANDS = {
     "Translator": ("translates", "translate"),
     "Writer": ("generates text", "generate"),
     "Embedder": ("computes embeddings", "embed"),
+    "Classifier": ("classifies texts", "classify"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder")
+Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[
@@ -61,7 +63,7 @@ def load_as(expected: type[Face], model: str, device: str, dtype: str) -> Face:
 
     face = load(model, device=device, dtype=dtype)
     if not isinstance(face, expected):
-        if type(face).__name__ not in COMMANDS:  # of a registered task
+        if not type(face).__module__.startswith("regard.api."):  # of a registered task
             raise UsageError(f"{model} is not a {expected.__name__.lower()}, so this command cannot use it")
         does, command = COMMANDS[type(face).__name__]
         kind = face.info.get("kind")

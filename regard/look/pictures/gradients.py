@@ -21,14 +21,14 @@ from regard.look.pictures.figures import caption, new_figure, quiet
 Network = Callable[[Tensor], Tensor]
 
 
-def gradient_norms(network: Network, x: Tensor) -> Tensor:
-    """Return the Frobenius norms of d y_T / d x_{T-k} for k = 0 … T-1, where network maps (D, T, D) to (D, T, D).
+def gradient_norms(network: Network, x: Tensor, outputs: int | None = None) -> Tensor:
+    """Return the Frobenius norms of d y_T / d x_{T-k} for k = 0 … T-1, where network maps (O, T, D) to (O, T, O).
 
-    x is one sequence (T, D). One backward pass gives the whole Jacobian: row b of the batch is a copy of the sequence
-    and is differentiated with respect to output b of the last step.
+    x is one sequence (T, D), and `outputs` is O, by default D. One backward pass gives the whole Jacobian: row b of the
+    batch is a copy of the sequence and is differentiated with respect to output b of the last step.
     """
     T, D = x.shape
-    copies = x.detach().expand(D, T, D).clone().requires_grad_()  # (D, T, D)
+    copies = x.detach().expand(outputs or D, T, D).clone().requires_grad_()  # (O, T, D)
     y = network(copies)
     (jacobian,) = torch.autograd.grad(y[:, -1].diagonal().sum(), copies)  # [b, t, d]: d y_T[b] / d x_t[d]
     return jacobian.square().sum(dim=(0, 2)).sqrt().flip(0)  # (T,), by k
@@ -66,17 +66,9 @@ def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
             raise ValueError(f"{name} must be at least {minimum}, not {value}")
     if dim % 4:
         raise ValueError(f"dim must be a multiple of the 4 heads, not {dim}")
-    networks: dict[str, Callable[[], Network]] = {
-        "attention": lambda: attention(dim),
-        "RNN": lambda: rnn(dim),
-        "LSTM": lambda: lstm(dim),
-        "LSTM, forget bias + 1": lambda: lstm(dim, forget_bias=1.0),
-        "RNN, recurrent weights × 4": lambda: rnn(dim, gain=4.0),
-    }
     figure = new_figure(8.2, 4.8)
     axes = figure.add_subplot()
-    for (name, make), colour in zip(networks.items(), (*LINES[:3], INK, LINES[3]), strict=True):
-        norms = torch.stack([_one_run(make, seed, length, dim) for seed in range(seeds)])  # (seeds, T)
+    for (name, norms), colour in zip(untrained_norms(length, dim, seeds).items(), (*LINES[:3], INK, LINES[3]), strict=True):
         axes.fill_between(range(length), norms.amin(0).numpy(), norms.amax(0).numpy(), color=colour, alpha=0.15)
         axes.plot(range(length), norms.median(0).values.numpy(), color=colour, linewidth=2.2, label=name)
     axes.set(yscale="log", xlabel="distance k", ylabel=r"norm of $\partial y_T\,/\,\partial x_{T-k}$")
@@ -90,6 +82,21 @@ def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
         f"Computed by autograd on untrained layers of width {dim}. Line: median of {seeds} seeds, band: their range.",
     )
     return figure
+
+
+def untrained_norms(length: int, dim: int, seeds: int) -> dict[str, Tensor]:
+    """Return the gradient norms (seeds, T) of untrained networks by their names."""
+    networks: dict[str, Callable[[], Network]] = {
+        "attention": lambda: attention(dim),
+        "RNN": lambda: rnn(dim),
+        "LSTM": lambda: lstm(dim),
+        "LSTM, forget bias + 1": lambda: lstm(dim, forget_bias=1.0),
+        "RNN, recurrent weights × 4": lambda: rnn(dim, gain=4.0),
+    }
+    return {
+        name: torch.stack([_one_run(make, seed, length, dim) for seed in range(seeds)])
+        for name, make in networks.items()
+    }
 
 
 def _one_run(make: Callable[[], Network], seed: int, length: int, dim: int) -> Tensor:

@@ -5,11 +5,18 @@ config.json of a model folder contains them; a recipe sets them.
 
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
-from regard.models.config.transformer import EncoderConfig, StackConfig, TransformerConfig, TransformerLMConfig
+from regard.models.config.transformer import (
+    ClassifierConfig,
+    EncoderConfig,
+    StackConfig,
+    TransformerConfig,
+    TransformerLMConfig,
+)
 
 __all__ = [
     "CELLS",
     "SIZE",
+    "ClassifierConfig",
     "Config",
     "EncoderConfig",
     "RecurrentConfig",

@@ -19,6 +19,7 @@ from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, Ra
 from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
+from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 NORMS = ("layer", "rms")
 POOLINGS = ("mean", "max", "first", "learned")
@@ -272,3 +273,30 @@ class EncoderConfig(StackConfig):
     @property
     def stacks(self) -> dict[str, int]:
         return {"encoder": self.layers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(StackConfig):
+    """The text classifier."""
+
+    source_vocabulary: int = vocabulary_of("source")
+    target_vocabulary: int = vocabulary_of("target")  # the labels, and the special tokens before them
+
+    @property
+    def kind(self) -> str:
+        return "classifier"
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        return {"encoder": self.layers}
+
+    @property
+    def classes(self) -> int:
+        """The number of labels."""
+        return self.target_vocabulary - len(SPECIAL_TOKENS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.classes < 1:
+            message = f"target_vocabulary={self.target_vocabulary} leaves no label beside the special tokens"
+            raise SettingError("target_vocabulary", message)

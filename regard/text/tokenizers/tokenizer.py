@@ -14,8 +14,8 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_FILE_BYTES = 64 * 2**20  # bytes
 # The vocabulary of the model limits the size of the file: a subword takes fewer than 130 bytes, a character at most 12,
-# and the settings about a thousand.
-BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12}
+# a label of 100 escaped characters at most 1,300, and the settings about a thousand.
+BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12, "labels.json": 1300}
 EXTRA_BYTES = 1000
 SIDES = ("source.", "target.")
 SPACE = "▁"  # U+2581, which replaces a space where tokens are displayed
@@ -116,11 +116,12 @@ def group_words(blanks: Sequence[tuple[bool, bool] | None]) -> list[tuple[int, i
 def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
     """Read the tokenizer with the file names of this side; None if there is none."""
     from regard.text.tokenizers.characters import CharacterTokenizer
+    from regard.text.tokenizers.labels import LabelTokenizer
     from regard.text.tokenizers.subwords import SubwordTokenizer
 
     if (folder / f"{side}tokenizer.json").exists():
         raise ModelError(f"{folder / f'{side}tokenizer.json'}: tokenizers of imported models cannot be read yet")
-    paths = {kind: folder / (side + kind.FILE) for kind in (SubwordTokenizer, CharacterTokenizer)}
+    paths = {kind: folder / (side + kind.FILE) for kind in (SubwordTokenizer, CharacterTokenizer, LabelTokenizer)}
     existing = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
     if len(existing) > 1:
         names = " and ".join(path.name for path in existing.values())

@@ -56,8 +56,8 @@ export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (wh
   );
 }
 
-const LABELS = { translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode" };
-const VERBS = { translator: "Translate", writer: "Generate", embedder: "Encode" };
+const LABELS = { translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode", classifier: "Text to classify" };
+const VERBS = { translator: "Translate", writer: "Generate", embedder: "Encode", classifier: "Encode" };
 
 function problemWith(typed: string): string {
   if (typed.trim() === "") return "The text is empty: type a sentence first.";

@@ -1,6 +1,6 @@
 // The data behind the page: it comes from the server, or from the single HTML file that contains the page.
 import { signal } from "@preact/signals";
-import { readTrace, type Json, type Trace } from "./trace";
+import { decodeArray, readTrace, type Json, type Numbers, type Trace } from "./trace";
 
 export type { Json };
 
@@ -16,7 +16,8 @@ export interface ModelAbout {
 
 export interface ModelEntry {
   name: string;
-  kind: "translator" | "writer" | "embedder";
+  kind: "translator" | "writer" | "embedder" | "classifier";
+  architecture: string; // the kind of its network, such as "rnn-lm"
   state: "waiting" | "loading" | "ready" | "failed";
   error: string | null;
   default: boolean;
@@ -136,13 +137,9 @@ export function askInside(request: Json, stop?: AbortSignal): Promise<Json> {
   return ask<Json>("api/inside", request, stop);
 }
 
-export async function askParameter(model: string, name: string): Promise<{ shape: number[]; values: Float32Array }> {
+export async function askParameter(model: string, name: string): Promise<Numbers> {
   const query = new URLSearchParams({ model, name });
-  const packed = await ask<{ shape: number[]; float32: string }>(`api/parameters?${query}`);
-  const text = atob(packed.float32);
-  const view = new DataView(Uint8Array.from(text, (c) => c.charCodeAt(0)).buffer);
-  const values = Float32Array.from({ length: text.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
-  return { shape: packed.shape, values };
+  return decodeArray(await ask<Json>(`api/parameters?${query}`), name);
 }
 
 export async function sceneIndex(): Promise<Scene[]> {

@@ -24,6 +24,7 @@ const EXAMPLES = {
   translator: "Jane visite l'Afrique en septembre",
   writer: "ROMEO:",
   embedder: "The cat sleeps in the garden.",
+  classifier: "The cat never sleeps in the garden.",
 };
 
 /** A trace, or why there is none yet. While a new trace is computed, the previous one stays. */

@@ -200,15 +200,16 @@ function checkRows(name: string, map: AttentionMap, tolerance: number): void {
   }
 }
 
-/** Decodes an array: a list of numbers, or float16 or uint8 in base64. */
+/** Decodes an array: a list of numbers, or float32, float16 or uint8 in base64. */
 export function decodeArray(packed: Json, where: string): Numbers {
   const shape = packed?.shape;
   if (!Array.isArray(shape)) throw new Error(`${where} must be an array with a shape`);
   let values: Float32Array;
   if (Array.isArray(packed.values)) values = Float32Array.from(packed.values as number[]);
+  else if (typeof packed.float32 === "string") values = fromSingle(bytes(packed.float32));
   else if (typeof packed.float16 === "string") values = fromHalf(bytes(packed.float16));
   else if (typeof packed.uint8 === "string") values = Float32Array.from(bytes(packed.uint8));
-  else throw new Error(`${where} must have values, float16 or uint8`);
+  else throw new Error(`${where} must have values, float32, float16 or uint8`);
   const wanted = shape.reduce((product: number, side: number) => product * side, 1);
   if (values.length !== wanted)
     throw new Error(`${where}: ${values.length} numbers do not match the shape ${shape.join(" x ")}`);
@@ -221,6 +222,11 @@ export function bytes(base64: string): Uint8Array {
   const decoded = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) decoded[i] = text.charCodeAt(i);
   return decoded;
+}
+
+function fromSingle(packed: Uint8Array): Float32Array {
+  const view = new DataView(packed.buffer);
+  return Float32Array.from({ length: packed.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
 }
 
 function fromHalf(packed: Uint8Array): Float32Array {

@@ -31,7 +31,7 @@ const step = field("step", 0);
 export function Decode() {
   const force = /^\d+(\.\d+)*$/.test(forced.value) ? forced.value.split(".").map(Number) : [];
   const from = origin();
-  const writes = from.kind !== "model" || from.entry.kind !== "embedder";
+  const writes = from.kind !== "model" || !["embedder", "classifier"].includes(from.entry.kind);
   const run = useOrigin(writes ? { search: searchSettings(), prefix: force } : {});
   const { trace } = run;
   useShown([trace]);

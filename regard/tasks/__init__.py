@@ -29,6 +29,7 @@ TASKS: dict[str, Entry] = {
     "translation": Entry("regard.tasks.translation", "translator", ("transformer", "rnn-attention", "rnn-seq2seq")),
     "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
     "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
+    "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
 }
 _loaded: dict[str, Task] = {}
 

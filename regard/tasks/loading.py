@@ -11,6 +11,7 @@ from torch import nn
 from regard.api.embedder import Embedder
 from regard.api.model_names import find_model
 from regard.api.translator import Translator
+from regard.api.word_vectors import WordVectors
 from regard.api.writer import Writer
 from regard.decoding.cpu.quantize import pack_weights
 from regard.errors import ModelError, UsageError, unknown_name
@@ -27,11 +28,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def load(
     name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
-) -> Translator | Writer | Embedder:
+) -> Translator | Writer | Embedder | WordVectors:
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
-    The kind of model determines the result: a Translator, a Writer (language models) or an Embedder (sentence
-    encoders).
+    The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
+    encoders) or WordVectors.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
@@ -59,7 +60,7 @@ def load(
 
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
-) -> Translator | Writer | Embedder:
+) -> Translator | Writer | Embedder | WordVectors:
     """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
     config = config_of(model)
     if config.pad_id != PAD:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
+from regard.cli.plot.word_map import word_map
 from regard.cli.shared.model_options import DEFAULT_MODEL, Threads
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads
@@ -287,3 +288,4 @@ def qkv_flow(
 
 
 plots.command("random-features")(random_features)
+plots.command("words")(word_map)

@@ -16,6 +16,7 @@ from regard.errors import DataError, UsageError
 if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
+    from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
     from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -26,9 +27,10 @@ COMMANDS = {
     "Translator": ("translates", "translate"),
     "Writer": ("generates text", "generate"),
     "Embedder": ("computes embeddings", "embed"),
+    "WordVectors": ("has vectors of words", "words nearest"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder")
+Face = TypeVar("Face", "Translator", "Writer", "Embedder", "WordVectors")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[

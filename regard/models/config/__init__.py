@@ -6,6 +6,7 @@ config.json of a model folder contains them; a recipe sets them.
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
 from regard.models.config.transformer import EncoderConfig, StackConfig, TransformerConfig, TransformerLMConfig
+from regard.models.config.word_vectors import WordVectorConfig
 
 __all__ = [
     "CELLS",
@@ -18,5 +19,6 @@ __all__ = [
     "StackConfig",
     "TransformerConfig",
     "TransformerLMConfig",
+    "WordVectorConfig",
     "vocabulary_of",
 ]

@@ -20,7 +20,7 @@ from regard.version import __version__
 
 FORMAT = 1
 NAMES = re.compile(
-    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.model|tokenizer\.json|characters\.json)"
+    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.model|tokenizer\.json|characters\.json|words\.json)"
 )
 # Limits on the header of model.safetensors. A layer has at least two weights, each with name, type, shape and offsets.
 MIN_BYTES_PER_LAYER = 100

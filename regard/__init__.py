@@ -79,6 +79,7 @@ _WHERE = {
     "Translator": "regard.api.translator",
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",
+    "WordVectors": "regard.api.word_vectors",
     # training
     "train": "regard.training.run.training_run",
 }

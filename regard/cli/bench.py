@@ -143,10 +143,11 @@ def bench_attention(device: str, table: Path | None, *, as_json: bool) -> None:
 def load_generator(model: str, device: str, dtype: str) -> Translator | Writer:
     """Load a model; UsageError if it does not generate text."""
     from regard.api.embedder import Embedder
+    from regard.api.word_vectors import WordVectors
     from regard.tasks.loading import load
 
     face = load(model, device=device, dtype=dtype)
-    if isinstance(face, Embedder):
+    if isinstance(face, Embedder | WordVectors):
         raise UsageError(f"{model} is a model of kind {face.info.get('kind')!r}, which generates no text to measure")
     return face
 

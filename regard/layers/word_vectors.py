@@ -21,7 +21,6 @@ from regard.errors import DataError, UsageError, unknown_name
 from regard.layers.embedding import Embedding
 from regard.text.files.compressed import open_decompressed
 
-
 VectorFormat = Literal["word2vec", "glove"]
 
 

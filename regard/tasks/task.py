@@ -102,7 +102,7 @@ class Task(ABC):
         """
 
     def update(self, model: nn.Module, training: TrainingRecipe) -> Update | None:
-        """Return how a batch changes the weights; None for one step of the optimizer along the gradient of the batch."""
+        """Return how a batch changes the weights; None: the optimizer takes one step with its gradient."""
         return None
 
     def validator(self, *args: Any, **options: Any) -> Validator:

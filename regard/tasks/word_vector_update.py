@@ -42,13 +42,12 @@ def draw_examples(model: WordVectorModel, tokens: Tensor, generator: torch.Gener
     it. Unknown words and those that subsampling leaves out take no place.
     """
     config, device = model.config, tokens.device
-    draw = {"generator": generator, "device": device}
     padded = torch.nn.functional.pad(tokens, (0, 1), value=PAD).flatten()  # a row ends a sentence
     is_word = padded >= len(SPECIAL_TOKENS)
     sentence = ((padded != UNKNOWN) & ~is_word).cumsum(0)
-    kept = is_word & (torch.rand(len(padded), **draw) < model.keep_probability[padded])
+    kept = is_word & (torch.rand(len(padded), generator=generator, device=device) < model.keep_probability[padded])
     words, sentence = padded[kept], sentence[kept]  # (N,)
-    reach = torch.randint(1, config.window + 1, (len(words),), **draw)  # (N,)
+    reach = torch.randint(1, config.window + 1, (len(words),), generator=generator, device=device)  # (N,)
     offsets = [offset for offset in range(-config.window, config.window + 1) if offset]
     at = torch.arange(len(words), device=device)[:, None] + torch.tensor(offsets, device=device)  # (N, 2w)
     inside = (at >= 0) & (at < len(words)) & (torch.tensor(offsets, device=device).abs() <= reach[:, None])

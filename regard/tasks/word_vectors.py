@@ -79,8 +79,8 @@ class WordVectorTask(Task):
 
     def make_tokenizers(self, recipe: RecipeTables, corpus: Corpus) -> Tokenizers:
         settings = recipe.tokenizer
-        options = {"min_count": required(settings.min_count), "size": settings.size, "tokenised": settings.tokenised}
-        tokenizer = train_words(corpus.source, **options)
+        least = required(settings.min_count)
+        tokenizer = train_words(corpus.source, min_count=least, size=settings.size, tokenised=settings.tokenised)
         return tokenizer, tokenizer
 
     def start_model(self, model: nn.Module, tokenizers: Tokenizers) -> None:
@@ -189,7 +189,7 @@ class WordVectorValidator(Validator):
     def summary(self) -> str:
         vectors = WordVectors(self.model, words_of(self.tokenizers[0]))
         step = max(1, len(vectors.words) // (20 * self.EXAMPLES))  # frequent words, but not the most frequent ones
-        shown = vectors.words[step :: step][: self.EXAMPLES]
+        shown = vectors.words[step::step][: self.EXAMPLES]
         return "; ".join(f"{word} ~ {' '.join(near.word for near in vectors.nearest(word, 3))}" for word in shown)
 
 

@@ -44,14 +44,14 @@ def word_map_plot(
     for start, end in arrows:
         style = {"arrowstyle": "-|>", "color": LINES[1], "linewidth": 1.6, "shrinkA": 4, "shrinkB": 4}
         axes.annotate("", (x[end], y[end]), (x[start], y[start]), arrowprops=style)
-    middle = sum(x) / len(x)
+    partners = {start: end for pair in arrows for start, end in (pair, pair[::-1])}
     for i, word in enumerate(words):
-        # Labels stand on the outer side of their points, so that arrows between them stay free.
-        right = x[i] >= middle
-        offset = (7, 3) if right else (-7, 3)
+        above = i not in partners or y[i] >= y[partners[i]]  # a label does not cover the arrow of its word
+        offset = (0, 7) if above else (0, -7)
+        size = 11 if len(words) <= 30 else 8
         axes.annotate(
-            word, (x[i], y[i]), offset, textcoords="offset points", ha="left" if right else "right",
-            fontsize=11 if len(words) <= 30 else 8, color=INK,
+            word, (x[i], y[i]), offset, textcoords="offset points", ha="center", va="bottom" if above else "top",
+            fontsize=size, color=INK,
         )  # fmt: skip
     axes.margins(0.16, 0.1)
     axes.set(xlabel=f"first component, {share[0]:.0%} of the variance", ylabel=f"second component, {share[1]:.0%}")

@@ -31,7 +31,8 @@ def count_cooccurrences(tokens: NDArray[np.int32], window: int, size: int) -> tu
     """
     sentences = np.cumsum((tokens < len(SPECIAL_TOKENS)) & (tokens != UNKNOWN))
     is_word = tokens >= len(SPECIAL_TOKENS)
-    keys, values = np.empty(0, np.int64), np.empty(0)
+    keys: NDArray = np.empty(0, np.int64)
+    values: NDArray = np.empty(0)
     for distance in range(1, min(window, len(tokens) - 1) + 1):
         left, right = tokens[:-distance], tokens[distance:]
         near = is_word[:-distance] & is_word[distance:] & (sentences[:-distance] == sentences[distance:])

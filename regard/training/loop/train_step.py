@@ -67,7 +67,7 @@ class TrainStep:
         self.update = update
         model, device, world = state.model, state.device, state.group.world
         if update is not None and world > 1:
-            raise UsageError(f"a model of kind {model.config.kind} is trained by one process; --threads uses more cores")
+            raise UsageError(f"a {model.config.kind} model is trained by one process: leave out --nproc")
         self.model_width: int = model.config.width  # for noam
         self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
         if recipe.compile:

@@ -122,7 +122,8 @@ def _choose_device(c: Chooser) -> None:
     training, machine = c.tables["training"], c.machine
     if training["device"] == "auto":
         training["device"] = None
-    device = c.take("training.device", machine.device, "the fastest device of this machine" if c.task.device is None else "its steps are too small for a GPU")
+    fastest = "the fastest device of this machine" if c.task.device is None else "its steps are too small for a GPU"
+    device = c.take("training.device", machine.device, fastest)
     if device.startswith("cuda") and c.task.device is None:
         why = "the GPU has it, and it needs no loss scaling" if machine.bf16 else "this GPU has no bfloat16"
         c.take("training.precision", "bf16" if machine.bf16 else "fp16", why)

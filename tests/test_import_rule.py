@@ -96,6 +96,7 @@ ORDER_INSIDE = {
         "language_model",
         "sentence_encoder",
         "recurrent_translator",
+        "word_vectors",
         "presets",
         "foreign_folder",
         "folder",

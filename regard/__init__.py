@@ -83,6 +83,7 @@ _WHERE = {
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",
     "Classifier": "regard.api.classifier",
+    "WordVectors": "regard.api.word_vectors",
     # training
     "train": "regard.training.run.training_run",
 }

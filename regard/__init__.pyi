@@ -4,6 +4,7 @@ from regard import kernels as kernels, look as look, positions as positions
 from regard.api.classifier import Classifier as Classifier
 from regard.api.embedder import Embedder as Embedder
 from regard.api.translator import Translator as Translator
+from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
 from regard.attention import masks as masks
 from regard.attention.cache import KVCache as KVCache, StaticCache as StaticCache

@@ -98,6 +98,7 @@ ORDER_INSIDE = {
         "sentence_encoder",
         "text_classifier",
         "recurrent_translator",
+        "word_vectors",
         "presets",
         "foreign_folder",
         "folder",

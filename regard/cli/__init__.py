@@ -35,6 +35,7 @@ from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
 from regard.cli.train import train_model
 from regard.cli.translate import translate_text
+from regard.cli.words import words
 from regard.errors import RegardError
 from regard.machine import check_environment
 from regard.system.terminal import perhaps_closed_terminal, show_plain_warnings
@@ -124,11 +125,12 @@ def make_app(only: str | None = None) -> typer.Typer:
         commands.command(name, help=help_text(command))(command)
     if only is None:
         commands.add_typer(plots, name="plot")
+        commands.add_typer(words, name="words")
     return commands
 
 
 def requested_command(arguments: Sequence[str]) -> str | None:
-    """Return the command that the arguments name; None if they name none, or `plot`, which has commands of its own."""
+    """Return the command that the arguments name; None if they name none, or a group such as `plot`."""
     first_word = next((argument for argument in arguments if not argument.startswith("-")), None)
     return first_word if first_word in COMMANDS else None
 

@@ -16,11 +16,12 @@ USES = {
     "rnn-lm": ("generate", "score", "evaluate"),
     "encoder": ("embed",),
     "classifier": ("classify",),
+    "word-vectors": ("words nearest", "words analogy", "plot words"),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
-    "attention", "style", "bidirectional", "pooling",
+    "attention", "style", "bidirectional", "pooling", "method", "window",
 )  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def lines_of(description: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:
-    names = {"SubwordTokenizer": "subwords", "CharacterTokenizer": "characters"}
+    names = {"SubwordTokenizer": "subwords", "CharacterTokenizer": "characters", "WordTokenizer": "words"}
     if sizes["shared"]:
         return f"{sizes['source']:,} {names.get(tokenizers['source'], 'tokens')}"
     sides = (f"{side} {sizes[side]:,} {names.get(tokenizers[side], 'tokens')}" for side in ("source", "target"))

@@ -19,7 +19,9 @@ def train_model(
     what: Annotated[list[str], typer.Argument(help="Text files, a recipe (.toml), or the name of a shipped recipe.")],
     model: Annotated[
         str | None,
-        typer.Option(help="Kind of model: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder."),
+        typer.Option(
+            help="Kind: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder or word-vectors."
+        ),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; default: from the languages.")] = None,
@@ -52,6 +54,7 @@ def train_model(
       regard train fr.txt en.txt            two parallel files: a translator
       regard train pairs.tsv                pairs in one file (.tsv, .csv, .jsonl, .parquet)
       regard train text.txt                 one text: a language model
+      regard train text.txt --model word-vectors
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """

@@ -1,4 +1,4 @@
-"""Pretrained word vectors from word2vec and GloVe text files, read and copied into an embedding table.
+"""Word vectors in the text files of word2vec and GloVe: read, copied into an embedding table, and written.
 
 Mikolov et al. 2013, Pennington et al. 2014; A2.
 """
@@ -11,15 +11,17 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import DataError
+from regard.errors import DataError, UsageError, unknown_name
 from regard.layers.embedding import Embedding
 from regard.text.files.compressed import open_decompressed
+
+VectorFormat = Literal["word2vec", "glove"]
 
 
 def read_vectors(path: str | Path, *, limit: int | None = None) -> tuple[list[str], Tensor]:
@@ -47,6 +49,29 @@ def read_vectors(path: str | Path, *, limit: int | None = None) -> tuple[list[st
         text = f"{path}: {repeated} rows repeat a word; the first row of each word is kept"
         warnings.warn(text, stacklevel=2)
     return list(words), torch.tensor(np.frombuffer(numbers, dtype=np.float32)).view(len(words), -1)
+
+
+def write_vectors(
+    path: str | Path, words: Sequence[str], vectors: Tensor, *, format: VectorFormat = "word2vec"
+) -> Path:
+    """Write words and their vectors (words, width) as a text file of word2vec, or of GloVe, which has no first line.
+
+    A2. The numbers have nine digits, so `read_vectors` returns the same float32.
+    """
+    path = Path(path)
+    if format not in get_args(VectorFormat):
+        raise UsageError(unknown_name("format", format, get_args(VectorFormat)))
+    if vectors.dim() != 2 or len(vectors) != len(words):
+        raise ValueError(f"vectors must be ({len(words)}, width), one row for each word, got {tuple(vectors.shape)}")
+    try:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            if format == "word2vec":
+                file.write(f"{len(words)} {vectors.shape[1]}\n")
+            for word, row in zip(words, vectors.float().cpu(), strict=True):
+                file.write(f"{word} {' '.join(f'{number:.9g}' for number in row.tolist())}\n")
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
 
 
 @dataclass(frozen=True)

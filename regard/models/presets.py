@@ -20,12 +20,14 @@ from regard.models.config import (
     RecurrentTranslatorConfig,
     TransformerConfig,
     TransformerLMConfig,
+    WordVectorConfig,
 )
 from regard.models.language_model import RecurrentLM, TransformerLM
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder
 from regard.models.text_classifier import TextClassifier
 from regard.models.transformer import Transformer
+from regard.models.word_vectors import WordVectorModel
 
 # The kind in recipes and model folders -> the class of its settings and of the network.
 MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
@@ -36,6 +38,7 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "rnn-lm": (RecurrentLMConfig, RecurrentLM),
     "rnn-seq2seq": (RecurrentTranslatorConfig, RecurrentTranslator),
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),
+    "word-vectors": (WordVectorConfig, WordVectorModel),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

@@ -18,8 +18,8 @@ from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice
 
 # The keys of [data] that name files.
 FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
-TOKENIZERS = ("unigram", "bpe", "characters")
-OPTIMIZERS = ("adam", "adamw")
+TOKENIZERS = ("unigram", "bpe", "characters", "words")
+OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
@@ -122,6 +122,7 @@ class TokenizerRecipe:
 
     kind: str | None = choice(None, TOKENIZERS)
     size: int | None = number(None, rule=ValueRule(least=5, most=2**20))  # with the four special tokens
+    min_count: int | None = number(None, rule=COUNT)  # of kind "words": rarer words are unknown
     shared: bool | None = None  # one vocabulary for source and target
     sampling: float = number(0.0, rule=PART)  # alpha of Kudo 2018; 0: always the most probable tokens
     tokenised: bool = False  # punctuation is already split off, so a token may contain letters and punctuation
@@ -138,6 +139,8 @@ class TokenizerRecipe:
                 f"with {self.sampling}, all ways to split a word are almost equally likely, most of them into letters: "
                 "for unigram it is the power of the likelihoods, so 0 is no sampling, 0.3 is moderate, 1 is little",
             )
+        if self.kind not in (None, "words") and self.min_count is not None:
+            raise SettingError("tokenizer.min_count", f"min_count is for words, but kind is {self.kind}")
         if self.kind == "characters" and self.tokenised:
             raise SettingError("tokenizer.tokenised", "tokenised is for subwords, but kind is characters")
 
@@ -157,7 +160,7 @@ class TrainingRecipe:
     save_every: int | None = number(None, rule=COUNT)
     seed: int = number(1, rule=ValueRule(least=0, below=2**63))
     accumulate: int | None = number(None, rule=COUNT)  # micro-batches per update
-    optimizer: str = choice("adamw", OPTIMIZERS)
+    optimizer: str | None = choice(None, OPTIMIZERS)
     betas: tuple[float, float] = number((0.9, 0.98), rule=SHARE)
     eps: float = number(1e-9, rule=POSITIVE)
     weight_decay: float = number(0.0, rule=WHOLE)
@@ -184,6 +187,8 @@ class TrainingRecipe:
         if self.device is not None and not DEVICE.fullmatch(self.device):
             known = ("auto", "cpu", "cuda", "cuda:0", "mps")
             raise SettingError("training.device", unknown_name("training.device", self.device, known))
+        if self.optimizer in ("sgd", "adagrad") and self.betas != TrainingRecipe.betas:
+            raise SettingError("training.betas", f"training.betas is for Adam, but optimizer is {self.optimizer}")
         if self.capture and self.precision == "fp16":
             raise SettingError(
                 "training.capture",

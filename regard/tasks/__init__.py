@@ -30,6 +30,7 @@ TASKS: dict[str, Entry] = {
     "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
     "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
     "text classification": Entry("regard.tasks.classification", "classifier", ("classifier",)),
+    "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
 }
 _loaded: dict[str, Task] = {}
 

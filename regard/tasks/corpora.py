@@ -70,8 +70,8 @@ def read_pair_corpora(recipe: RecipeTables) -> Corpora:
     return split_pairs(train, data.validation, seed)
 
 
-def read_text_corpora(recipe: RecipeTables) -> Corpora:
-    """Read plain text: files, or the demo text."""
+def read_text_corpora(recipe: RecipeTables, *, share: float = VALIDATION_SHARE) -> Corpora:
+    """Read plain text: files, or the demo text; hold out a share of it unless the recipe says how much."""
     data = recipe.data
     faults: Policy = data.faults  # type: ignore[assignment]  # checked
     if data.demo:
@@ -82,7 +82,7 @@ def read_text_corpora(recipe: RecipeTables) -> Corpora:
         train = read_documents(data.text, faults=faults)
     if data.validation_text:
         return Corpora(train, read_documents(data.validation_text, faults=faults))
-    return split_text(train, data.validation)
+    return split_text(train, data.validation, share=share)
 
 
 def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
@@ -106,10 +106,10 @@ def split_pairs(corpus: Corpus, count: int | None, seed: int) -> Corpora:
     return Corpora(_select(corpus, train), _select(corpus, validation))
 
 
-def split_text(corpus: Corpus, count: int | None) -> Corpora:
-    """Hold out the last `count` characters of a text, by default a tenth."""
+def split_text(corpus: Corpus, count: int | None, *, share: float = VALIDATION_SHARE) -> Corpora:
+    """Hold out the last `count` characters of a text, by default a share of it."""
     total = sum(map(len, corpus.source))
-    count = count or int(total * VALIDATION_SHARE)
+    count = count or int(total * share)
     if not 0 < count < total:
         raise DataError(
             f"{count} of {total} characters are held out for validation: "

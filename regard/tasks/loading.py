@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from regard.api.classifier import Classifier
     from regard.api.embedder import Embedder
+    from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -28,11 +29,11 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 def load(
     name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
-) -> Translator | Writer | Embedder | Classifier:
+) -> Translator | Writer | Embedder | Classifier | WordVectors:
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders) or a Classifier (text classifiers).
+    encoders), a Classifier (text classifiers) or WordVectors.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
@@ -78,7 +79,7 @@ def load_modules(
 
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
-) -> Translator | Writer | Embedder | Classifier:
+) -> Translator | Writer | Embedder | Classifier | WordVectors:
     """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
     from regard.models.protocols import config_of
 

@@ -7,12 +7,12 @@ model (`task_for(kind)`) and never compares the name of a kind.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.models.config import Config
 from regard.recipes.facts import Choice, DataFacts
@@ -21,14 +21,17 @@ from regard.tasks.corpora import Corpora, check_files
 from regard.tasks.losses import Objective, Together
 from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
+from regard.text.batches.cooccurrences import CooccurrenceData
 from regard.text.batches.pairs import PairData
 from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-Data = PairData | WindowData
+Data = PairData | WindowData | CooccurrenceData
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of source and target; the same object if they share one
 LossUnit = Literal["tokens", "samples"]  # the unit that the loss is averaged over
+# Change the weights by a batch in step i, with the optimizer's learning rate and state; return the mean loss.
+Update = Callable[[Batch, torch.optim.Optimizer, int], Tensor]
 Misfit = tuple[str, str]  # the key of a setting, and why it has no effect
 
 
@@ -43,8 +46,10 @@ class Task(ABC):
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
     loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
+    device: ClassVar[str | None] = None  # where it is trained unless the recipe says otherwise; None: the fastest
     compares_rows: ClassVar[bool] = False  # whether the loss of a row depends on the other rows of its batch
     predicts_tokens: ClassVar[bool] = True
+    tokenizer_kinds: ClassVar[tuple[str, ...]] = ("unigram", "bpe", "characters")
     decodes_validation: ClassVar[bool] = False  # whether a validation decodes `decoding.sentences` samples
     label_smoothing: ClassVar[tuple[float, str]] = (0.0, "the likelihood is the goal")  # the default and its reason
     default_model: ClassVar[str] = "learns most from the same sentences (regard compare)"  # why the first kind
@@ -83,6 +88,10 @@ class Task(ABC):
     def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         """Return a batch without padding, for measuring memory: all rows have that length on each side."""
 
+    def start_model(self, model: nn.Module, tokenizers: Tokenizers) -> None:
+        """Give a fresh model what it takes from its tokenizers."""
+        return
+
     # Learning
 
     @abstractmethod
@@ -91,6 +100,10 @@ class Task(ABC):
 
         `together` gathers rows of a batch that are shared among several processes.
         """
+
+    def update(self, model: nn.Module, training: TrainingRecipe) -> Update | None:
+        """Return how a batch changes the weights; None: the optimizer takes one step with its gradient."""
+        return None
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         """Return the validator of a training; the arguments are those of `Validator`."""
@@ -107,7 +120,11 @@ class Task(ABC):
         yield from ()
 
     def model_defaults(self, tables: Mapping[str, Any]) -> Iterator[Choice]:
-        """Yield defaults of [model], except sizes and dropout."""
+        """Yield defaults of [model] that do not depend on the amount of data."""
+        yield from ()
+
+    def training_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
+        """Yield defaults of [training] that differ from those of other tasks."""
         yield from ()
 
     @abstractmethod

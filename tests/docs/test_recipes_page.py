@@ -22,6 +22,7 @@ FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_i
 MODEL_TABLES = [
     ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
+    ("### Word vectors", ("word-vectors",)),
 ]
 
 
@@ -36,7 +37,9 @@ def rows_under(heading: str) -> dict[str, list[str]]:
 
 def choices_of(kind: str) -> set[str]:
     """What `complete` fills in when nothing but the kind and the data is given."""
-    data = DataRecipe(text=("a.txt",)) if kind.endswith("-lm") else DataRecipe(source=("a",), target=("b",))
+    data = (
+        DataRecipe(text=("a.txt",)) if kind.endswith(("-lm", "-vectors")) else DataRecipe(source=("a",), target=("b",))
+    )
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})
     facts = DataFacts(samples=10_000, words=100_000, characters=500_000, distinct_words=5_000)
     return {choice.key for choice in complete(recipe, facts, Machine("cpu", 2, 2**33))[1]}

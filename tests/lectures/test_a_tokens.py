@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 
+import regard
 from regard.layers.embedding import Embedding, bag_of_words, one_hot_lookup
 from regard.layers.word_vectors import fill_from_vectors, read_vectors
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN, pad_batch, wrap
+from regard.training.recipe.schema import DataRecipe, Recipe
 
 PRINTED = [
     [0.6957, -1.8061, -1.1589, 0.3255, -0.6315],
@@ -64,6 +68,29 @@ def test_A1_sunny():
     assert dense.shape == (5, 4)
     assert torch.equal(dense[2], dense[3])
     assert len(dense.unique(dim=0)) == 4
+
+
+def test_A2_king_and_queen(tmp_path):
+    """Word2Vec and GloVe, trained: man is to king as woman is to queen, in a text whose contexts say so."""
+    draw, lines = random.Random(1), []
+    for _ in range(6000):
+        word, royal, male = draw.choice(
+            [("king", True, True), ("queen", True, False), ("man", False, True), ("woman", False, False)]
+        )
+        rank = draw.choice(("crown", "throne", "palace", "castle") if royal else ("field", "market", "farm", "village"))
+        other = draw.choice(("he", "his", "him", "beard") if male else ("she", "her", "hers", "dress"))
+        lines.append(f"{rank} {word} {other}\n")
+    (tmp_path / "tales.txt").write_text("".join(lines))
+    for method in ("skip-gram", "cbow", "glove"):
+        recipe = Recipe(
+            name="tales",
+            data=DataRecipe(text=(str(tmp_path / "tales.txt"),)),
+            model={"kind": "word-vectors", "method": method, "dim": 12},
+        )
+        overrides = {"training.steps": 150, "training.batch_tokens": 4096, "training.validate_every": 150}
+        vectors = regard.train(recipe, out=tmp_path / method, overrides=overrides, quiet=True).load()
+        assert vectors.analogy("man", "king", "woman")[0].word == "queen", method
+        assert vectors.analogy("king", "man", "queen")[0].word == "woman", method
 
 
 def test_A2_bag_of_words():

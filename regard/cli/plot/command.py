@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
+from regard.cli.plot.word_map import word_map
 from regard.cli.shared.model_options import DEFAULT_MODEL, Threads
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads
@@ -288,5 +289,6 @@ def qkv_flow(
 
 
 plots.command("random-features")(random_features)
+plots.command("words")(word_map)
 for name, concept in CONCEPTS.items():
     plots.command(name)(concept)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from regard.api.classifier import Classifier
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
+    from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
     from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -28,9 +29,10 @@ COMMANDS = {
     "Writer": ("generates text", "generate"),
     "Embedder": ("computes embeddings", "embed"),
     "Classifier": ("classifies texts", "classify"),
+    "WordVectors": ("has vectors of words", "words nearest"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier")
+Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "WordVectors")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[

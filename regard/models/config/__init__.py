@@ -12,6 +12,7 @@ from regard.models.config.transformer import (
     TransformerConfig,
     TransformerLMConfig,
 )
+from regard.models.config.word_vectors import WordVectorConfig
 
 __all__ = [
     "CELLS",
@@ -25,5 +26,6 @@ __all__ = [
     "StackConfig",
     "TransformerConfig",
     "TransformerLMConfig",
+    "WordVectorConfig",
     "vocabulary_of",
 ]

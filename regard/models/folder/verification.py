@@ -14,7 +14,7 @@ from regard.version import __version__
 
 FORMAT = 1
 NAMES = re.compile(
-    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.(model|json)|characters\.json|labels\.json)"
+    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.(model|json)|(characters|labels|words)\.json)"
 )
 
 

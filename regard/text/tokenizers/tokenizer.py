@@ -15,7 +15,7 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 MAX_FILE_BYTES = 64 * 2**20  # bytes
 # The vocabulary of the model limits the size of the file: a subword takes fewer than 130 bytes, a character at most 12,
 # a label of 100 escaped characters at most 1,300, and the settings about a thousand.
-BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12, "labels.json": 1300}
+BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12, "labels.json": 1300, "words.json": 600}
 EXTRA_BYTES = 1000
 SIDES = ("source.", "target.")
 SPACE = "▁"  # U+2581, which replaces a space where tokens are displayed
@@ -71,7 +71,7 @@ def read_tokenizers(folder: str | Path, *, max_tokens: int | None = None) -> tup
         return shared, shared
     source, target = sides
     if source is None and target is None:
-        raise ModelError(f"{folder}: contains no tokenizer (tokenizer.model or characters.json)")
+        raise ModelError(f"{folder}: contains no tokenizer (tokenizer.model, characters.json or words.json)")
     if source is None or target is None:
         raise ModelError(f"{folder}: the tokenizer of the {'source' if source is None else 'target'} is missing")
     return source, target
@@ -118,10 +118,12 @@ def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
     from regard.text.tokenizers.characters import CharacterTokenizer
     from regard.text.tokenizers.labels import LabelTokenizer
     from regard.text.tokenizers.subwords import SubwordTokenizer
+    from regard.text.tokenizers.words import WordTokenizer
 
     if (folder / f"{side}tokenizer.json").exists():
         raise ModelError(f"{folder / f'{side}tokenizer.json'}: tokenizers of imported models cannot be read yet")
-    paths = {kind: folder / (side + kind.FILE) for kind in (SubwordTokenizer, CharacterTokenizer, LabelTokenizer)}
+    kinds = (SubwordTokenizer, CharacterTokenizer, LabelTokenizer, WordTokenizer)
+    paths = {kind: folder / (side + kind.FILE) for kind in kinds}
     existing = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
     if len(existing) > 1:
         names = " and ".join(path.name for path in existing.values())

@@ -67,6 +67,7 @@ class TrialRun:
             self.training,
             loss_unit=ready.recipe.task.loss_unit,
             one_shape=ready.train.one_shape,
+            update=ready.recipe.task.update(self.model, self.training),
         )
 
     def time(self, work: Callable[..., object], *arguments: Any) -> float:

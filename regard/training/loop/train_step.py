@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.linear.features import RandomFeatures
-from regard.errors import DivergedError, ResourceError
+from regard.errors import DivergedError, ResourceError, UsageError
 from regard.machine import is_out_of_memory
 from regard.recipes.required import required
 from regard.recipes.schedule import learning_rate
 from regard.tasks.losses import Loss, Objective
 from regard.tasks.precision import autocast
-from regard.tasks.task import LossUnit
+from regard.tasks.task import LossUnit, Update
 from regard.text.batches.batch import Batch
 from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
 from regard.training.loop.out_of_memory import halves, out_of_memory
@@ -46,6 +46,7 @@ class TrainStep:
     `loss_unit` says what the loss is a mean over: the target tokens of the step, or its samples where the loss compares
     the samples of a batch with each other (sentence encoders); such a batch cannot be split.
     `describe_sample(sample, epoch)` names a sample in messages. `one_shape` says that all batches have the same shape.
+    `update` changes the weights by a batch in place of a step of the optimizer, for a task that takes many small steps.
     `warn` receives warnings: skipped steps, batches that did not fit into memory.
     """
 
@@ -58,11 +59,15 @@ class TrainStep:
         loss_unit: LossUnit = "tokens",
         describe_sample: Callable[[int, int], str] = lambda sample, epoch: f"sample {sample}",
         one_shape: bool = False,
+        update: Update | None = None,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.state, self.loss_function, self.recipe = state, loss_function, recipe
         self.loss_unit, self.describe_sample, self.warn = loss_unit, describe_sample, warn
+        self.update = update
         model, device, world = state.model, state.device, state.group.world
+        if update is not None and world > 1:
+            raise UsageError(f"a {model.config.kind} model is trained by one process: leave out --nproc")
         self.model_width: int = model.config.width  # for noam
         self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
         if recipe.compile:
@@ -107,6 +112,10 @@ class TrainStep:
         smoothing), and the norm of the gradient.
         """
         state = self.state
+        if self.update is not None:
+            losses = [self.update(batch, state.optimizer, state.progress.step) for batch in micro_batches]
+            mean = torch.stack(losses).mean()
+            return torch.stack([mean * self.divisor, 0.0 * mean])  # NaN if the loss is
         if self.graphs is not None:
             self._clear_gradients()  # a capture that failed may have left gradients that were never computed
         nll = self._compute_gradients(micro_batches)  # forward, loss, backward, sum over the processes

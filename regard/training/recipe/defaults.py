@@ -104,10 +104,13 @@ def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe
     """
     if recipe.training.device not in (None, "auto"):
         machine = dataclasses.replace(machine, device=str(recipe.training.device))
+    elif recipe.task.device is not None:
+        machine = dataclasses.replace(machine, device=recipe.task.device)
     chooser = Chooser(recipe, facts, machine)
     _choose_device(chooser)
     chooser.take_all(chooser.task.tokenizer_defaults(chooser.tables, facts))
     _choose_model(chooser)
+    chooser.take_all(chooser.task.training_defaults(chooser.tables, facts))
     _choose_length(chooser)
     _choose_schedule(chooser)
     on_cpu = machine.type == "cpu"
@@ -119,12 +122,15 @@ def _choose_device(c: Chooser) -> None:
     training, machine = c.tables["training"], c.machine
     if training["device"] == "auto":
         training["device"] = None
-    device = c.take("training.device", machine.device, "the fastest device of this machine")
-    if device.startswith("cuda"):
+    fastest = "the fastest device of this machine" if c.task.device is None else "its steps are too small for a GPU"
+    device = c.take("training.device", machine.device, fastest)
+    if device.startswith("cuda") and c.task.device is None:
         why = "the GPU has it, and it needs no loss scaling" if machine.bf16 else "this GPU has no bfloat16"
         c.take("training.precision", "bf16" if machine.bf16 else "fp16", why)
-    else:
+    elif c.task.device is None:
         c.take("training.precision", "fp32", f"half precision pays off on {machine.type} for wide models only")
+    else:
+        c.take("training.precision", "fp32", "small steps gain nothing from half precision")
 
 
 def _choose_model(c: Chooser) -> None:
@@ -139,8 +145,8 @@ def _choose_model(c: Chooser) -> None:
     elif issubclass(c.schema, StackConfig):
         _choose_blocks(c, size, amount)
     dropout = max(0.1, round(wanted.dropout - 0.1 * on_cpu, 1))
-    c.take("model.dropout", dropout, "the less data, the more" + (", less for a small model" if on_cpu else ""))
     c.take_all(c.task.model_defaults(c.tables))
+    c.take("model.dropout", dropout, "the less data, the more" + (", less for a small model" if on_cpu else ""))
     c.tables["model"] = whole_model(c.kind, c.tables["model"])
 
 
@@ -202,6 +208,7 @@ def _choose_schedule(c: Chooser) -> None:
     steps = training["steps"]
     short = steps <= SHORT
     why = "the run is short, and its end is known" if short else "a long run may be stopped early or extended"
+    c.take("training.optimizer", "adamw", "usual for attention, and for recurrent nets")
     schedule = c.take("training.schedule", "cosine" if short else "inverse-sqrt", why)
     c.take("training.warmup", max(1, min(4000, steps // 10)), "a tenth of the steps, 4000 at most")
     if schedule == "noam":

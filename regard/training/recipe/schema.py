@@ -75,6 +75,11 @@ class Recipe:
     def _misfits(self) -> Iterator[tuple[str, str]]:
         """Yield settings that this kind of model would ignore; there are no options without effect."""
         yield from self.task.misfits(self)
+        kinds = self.task.tokenizer_kinds
+        if self.tokenizer.kind not in (None, *kinds):
+            yield "tokenizer.kind", f"has tokens of another kind: {', '.join(kinds)}"
+        if self.tokenizer.min_count is not None and "words" not in kinds:
+            yield "tokenizer.min_count", "has no words as tokens"
         dropout, *inside = (self.model.get(key) for key in ("dropout", "attention_dropout", "hidden_dropout"))
         if self.training.r_drop and dropout == 0 and not any(inside):
             yield "training.r_drop", "has no dropout, so both passes of R-Drop would be equal"

@@ -116,6 +116,7 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
         source, target = tokenizers
         config = model_config(recipe.kind, recipe.model, source_vocabulary=source.size, target_vocabulary=target.size)
         model = make_model(config)
+        recipe.task.start_model(model, tokenizers)
     else:
         model = load_model(find_model(init))
         if recipe.data.placeholders and not trained_with_placeholders(read_config(find_model(init))):

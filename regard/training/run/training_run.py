@@ -199,6 +199,7 @@ def make_train_step(ready: Prepared, state: TrainState, *, warn: Say) -> TrainSt
         loss_unit=ready.recipe.task.loss_unit,
         describe_sample=ready.train.location,
         one_shape=ready.train.one_shape,
+        update=ready.recipe.task.update(ready.model, training),
         warn=warn,
     )
 

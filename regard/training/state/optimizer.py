@@ -15,6 +15,7 @@ from regard.training.recipe.schema import TrainingRecipe
 # For the learned scales of random features. Adam changes every number by about the learning rate. In a softmax head a
 # whole matrix sets the sharpness; here only these few numbers do, so they move faster.
 SCALE_RATE_FACTOR = 10.0
+ADAGRAD_START = 1.0  # of the sums of squares, as in the code of GloVe: the first steps are no larger than the rate
 FUSED_DEVICES = ("cpu", "cuda")  # devices on which torch has a fused Adam
 
 
@@ -44,8 +45,7 @@ def learned_scales(model: nn.Module) -> set[Tensor]:
 
 
 def make_optimizer(model: nn.Module, recipe: TrainingRecipe) -> torch.optim.Optimizer:
-    """Return a fused Adam or AdamW; weight decay applies to matrices, not to biases, norms and learned scales."""
-    optimizer_class = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    """Return the recipe's optimizer; weight decay applies to matrices, not to biases, norms and learned scales."""
     parameters, scale_parameters = trainable_parameters(model), learned_scales(model)
     scales = [parameter for parameter in parameters if parameter in scale_parameters]
     others = [parameter for parameter in parameters if parameter not in scale_parameters]
@@ -58,9 +58,14 @@ def make_optimizer(model: nn.Module, recipe: TrainingRecipe) -> torch.optim.Opti
     ]
     device = next(iter(parameters)).device
     on_gpu = device.type == "cuda"
-    return optimizer_class(
+    groups = [group for group in groups if group["params"]]
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=0.0)
+    if recipe.optimizer == "adagrad":
+        return torch.optim.Adagrad(groups, lr=0.0, eps=recipe.eps, initial_accumulator_value=ADAGRAD_START)
+    return {"adam": torch.optim.Adam, None: torch.optim.AdamW, "adamw": torch.optim.AdamW}[recipe.optimizer](
         # A captured step (loop/cuda_graphs.py) reads its learning rate from a tensor, one per group, so it can change.
-        [group | {"lr": torch.zeros((), device=device) if on_gpu else 0.0} for group in groups if group["params"]],
+        [group | {"lr": torch.zeros((), device=device) if on_gpu else 0.0} for group in groups],
         betas=recipe.betas,
         eps=recipe.eps,
         fused=device.type in FUSED_DEVICES,
@@ -80,7 +85,8 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def update_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
     """Update the weights unless the gradient norm is not finite; fused kernels check that without waiting for it."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if norm.device.type in FUSED_DEVICES and not any(map(is_sharded, parameters)):
+    is_fused = any(group.get("fused") for group in optimizer.param_groups)
+    if is_fused and norm.device.type in FUSED_DEVICES and not any(map(is_sharded, parameters)):
         optimizer.found_inf = (~norm.isfinite()).to(torch.float32)  # type: ignore[attr-defined]  # as GradScaler does
         optimizer.step()
         del optimizer.found_inf  # type: ignore[attr-defined]

@@ -329,9 +329,10 @@ def test_sizes_may_be_left_open(settings: dict[str, Any]) -> None:
 
 def test_config_of_each_kind() -> None:
     for kind in MODELS:
-        recipe = Recipe(name="a", data=DataRecipe(demo=9), model={"kind": kind, "layers": 1})
+        size = "dim" if kind == "word-vectors" else "layers"
+        recipe = Recipe(name="a", data=DataRecipe(demo=9), model={"kind": kind, size: 1})
         config: Any = recipe.config(source_vocabulary=11, target_vocabulary=13)
-        assert config.kind == kind and config.layers == 1
+        assert config.kind == kind and getattr(config, size) == 1
         assert getattr(config, "source_vocabulary", 11) == 11
         assert getattr(config, "target_vocabulary", 13) == getattr(config, "vocabulary", 13) == 13
 

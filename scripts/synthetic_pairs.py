@@ -37,7 +37,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="source sentences, real or translated")
     parser.add_argument("target", type=Path, help="target sentences, translated or real")
-    parser.add_argument("--real", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="training pairs")
+    parser.add_argument(
+        "--real", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="training pairs"
+    )
     parser.add_argument("--out", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="files to write")
     args = parser.parse_args()
     translated, real = (

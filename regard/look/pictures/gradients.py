@@ -68,7 +68,9 @@ def gradient_plot(*, length: int = 80, dim: int = 32, seeds: int = 8) -> Figure:
         raise ValueError(f"dim must be a multiple of the 4 heads, not {dim}")
     figure = new_figure(8.2, 4.8)
     axes = figure.add_subplot()
-    for (name, norms), colour in zip(untrained_norms(length, dim, seeds).items(), (*LINES[:3], INK, LINES[3]), strict=True):
+    for (name, norms), colour in zip(
+        untrained_norms(length, dim, seeds).items(), (*LINES[:3], INK, LINES[3]), strict=True
+    ):
         axes.fill_between(range(length), norms.amin(0).numpy(), norms.amax(0).numpy(), color=colour, alpha=0.15)
         axes.plot(range(length), norms.median(0).values.numpy(), color=colour, linewidth=2.2, label=name)
     axes.set(yscale="log", xlabel="distance k", ylabel=r"norm of $\partial y_T\,/\,\partial x_{T-k}$")

@@ -28,7 +28,7 @@ export function UntrainedGradients() {
     <Figure
       title="Gradients vanish or explode with the distance"
       name="recurrent-gradients"
-      note={`Untrained nets of width ${value.width}: how strongly the last output depends on the input k steps earlier. Line: median of ${value.seeds} seeds; band: their range. The forget bias of the LSTM is raised by 1. “RNN × 4” has recurrent weights four times as large.`}
+      note={`Untrained nets of width ${value.width}: how strongly the last output depends on the input k steps earlier. Line: median of ${value.seeds} seeds; band: their range. Of the two LSTMs, one has its forget bias raised by 1. “RNN × 4” has recurrent weights four times as large.`}
     >
       <Plot
         testid="recurrent-gradients"

@@ -2,7 +2,8 @@
 
     python processes.py FOLDER WORLD
 
-The processes are forks of this one, so PyTorch is imported once. One process trains the same models on the same global batches; the tests compare.
+The processes are forks of this one, so PyTorch is imported once. One process trains the same models on the same global
+batches; the tests compare.
 """
 
 from __future__ import annotations

@@ -63,8 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Whether a test runs for many seconds: Triton's interpreter, the fuzz, and pages whose examples train models."""
-    return "interpret" in getattr(item, "fixturenames", ()) or item.path.name in ("test_fuzz.py", "test_examples.py")
+    """Whether a test runs for many seconds: Triton's interpreter, mypy, the fuzz, and pages whose examples train."""
+    names = ("test_types.py", "test_fuzz.py", "test_examples.py", "test_golden.py")
+    return "interpret" in getattr(item, "fixturenames", ()) or item.path.name in names
 
 
 def asks_for_docs(item: pytest.Item) -> bool:

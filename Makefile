@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu lint format docs page bench clean
+.PHONY: help demo test test-all test-gpu lint style format docs page bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -29,19 +29,21 @@ help:  ## show this list
 demo: $(VENV)/.installed  ## set up, then train a translator in some minutes and look inside
 	$(BIN)/regard demo
 
-test: lint  ## set up, then run lint, types and all tests but the slow ones
+test: style  ## set up, then run lint, types and all tests but the slow ones
 	@$(find-chromium) && $(PYTEST) $(ARGS)
 
-test-all: lint  ## the same and the slow tests too
+test-all: style  ## the same and the slow tests too
 	@$(find-chromium) && $(PYTEST) -m "slow or not slow" $(ARGS)
 
 test-gpu: $(VENV)/.extra-test  ## the tests that need an NVIDIA GPU, skipped elsewhere
 	$(PYTEST) -m "gpu and not slow" $(ARGS)
 
-lint: $(VENV)/.extra-test  ## check style, format and types
+lint: style  ## check style, format and types
+	$(BIN)/mypy
+
+style: $(VENV)/.extra-test  # the types are checked by tests/test_types.py, beside the other tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 format: $(VENV)/.extra-test  ## put the code into the project's format
 	$(BIN)/ruff check --fix .

@@ -63,8 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Whether a test runs for many seconds: Triton's interpreter, the fuzz, and pages whose examples train models."""
-    return "interpret" in getattr(item, "fixturenames", ()) or item.path.name in ("test_fuzz.py", "test_examples.py")
+    """Whether a test runs for many seconds: Triton's interpreter, mypy, the fuzz, and pages whose examples train."""
+    names = ("test_types.py", "test_fuzz.py", "test_examples.py", "test_golden.py")
+    return "interpret" in getattr(item, "fixturenames", ()) or item.path.name in names
 
 
 def asks_for_docs(item: pytest.Item) -> bool:
@@ -72,10 +73,10 @@ def asks_for_docs(item: pytest.Item) -> bool:
 
 
 # Sphinx takes a minute, and many tests mostly wait. So it begins with the first test, and yields to all others.
-# The pages of source code, hundreds of them, are left to `make docs`.
+# The pages of source code, hundreds of them, are left to `make docs`, and most of the reference to slow tests.
 BUILD = """
 nice -n 5 "$0" -m sphinx -W --keep-going -q -b html -D extensions=myst_parser,sphinx.ext.autodoc \\
-  docs "$1/docs" > "$1/docs.said" 2>&1
+  -t "$2" docs "$1/docs" > "$1/docs.said" 2>&1
 echo $? > "$1/docs.ending" && mv "$1/docs.ending" "$1/docs.ended"
 """
 
@@ -87,8 +88,10 @@ def docs_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker:
         shared = shared.parent  # the folder of the whole run, not of this worker
-    if worker in (None, "gw0") and any(map(asks_for_docs, request.session.items)):
-        command = ["sh", "-c", BUILD, sys.executable, str(shared)]
+    readers = [item for item in request.session.items if asks_for_docs(item)]
+    if worker in (None, "gw0") and readers:
+        depth = "whole" if any(item.get_closest_marker("slow") for item in readers) else "outline"  # see docs/conf.py
+        command = ["sh", "-c", BUILD, sys.executable, str(shared), depth]
         nothing = subprocess.DEVNULL  # a worker talks to pytest by what it would inherit
         subprocess.Popen(command, cwd=Path(__file__).parents[1], stdin=nothing, stdout=nothing, stderr=nothing)
     return shared
@@ -158,11 +161,12 @@ def interpreter() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def interpret(interpreter: subprocess.Popen[str], tmp_path: Path) -> Callable[..., None]:
-    """Runs a test file as a script in Triton's interpreter; it must print this line."""
+    """Runs a test file as a script in Triton's interpreter, with these arguments; it must print this line."""
 
-    def run(file: str, line: str) -> None:
+    def run(file: str, line: str, *arguments: str) -> None:
         assert interpreter.stdin is not None and interpreter.stdout is not None
-        print(json.dumps({"file": file, "folder": str(tmp_path)}), file=interpreter.stdin, flush=True)
+        request = {"file": file, "folder": str(tmp_path), "arguments": arguments}
+        print(json.dumps(request), file=interpreter.stdin, flush=True)
         code = "the process has ended"
         for answer in interpreter.stdout:
             code, _, folder = answer.rstrip("\n").partition(" ")

@@ -1,10 +1,11 @@
 """Run test files as scripts, with their Triton kernels in Triton's interpreter; see the fixture `interpret`.
 
-    TRITON_INTERPRET=1 python tests/interpreted.py FILE     run one file
+    TRITON_INTERPRET=1 python tests/interpreted.py FILE …   run one file, with arguments
     TRITON_INTERPRET=1 python tests/interpreted.py          run one file for every line of JSON on standard input
 
-A line is {"file": FILE, "folder": FOLDER}. PyTorch is imported once, and each file runs in a fork of this process, with
-its output in FOLDER/stdout and FOLDER/stderr. The answer is a line with the exit code and the folder.
+A line is {"file": FILE, "folder": FOLDER, "arguments": [ARGUMENT, …]}. PyTorch is imported once, and each file runs in
+a fork of this process, with its output in FOLDER/stdout and FOLDER/stderr. The answer is a line with the exit code and
+the folder.
 
 The interpreter patches Triton's language anew for every call of every function, which takes a good part of its time,
 and removes the patches after each kernel. Here the language is patched once.
@@ -92,14 +93,14 @@ def warm_up() -> None:
     torch.library.opcheck(torch.ops.aten.sin.default, (x,), test_utils="test_faketensor")
 
 
-def fork_and_run(file: str, folder: Path) -> int:
+def fork_and_run(file: str, folder: Path, arguments: list[str]) -> int:
     """Run a file in a child process -> its exit code."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT), number)
-    code = 1
+    code, sys.argv = 1, [file, *arguments]
     try:
         runpy.run_path(file, run_name="__main__")
         code = 0
@@ -111,9 +112,11 @@ def fork_and_run(file: str, folder: Path) -> int:
 
 
 if len(sys.argv) > 1:
-    runpy.run_path(sys.argv[1], run_name="__main__")
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 else:
     warm_up()
     for line in sys.stdin:
         request = json.loads(line)
-        print(fork_and_run(request["file"], Path(request["folder"])), request["folder"], flush=True)
+        code = fork_and_run(request["file"], Path(request["folder"]), request["arguments"])
+        print(code, request["folder"], flush=True)

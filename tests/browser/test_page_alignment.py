@@ -19,7 +19,6 @@ from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
 JANE = "Jane visite l'Afrique en septembre"
-WATCHDOG = 10_000  # milliseconds: five times what a new sentence may take
 NASTY = [
     "<script>document.title='gone'</script>",
     '"><img src=x onerror="document.title=\'gone\'">',
@@ -36,7 +35,7 @@ def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "", refuses: int = 0) -> Page:
         refused.append(refuses)
         wide.page.goto(f"{explorer.address}/#tab=alignment{state}")
-        expect(wide.page.get_by_test_id("piece").first).to_be_visible(timeout=WATCHDOG)
+        expect(wide.page.get_by_test_id("piece").first).to_be_visible()
         return wide.page
 
     yield go
@@ -126,10 +125,10 @@ def test_new_sentence_answers(page: Any, explorer: Any) -> None:
     shown.get_by_test_id("text").fill("Le chat dort.")
     shown.keyboard.press("Enter")
     wanted = explorer.post("/api/trace", {"model": "fr-en", "text": "Le chat dort."})["output"]
-    expect(shown.get_by_test_id("output-text")).to_have_text(wanted, timeout=WATCHDOG)
+    expect(shown.get_by_test_id("output-text")).to_have_text(wanted)
     assert "text=Le+chat+dort." in shown.url
     shown.reload()
-    expect(shown.get_by_test_id("output-text")).to_have_text(wanted, timeout=WATCHDOG)
+    expect(shown.get_by_test_id("output-text")).to_have_text(wanted)
 
 
 def test_empty_and_too_long_sentences_are_refused_and_the_last_one_stays(page: Any, explorer: Any) -> None:
@@ -190,8 +189,8 @@ def test_arcs_are_the_weights(page: Any, explorer: Any) -> None:
 
 def test_two_models_side_by_side(page: Any) -> None:
     shown = page("&beside=small-rnn")
-    expect(shown.get_by_test_id("beside-weights")).to_be_visible(timeout=WATCHDOG)
-    expect(shown.get_by_test_id("weights")).to_be_visible(timeout=WATCHDOG)
+    expect(shown.get_by_test_id("beside-weights")).to_be_visible()
+    expect(shown.get_by_test_id("weights")).to_be_visible()
     _, columns = headers(shown, "beside-weights-table")
     assert columns[:2] == ["Jane", "visite"]
     shown.get_by_test_id("beside").select_option("")
@@ -206,7 +205,7 @@ def test_model_without_attention_says_so_and_shows_its_steps(page: Any) -> None:
 
 def test_model_that_writes_on_its_own_looks_at_itself(page: Any) -> None:
     shown = page("&model=shakespeare")
-    expect(shown.get_by_test_id("weights")).to_be_visible(timeout=WATCHDOG)
+    expect(shown.get_by_test_id("weights")).to_be_visible()
     expect(shown.get_by_test_id("weights-masked")).to_be_attached()
 
 
@@ -264,7 +263,7 @@ def test_broken_links_open_something(page: Any) -> None:
     ):
         shown.goto(f"{shown.url.split('#')[0]}#{state}")
         expect(shown.locator("main h1")).to_be_visible()
-        expect(shown.get_by_test_id("piece").first).to_be_visible(timeout=WATCHDOG)
+        expect(shown.get_by_test_id("piece").first).to_be_visible()
 
 
 def test_python_of_each_view_runs(page: Any, explorer: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +278,7 @@ def test_python_of_each_view_runs(page: Any, explorer: Any, capsys: pytest.Captu
     }
     for tab, state in states.items():
         shown.goto(f"{shown.url.split('#')[0]}#tab={tab}&{state}")
-        expect(shown.get_by_test_id("inside" if tab == "inside" else "piece").first).to_be_visible(timeout=WATCHDOG)
+        expect(shown.get_by_test_id("inside" if tab == "inside" else "piece").first).to_be_visible()
         shown.get_by_test_id("copy-code").click()
         expect(shown.get_by_text("is on the clipboard")).to_be_visible()
         capsys.readouterr()
@@ -307,6 +306,6 @@ def test_long_sentence_scrolls_in_its_own_box(phone: Any, explorer: Any) -> None
     words = "+".join(["chat"] * 40)
     for view in ("matrix", "arcs"):
         phone.page.goto(f"{explorer.address}/#tab=alignment&view={view}&text={words}")
-        expect(phone.page.get_by_test_id("weights")).to_be_visible(timeout=WATCHDOG)
+        expect(phone.page.get_by_test_id("weights")).to_be_visible()
         assert phone.sideways() == 0
     assert (phone.errors, phone.blocked) == ([], [])

@@ -16,14 +16,13 @@ from regard.look import Trace, merge_words
 
 JANE = "Jane visite l'Afrique en septembre"
 PARIS = "Jane visite Paris en septembre"  # no apostrophe: every tokenizer sees the same words
-WATCHDOG = 10_000
 
 
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         wide.page.goto(f"{explorer.address}/#tab=compare{state}")
-        expect(wide.page.get_by_test_id("map-b")).to_be_visible(timeout=WATCHDOG)
+        expect(wide.page.get_by_test_id("map-b")).to_be_visible()
         return wide.page
 
     yield go
@@ -75,7 +74,7 @@ def test_two_texts(page: Any, explorer: Any) -> None:
     shown.get_by_test_id("text2").fill("Jane visite l'Afrique")
     shown.keyboard.press("Enter")
     wanted = explorer.post("/api/trace", {"model": "fr-en", "text": "Jane visite l'Afrique"})["output"]
-    expect(shown.get_by_test_id("output-b-text")).to_have_text(wanted, timeout=WATCHDOG)
+    expect(shown.get_by_test_id("output-b-text")).to_have_text(wanted)
     expect(shown.get_by_test_id("output-a-text")).to_have_text("Jane visits Africa in September")
     expect(shown.get_by_test_id("no-difference")).to_be_visible()
     assert "text2=" in shown.url

@@ -16,14 +16,13 @@ from playwright.sync_api import Page, expect
 from regard.look import Trace
 
 JANE = "Jane visite l'Afrique en septembre"
-WATCHDOG = 10_000
 
 
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         wide.page.goto(f"{explorer.address}/#tab=decode{state}")
-        expect(wide.page.get_by_test_id("candidates")).to_be_visible(timeout=WATCHDOG)
+        expect(wide.page.get_by_test_id("candidates")).to_be_visible()
         return wide.page
 
     yield go
@@ -95,7 +94,7 @@ def test_steps_by_keys_and_play(page: Any) -> None:
     shown.keyboard.press("ArrowLeft")
     expect(step).to_contain_text("Step 1 of")
     shown.keyboard.press("Space")
-    expect(step).to_contain_text("Step 3 of", timeout=WATCHDOG)
+    expect(step).to_contain_text("Step 3 of")
     shown.keyboard.press("Space")
     shown.get_by_test_id("text").press("ArrowLeft")  # keys of the field are the field's
     expect(step).to_contain_text("Step 3 of")
@@ -201,7 +200,7 @@ def test_forced_token_goes_on_from_there(page: Any, explorer: Any) -> None:
     prefix = [trace["steps"][0]["chosen"], other["token"]]
     wanted = ask(explorer, {"name": "greedy"}, prefix=prefix)
     taken = shown.locator("tr.taken")
-    expect(taken).to_have_attribute("data-token", str(other["token"]), timeout=WATCHDOG)
+    expect(taken).to_have_attribute("data-token", str(other["token"]))
     expect(shown.get_by_test_id("output-text")).to_have_text(wanted["output"])
     assert [step["chosen"] for step in wanted["steps"][:2]] == prefix
     assert f"force={prefix[0]}.{prefix[1]}" in shown.url
@@ -212,10 +211,10 @@ def test_forced_token_goes_on_from_there(page: Any, explorer: Any) -> None:
     )
     shown.locator(f"[data-token='{token}'] button").click()
     wanted = ask(explorer, {"name": "greedy"}, prefix=[*prefix, token])
-    expect(taken).to_have_attribute("data-token", str(token), timeout=WATCHDOG)
+    expect(taken).to_have_attribute("data-token", str(token))
     expect(shown.get_by_test_id("output-text")).to_have_text(wanted["output"])
     shown.get_by_test_id("unforce").click()
-    expect(shown.get_by_test_id("output-text")).to_have_text(trace["output"], timeout=WATCHDOG)
+    expect(shown.get_by_test_id("output-text")).to_have_text(trace["output"])
 
 
 def test_token_of_a_writer_is_forced_after_its_prompt(page: Any, explorer: Any) -> None:
@@ -229,7 +228,7 @@ def test_token_of_a_writer_is_forced_after_its_prompt(page: Any, explorer: Any) 
     token = next(one["token"] for one in step["candidates"] if one["token"] != step["chosen"])
     shown.locator(f"[data-token='{token}'] button").click()
     wanted = explorer.post("/api/trace", {**body, "prefix": [trace["steps"][given]["chosen"], token]})
-    expect(shown.get_by_test_id("output-text")).to_have_text(wanted["output"], timeout=WATCHDOG, use_inner_text=True)
+    expect(shown.get_by_test_id("output-text")).to_have_text(wanted["output"], use_inner_text=True)
 
 
 def test_searches_follow_the_choice(page: Any) -> None:

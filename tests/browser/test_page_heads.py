@@ -20,7 +20,6 @@ from regard.look.trace.trace import Axis, Model, Token
 
 JANE = "Jane visite l'Afrique en septembre"
 SENTENCE = "Le petit chat noir dort dans le jardin."
-WATCHDOG = 10_000  # milliseconds: five times what a new sentence may take
 DRAWN = 2500  # milliseconds: five times what a map of 512 x 512 may take
 
 
@@ -28,7 +27,7 @@ DRAWN = 2500  # milliseconds: five times what a map of 512 x 512 may take
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         wide.page.goto(f"{explorer.address}/#tab=heads{state}")
-        expect(wide.page.get_by_test_id("head-map")).to_be_visible(timeout=WATCHDOG)
+        expect(wide.page.get_by_test_id("head-map")).to_be_visible()
         return wide.page
 
     yield go
@@ -125,7 +124,7 @@ def test_switching_off_changes_the_output_and_on_restores_it(page: Any, explorer
         shown.get_by_test_id("head-on").uncheck()
     without = ask(explorer, off=off)
     assert without.output != trace.output  # nothing of the source gets through
-    expect(shown.get_by_test_id("after-text")).to_have_text(without.output, timeout=WATCHDOG)
+    expect(shown.get_by_test_id("after-text")).to_have_text(without.output)
     expect(shown.get_by_test_id("before-text")).to_have_text(trace.output)
     chosen = [next(one for one in step.candidates if one.token == step.chosen) for step in without.steps]
     told = shown.get_by_test_id("after").get_by_test_id("probability").all_text_contents()
@@ -142,7 +141,7 @@ def test_head_off_and_on_by_its_switch(page: Any) -> None:
     shown = page("&map=enc_self")
     before = shown.get_by_test_id("output").inner_html()
     shown.get_by_test_id("head-on").uncheck()
-    expect(shown.get_by_test_id("after")).to_be_visible(timeout=WATCHDOG)
+    expect(shown.get_by_test_id("after")).to_be_visible()
     shown.get_by_test_id("head-on").check()
     expect(shown.get_by_test_id("before-after")).to_have_count(0)
     assert shown.get_by_test_id("output").inner_html() == before

@@ -28,14 +28,13 @@ def _load(path: Path) -> Any:
 
 recomputing = _load(Path(__file__).parents[1] / "look" / "recomputing.py")
 TYPED = "Les enfants mangent une pomme rouge."
-WATCHDOG = 10_000
 
 
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         wide.page.goto(f"{explorer.address}/#tab=inside{state}")
-        expect(wide.page.get_by_test_id("inside")).to_be_visible(timeout=WATCHDOG)
+        expect(wide.page.get_by_test_id("inside")).to_be_visible()
         return wide.page
 
     yield go
@@ -145,7 +144,7 @@ def test_pointer_reads_and_a_click_opens(page: Any) -> None:
 def test_long_sum_names_its_largest_terms(page: Any, explorer: Any) -> None:
     shown = page("&cell=self.q:3")
     opened = shown.get_by_test_id("arithmetic")
-    expect(opened).to_be_visible(timeout=WATCHDOG)
+    expect(opened).to_be_visible()
     width = next(model for model in explorer.get("/api/models")["models"] if model["name"] == "fr-en")["about"]["width"]
     assert int(opened.get_attribute("data-terms") or "0") == width + 1  # the bias is one too
     assert opened.locator(".term").count() == 6
@@ -169,5 +168,5 @@ def test_keys_read_and_open_numbers(page: Any) -> None:
 
 def test_what_cannot_be_looked_into_says_why(wide: Any, explorer: Any) -> None:
     wide.page.goto(f"{explorer.address}/#tab=inside&model=no-attention")
-    expect(wide.page.get_by_test_id("note")).to_contain_text("no attention", timeout=WATCHDOG)
+    expect(wide.page.get_by_test_id("note")).to_contain_text("no attention")
     assert (wide.errors, wide.blocked) == ([], [])

@@ -25,7 +25,7 @@ def features(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         wide.page.goto("about:blank")
         wide.page.goto(f"{explorer.address}/#tab=features{state}")
-        expect(wide.page.get_by_test_id("features-exact-canvas")).to_be_visible(timeout=20_000)
+        expect(wide.page.get_by_test_id("features-exact-canvas")).to_be_visible()
         return wide.page
 
     yield go
@@ -43,7 +43,10 @@ def table(page: Page, name: str) -> list[float]:
 
 @pytest.mark.parametrize(
     ("example", "name"),
-    [("jane", "trig"), ("jane", "optimal"), ("unit", "trig"), ("unit", "positive"), ("unit", "hyperbolic")],
+    [
+        *(("jane", "optimal"), ("unit", "trig"), ("unit", "positive")),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in (("jane", "trig"), ("unit", "hyperbolic"))),
+    ],
 )
 def test_more_features_have_a_smaller_error(features: Any, example: str, name: str) -> None:
     """At 512 below that at 16: of the draw that is shown, and of the medians."""
@@ -235,6 +238,6 @@ def test_a_head_of_a_model_on_a_sentence(features: Any, explorer: Any) -> None:
 def test_what_has_no_such_head_says_so(wide: Any, explorer: Any, model: str, message: str) -> None:
     explorer.wait_for(model)
     wide.page.goto(f"{explorer.address}/#tab=features&of=model&model={model}&text=le+chat+noir")
-    expect(wide.page.get_by_test_id("features-misfit")).to_contain_text(message, timeout=20_000)
+    expect(wide.page.get_by_test_id("features-misfit")).to_contain_text(message)
     assert wide.page.get_by_test_id("features-exact").count() == 0
     assert (wide.errors, wide.blocked) == ([], [])

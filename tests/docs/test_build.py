@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -52,6 +54,7 @@ def test_local_links_lead_somewhere(built_docs: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.slow  # autodoc for all modules takes as long as all other pages; the next test is without it
 def test_reference_shows_every_public_name(built_docs: Path) -> None:
     """Whatever `regard` offers at the top is explained on a page of the reference."""
     import regard
@@ -69,3 +72,11 @@ def test_every_module_is_on_one_page_of_the_reference() -> None:
     assert len(modules) > 250
     assert modules - set(listed) == set()
     assert {module for module, count in listed.items() if count > 1} == set()
+
+
+def test_every_public_name_comes_from_a_module_of_the_reference() -> None:
+    import regard
+
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md"))
+    listed = set(re.findall(r"automodule:: (\S+)", pages))
+    assert {name for name in regard.__all__ if regard._WHERE.get(name, "regard") not in listed} == {"__version__"}

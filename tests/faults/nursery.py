@@ -11,22 +11,26 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 import inject
 from harness import write_recipe
 
 import regard.training.run.training_run  # noqa: F401
 from regard.cli import main
+from regard.training.parallel import launch
 
 
 def write(path: Path, text: str) -> None:
@@ -48,9 +52,33 @@ def become(request: dict) -> None:
     if request["user"]:
         os.setgid(request["user"])
         os.setuid(request["user"])
-    if "FAULTS" in request["environment"]:
-        inject.arm()
     sys.argv = ["regard", *request["arguments"]]
+    if "--nproc" in sys.argv:
+        launch.start_child = fork_child  # the faults are for the processes that it starts
+    elif "FAULTS" in request["environment"]:
+        inject.arm()
+
+
+def fork_child(command: list[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process of a launcher, as `regard.system.start_child` does, but without a new Python.
+
+    Popen calls `train` in the fork, and waits until the pipe to it is closed: by a new program, or as here.
+    """
+
+    def train() -> None:
+        os.closerange(3, 1000)
+        gc.enable()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.environ.clear()
+        os.environ.update(env)
+        if "FAULTS" in env:
+            inject.arm()
+        sys.argv = ["regard", *command[3:]]  # after: python -m regard
+        run_and_end()
+
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=train, **options)
 
 
 def import_all() -> None:

@@ -132,7 +132,7 @@ def of_save(events: list[str], step: int) -> range:
 
 def test_killed_in_a_save(events: list[str], nursery: Nursery, recipe: Path, whole: Path, tmp_path: Path) -> None:
     """At some events of the save of step 9, which also removes the checkpoint of step 3; the slow test has them all."""
-    kill_in_save(of_save(events, 9)[::6], nursery, recipe, whole, tmp_path)
+    kill_in_save(of_save(events, 9)[::10], nursery, recipe, whole, tmp_path)
 
 
 @pytest.mark.slow

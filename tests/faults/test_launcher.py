@@ -90,7 +90,7 @@ def test_sigterm(nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], 
     code(nursery.train(recipe, tmp_path / "run", *TWO, faults=({"kind": "note threads", "file": str(threads)},)), 0)
     assert contents(tmp_path / "run") == contents(wholes(2))
     assert left_behind(tmp_path / "run") == []
-    assert len(threads.read_text().splitlines()) == 3  # the launcher and its processes
+    assert len(threads.read_text().splitlines()) == 2
     assert "gloo" not in threads.read_text()
 
 

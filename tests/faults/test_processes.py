@@ -65,6 +65,7 @@ def test_without_them_in_float64(nursery: Nursery, tmp_path: Path) -> None:
     assert largest_difference(ours, theirs) <= 1e-9
 
 
+@pytest.mark.slow  # the same in float64 is above
 def test_without_them_in_float32(nursery: Nursery, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path / "recipe", changes={**STEPS, **EXACT})
     in_parts(nursery, recipe, tmp_path)

@@ -43,7 +43,13 @@ def test_an_epoch_has_every_sample_once(small: Any) -> None:
     assert len(epochs(batches)) >= 3
 
 
-@pytest.mark.parametrize(("moment", "processes"), [("before", 1), ("at", 1), ("after", 1), ("before", 2), ("at", 2)])
+@pytest.mark.parametrize(
+    ("moment", "processes"),
+    [
+        *(("before", 1), ("after", 1), ("at", 2)),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in (("at", 1), ("before", 2))),
+    ],
+)
 def test_stopped_around_the_end_of_an_epoch(
     moment: str, processes: int, small: Any, nursery: Nursery, tmp_path: Path
 ) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from harness import Nursery, code, contents, held, leftovers, wait_for, wait_for_step, whole_checkpoints
 
-PLACES = [("step", 5), ("validation", 4), ("save", 3), ("data", 6)]
+PLACES = [("step", 5, 2), ("validation", 4, 1), ("save", 3, 1), ("data", 6, 2)]
+OTHERS = [(where, at, 3 - processes) for where, at, processes in PLACES]  # in one process instead of two, or in two
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize(("where", "at"), PLACES)
+@pytest.mark.parametrize(
+    ("where", "at", "processes"), [*PLACES, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)]
+)
 def test_sigterm(
     where: str, at: int, processes: int, nursery: Nursery, recipe: Path, wholes: Callable[[int], Path], tmp_path: Path
 ) -> None:

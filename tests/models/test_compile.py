@@ -62,7 +62,7 @@ def twins_are_slow(names: Iterable[str], twins: Container[str]) -> list[Any]:
 @pytest.mark.parametrize("name", twins_are_slow(WHOLE, TWINS))
 def test_transformers(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
-    trained = name in ("transformer sinusoidal", "lm modern", "encoder learned")  # a backward pass costs seconds
+    trained = name in TWINS or name == "lm modern"  # a backward pass costs seconds
     model = make_model(WHOLE[name])
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     for n, m in ((5, 4), (7, 6), (9, 3)):

@@ -229,12 +229,12 @@ def check_mixed(device: str) -> None:
         assert error <= 1.5 * plain_error + ulp, f"{error} is off where the modules are {plain_error} off"
 
 
-def check_stack(device: str) -> None:
+def check_stack(device: str, *, whole: bool) -> None:
     """Blocks hand on their sums, or the next norm of them: results and gradients are those of blocks that do not."""
     from regard.kernels.training import residual_triton
 
     seed = torch.tensor([5], device=device)
-    for order, dropout in (("post", SHARE), ("pre", SHARE), ("pre", 0.0), ("post", 0.0)):
+    for order, dropout in (("pre", SHARE), ("post", 0.0), *([("post", SHARE), ("pre", 0.0)] if whole else [])):
         blocks = [block_of(order, lambda: LayerNorm(16), dropout=dropout, activation="gelu-tanh") for _ in range(3)]
         stack = Stack(blocks=blocks, norm=LayerNorm(16) if order == "pre" else None).to(device)
         for parameter in stack.parameters():
@@ -256,7 +256,7 @@ def check_stack(device: str) -> None:
         assert [call.args[1] is None for call in back.call_args_list] == [True] + 8 * [False]  # no sums left to others
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(gradients, torch.autograd.grad(wanted, inputs, upstream), rtol=1e-4, atol=1e-4)
-    fuse(stack)
+    fuse(unfuse(stack))
     assert all(block.why_not(x) is None for block in stack.blocks)
     assert all(block.why_not(x) is not None for block in stack.eval().blocks)
 
@@ -329,14 +329,16 @@ def check_seeds(device: str) -> None:
     assert used == [0, 1, 2, 3, 4, 5]
 
 
-def check_compiled(device: str) -> None:
+def check_compiled(device: str, *, whole: bool) -> None:
     """Fused blocks and stacks are one graph, forward and backward, that draws what it draws eagerly."""
     x = torch.randn(2, 3, 16, device=device, dtype=torch.float16, requires_grad=True)
     keep = torch.tensor([[True, True, True], [True, False, False]], device=device)[:, None, None]
-    block = dropped_block(device)
-    block.cross_attention = block.cross_norm = None
-    stack = fuse(Stack(blocks=[dropped_block(device) for _ in range(2)]))
-    for module, others in ((block, {}), (stack, {"memory": x.detach(), "memory_mask": keep})):
+    block, stack = dropped_block(device), fuse(Stack(blocks=[dropped_block(device) for _ in range(2)]))
+    without_source = [block] if whole else stack.blocks
+    for each in without_source:
+        each.cross_attention = each.cross_norm = None
+    cases = [(block, {}), (stack, {"memory": x.detach(), "memory_mask": keep})] if whole else [(stack, {})]
+    for module, others in cases:
         results = []
         for run in (module, torch.compile(module, fullgraph=True, backend="aot_eager")):
             torch.manual_seed(3)
@@ -355,7 +357,7 @@ def check_recorded(device: str) -> None:
     assert recording["self"].shape == recording["cross"].shape == (2, 2, 3, 3)
 
 
-def check_all(device: str) -> None:
+def check_all(device: str, *, whole: bool = True) -> None:
     from regard.kernels.training.feed_forward_triton import activated
     from regard.kernels.training.residual_triton import add_dropped, add_norm
 
@@ -381,11 +383,11 @@ def check_all(device: str) -> None:
         check_hidden(device, relu=relu, bias=True, dtype=float32, dropout=0.0)
     check_feed_forward(device)
     check_blocks(device)
-    check_stack(device)
+    check_stack(device, whole=whole)
     check_hooked_stack(device)
     check_recorded(device)
     check_seeds(device)
-    check_compiled(device)
+    check_compiled(device, whole=whole)
     x, h = torch.randn(2, 3, 16, device=device, requires_grad=True).unbind()
     w, seed = torch.randn(16, device=device, requires_grad=True), torch.tensor([3], device=device)
     torch.library.opcheck(add_norm, (x.detach(), x, h, w, w, w, seed, SHARE, 1e-5, True, False))
@@ -396,8 +398,9 @@ def check_all(device: str) -> None:
         torch.library.opcheck(activated, (h, w, None, 0.0, relu))
 
 
-def test_the_kernels_are_the_modules(interpret: Callable[..., None]) -> None:
-    interpret(__file__, "the kernels are the modules")
+@pytest.mark.parametrize("extent", ["part", pytest.param("whole", marks=pytest.mark.slow)])
+def test_the_kernels_are_the_modules(extent: str, interpret: Callable[..., None]) -> None:
+    interpret(__file__, "the kernels are the modules", extent)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA")
@@ -461,5 +464,5 @@ if __name__ == "__main__":
 
     residual_triton.NUMBERS_PER_WARP, residual_triton.WARPS_PER_PROCESSOR = 64, 2  # more rows than programs
     hidden_triton.FORWARD, hidden_triton.BACKWARD, hidden_triton.COLUMNS, hidden_triton.PROGRAMS = 4, 4, 16, 4
-    check_all("cpu")
+    check_all("cpu", whole="part" not in sys.argv)
     print("the kernels are the modules")

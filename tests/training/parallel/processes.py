@@ -1,12 +1,14 @@
-"""Run by test_distributed.py in several processes at once: trains small models and writes down what came out.
+"""Run by test_group.py: several processes train small models together and write down what came out.
 
-    python processes.py FOLDER RANK WORLD
+    python processes.py FOLDER WORLD
 
-One process trains the same models on the same global batches; the tests compare.
+The processes are forks of this one, so PyTorch is imported once. One process trains the same models on the same global
+batches; the tests compare.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from pathlib import Path
@@ -119,13 +121,13 @@ def one_fails(group: Group, how: str) -> dict[str, torch.Tensor]:
     return {**model_weights(train_step.state.model), "calls": torch.tensor(calls), "skipped": skipped}
 
 
-def main() -> None:
-    folder, rank, world = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    os.environ |= {"RANK": rank, "WORLD_SIZE": world, "REGARD_MEETING": str(folder / "meeting")}
+def train_share(folder: Path, rank: int, world: int) -> None:
+    """What one of the processes does."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "REGARD_MEETING": str(folder / "meeting")}
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     with join() as group:
-        assert (group.rank, group.world) == (int(rank), int(world))
+        assert (group.rank, group.world) == (rank, world)
         results = {f"{kind}-{how}": trained(kind, group, how) for kind in MODELS for how in ("ddp", "fsdp")}
         results |= {f"one-{how}": one_fails(group, how) for how in ("memory", "nan")}
         own = torch.arange(3 * group.rank, dtype=torch.float64).view(group.rank, 3)  # as many rows as its number
@@ -133,6 +135,22 @@ def main() -> None:
         results["together"] = {"rows": rows, "first": torch.tensor(first)}
     for name, tensors in results.items():
         save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.{rank}.safetensors")
+
+
+def main() -> None:
+    """Fork the processes; exit with 1 unless all of them end well."""
+    import torch.distributed.fsdp  # noqa: F401  # once for all of them
+
+    folder, world = Path(sys.argv[1]), int(sys.argv[2])
+    processes = [
+        multiprocessing.get_context("fork").Process(target=train_share, args=(folder, rank, world))
+        for rank in range(world)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    sys.exit(any(process.exitcode for process in processes))
 
 
 def alone(kind: str) -> dict[str, torch.Tensor]:

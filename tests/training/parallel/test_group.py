@@ -32,16 +32,13 @@ def script() -> ModuleType:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What both processes found."""
     folder = tmp_path_factory.mktemp("processes")
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(folder), str(rank), str(WORLD)],
-            stdin=subprocess.PIPE,  # closed, it would tell them that the launcher is gone
-            stderr=open(folder / f"told.{rank}", "wb"),  # noqa: SIM115
-        )
-        for rank in range(WORLD)
-    ]
-    for process in started:
-        assert process.wait(timeout=200) == 0, [(folder / f"told.{rank}").read_text() for rank in range(WORLD)]
+    command = [sys.executable, str(SCRIPT), str(folder), str(WORLD)]
+    with (
+        open(folder / "told", "wb") as told,
+        # Standard input that is closed would tell them that the launcher is gone.
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=told) as process,
+    ):
+        assert process.wait(timeout=200) == 0, (folder / "told").read_text()
     return folder
 
 

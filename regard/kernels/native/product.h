@@ -25,6 +25,7 @@ typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 enum { GROUP = 4, ZERO = 128 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
 typedef uint8_t Number;
 #else
+#define PAIRS_OF_INTEGERS
 enum { GROUP = 2, ZERO = 0 };  /* two numbers of 16 bits */
 typedef int16_t Number;
 #endif
@@ -46,10 +47,11 @@ static inline Ints ints_at(const void *x) { Ints y; memcpy(&y, x, sizeof y); ret
 
 /* The weights of a group of inputs and LANES outputs. */
 static inline Ints weights_at(const int8_t *w) {
-#if defined(__AVX2__)
-  if (GROUP == 2) return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
-#endif
+#if defined(PAIRS_OF_INTEGERS)
+  return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+#else
   return ints_at(w);
+#endif
 }
 
 /* Add to each sum the products of a group of inputs and their weights; exact on every CPU. */

@@ -120,11 +120,19 @@ __attribute__((noinline)) static void quantize_rows(const float *x, Quantized to
 /* The weights of outputs o, o + 1, … for the first group of inputs; those for the next group are BLOCK groups later. */
 static inline size_t place_of(int o, long groups) { return (size_t)(o / BLOCK) * BLOCK * groups + o % BLOCK; }
 
-INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, Floats sums[TALL][WIDE]) {
+/* While a tile is computed, fetch a part of the next block into the cache: as many lines as there are groups of inputs.
+   The WIDE parts are the whole block. */
+static inline const char *next_block(const void *weights, int size, int o, long groups, int part) {
+  return (const char *)weights + (size_t)size * place_of(o / BLOCK * BLOCK + BLOCK, groups) + 4 * LANES * groups * part;
+}
+
+INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, int part, Floats sums[TALL][WIDE]) {
   const float *w = m->weight + place_of(o, m->in);
+  const char *next = next_block(m->weight, sizeof(float), o, m->in, part);
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < vectors; j++) sums[r][j] = (Floats){0};
   for (long i = 0; i < m->in; i++, w += BLOCK) {
+    __builtin_prefetch(next + 4 * LANES * i, 0, 2);
     Floats some[WIDE];
     for (int j = 0; j < vectors; j++) some[j] = floats_at(w + j * LANES);
     for (int r = 0; r < rows; r++)
@@ -132,13 +140,15 @@ INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vec
   }
 }
 
-INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int vectors,
+INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int vectors, int part,
                      Floats sums[TALL][WIDE]) {
   const int8_t *w = m->numbers + GROUP * place_of(o, groups_of(m->in));
+  const char *next = next_block(m->numbers, GROUP, o, groups_of(m->in), part);
   Ints exact[TALL][WIDE];
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < vectors; j++) exact[r][j] = ZERO ? ints_at(m->sums + o + j * LANES) : (Ints){0};
   for (long i = 0; i < groups_of(m->in); i++, w += GROUP * BLOCK) {
+    __builtin_prefetch(next + 4 * LANES * i, 0, 2);
     Ints some[WIDE];
     for (int j = 0; j < vectors; j++) some[j] = weights_at(w + GROUP * j * LANES);
     for (int r = 0; r < rows; r++)
@@ -151,12 +161,13 @@ INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int
 
 /* Compute `rows` rows from row r and the outputs of some vectors from o. Inlined, so that both numbers are constants for
    the compiler, and the sums stay in registers. */
-INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int vectors) {
+INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int vectors,
+                 int part) {
   Floats sums[TALL][WIDE];
-  if (vectors < WIDE || m->numbers)
-    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, vectors, sums);
+  if (vectors < WIDE || m->numbers)  /* only integers have narrow tiles */
+    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, vectors, part, sums);
   else
-    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, sums);
+    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, part, sums);
   int count = least(vectors * LANES, m->out - o);
   float bias[BLOCK] = {0};
   if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
@@ -171,28 +182,28 @@ INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y,
 }
 
 /* Tiles of up to TILE rows and a whole block of outputs. */
-INLINE void wide_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows) {
+INLINE void wide_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
   switch (rows) {
-    case 1: tile(m, x, quantized, y, o, r, 1, WIDE); break;
-    case 2: tile(m, x, quantized, y, o, r, 2, WIDE); break;
-    case 3: tile(m, x, quantized, y, o, r, 3, WIDE); break;
-    case 4: tile(m, x, quantized, y, o, r, 4, WIDE); break;
-    case 5: tile(m, x, quantized, y, o, r, 5, WIDE); break;
-    default: tile(m, x, quantized, y, o, r, 6, WIDE);
+    case 1: tile(m, x, quantized, y, o, r, 1, WIDE, part); break;
+    case 2: tile(m, x, quantized, y, o, r, 2, WIDE, part); break;
+    case 3: tile(m, x, quantized, y, o, r, 3, WIDE, part); break;
+    case 4: tile(m, x, quantized, y, o, r, 4, WIDE, part); break;
+    case 5: tile(m, x, quantized, y, o, r, 5, WIDE, part); break;
+    default: tile(m, x, quantized, y, o, r, 6, WIDE, part);
   }
 }
 
 /* Tiles of integers with 6 to 12 rows and half a block: each weight that is read serves twice as many rows. Half blocks
    of floats would meet in the same sets of the cache, and be slower. */
-INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows) {
+INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
   switch (rows) {
-    case 6: tile(m, x, quantized, y, o, r, 6, NARROW); break;
-    case 7: tile(m, x, quantized, y, o, r, 7, NARROW); break;
-    case 8: tile(m, x, quantized, y, o, r, 8, NARROW); break;
-    case 9: tile(m, x, quantized, y, o, r, 9, NARROW); break;
-    case 10: tile(m, x, quantized, y, o, r, 10, NARROW); break;
-    case 11: tile(m, x, quantized, y, o, r, 11, NARROW); break;
-    default: tile(m, x, quantized, y, o, r, 12, NARROW);
+    case 6: tile(m, x, quantized, y, o, r, 6, NARROW, part); break;
+    case 7: tile(m, x, quantized, y, o, r, 7, NARROW, part); break;
+    case 8: tile(m, x, quantized, y, o, r, 8, NARROW, part); break;
+    case 9: tile(m, x, quantized, y, o, r, 9, NARROW, part); break;
+    case 10: tile(m, x, quantized, y, o, r, 10, NARROW, part); break;
+    case 11: tile(m, x, quantized, y, o, r, 11, NARROW, part); break;
+    default: tile(m, x, quantized, y, o, r, 12, NARROW, part);
   }
 }
 
@@ -204,8 +215,8 @@ __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const floa
   int down = (rows + height - 1) / height, across = (m->out + width - 1) / width;
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
     int o = i / down * width, r = (long)(i % down) * rows / down, count = (long)(i % down + 1) * rows / down - r;
-    if (is_tall) tall_tile(m, x, quantized, y, o, r, count);
-    else wide_tile(m, x, quantized, y, o, r, count);
+    if (is_tall) tall_tile(m, x, quantized, y, o, r, count, i % WIDE);
+    else wide_tile(m, x, quantized, y, o, r, count, i % down % WIDE);
   }
   meet(t);
 }

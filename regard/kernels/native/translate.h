@@ -195,7 +195,8 @@ static void choose_rows(Run *run, const float *hidden, Thread t) {
   const Matrix *output = &run->batch.network->output;
   Quantized quantized = run->scratch.quantized;
   int rows = run->live, V = output->out, K = run->batch.search.greedy ? 1 : 2 * run->batch.search.width;
-  int wide = least(round_up(V, PIECE), PIECE + MIN_SCORES / rows / PIECE * PIECE), first_row = share(rows, t, 0), last_row = share(rows, t, 1);
+  int wide = least(round_up(V, PIECE), PIECE + MIN_SCORES / rows / PIECE * PIECE);
+  int first_row = share(rows, t, 0), last_row = share(rows, t, 1);
   double start = cpu_time();
   if (output->numbers) quantize_rows(hidden, quantized, rows, output->in, t);
   for (int r = first_row; r < last_row; r++) begin_choice(run->choices + r, run->candidates + (size_t)r * K, K);

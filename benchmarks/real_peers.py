@@ -1,6 +1,6 @@
-"""Those who translate in decode_real.py, from text to text: regard, and CTranslate2 with the same weights.
+"""Those who translate in decode_real.py, from text to text: regard, CTranslate2 (same weights) and transformers.
 
-Both use regard's tokenizer. regard does more for each text, because its users get that: it carries numbers and rare
+All use regard's tokenizer. regard does more for each text, because its users get that: it carries numbers and rare
 names over, copies unknown words, looks for degenerate output and returns scores, tokens and words.
 """
 
@@ -20,9 +20,9 @@ from regard.api.translator import Translator
 from regard.models.transformer import Transformer
 from regard.positions.absolute import Learned, Sinusoidal
 from regard.positions.rotary import Rotary
-from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
-CTRANSLATE2_BATCH = 32  # of a file, sorted by length by CTranslate2 itself
+FILE_BATCH = 32  # of CTranslate2, which sorts a file by length itself, and of transformers
 TABLE_POSITIONS = 512  # of sinusoidal positions, which CTranslate2 reads from a table
 
 
@@ -90,9 +90,69 @@ class CTranslate2:
     def translate(self, texts: Sequence[str], beam: int) -> list[str]:
         sources = [[self.names[0][token] for token in [*self.source.encode(text), END]] for text in texts]
         results = self.translator.translate_batch(
-            sources, beam_size=beam, length_penalty=1.0, max_batch_size=CTRANSLATE2_BATCH if self.is_file else 0
+            sources, beam_size=beam, length_penalty=1.0, max_batch_size=FILE_BATCH if self.is_file else 0
         )
         return [self.target.decode([self.numbers[name] for name in result.hypotheses[0]]) for result in results]
+
+
+class Transformers:
+    """A Marian model of the same sizes with random weights: transformers has none with rotary positions.
+
+    It generates as many tokens for each batch as the longest of regard's translations has.
+    """
+
+    def __init__(self, ours: Translator, texts: Sequence[str]) -> None:
+        from transformers import MarianConfig, MarianMTModel
+
+        self.source, self.target = ours.source_tokenizer, ours.target_tokenizer
+        self.lengths = dict(zip(texts, (len(result.ids) + 1 for result in ours.translate(list(texts))), strict=True))
+        config: Any = ours.model.config
+        sizes = {"layers": (config.layers, config.decoder_layers or config.layers)}
+        sizes |= {"attention_heads": (config.heads, config.heads), "ffn_dim": (config.hidden, config.hidden)}
+        torch.manual_seed(0)
+        self.model = MarianMTModel(
+            MarianConfig(
+                vocab_size=self.target.size,
+                d_model=config.dim,
+                **{f"encoder_{name}": size for name, (size, _) in sizes.items()},
+                **{f"decoder_{name}": size for name, (_, size) in sizes.items()},
+                activation_function="relu",
+                scale_embedding=True,
+                max_position_embeddings=TABLE_POSITIONS,
+                pad_token_id=PAD,
+                eos_token_id=END,
+                decoder_start_token_id=START,
+                forced_eos_token_id=None,
+            )
+        ).eval()
+
+    @contextmanager
+    def turn(self, threads: int, *, is_file: bool) -> Iterator[None]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def translate(self, texts: Sequence[str], beam: int) -> list[str]:
+        batches = [texts[first : first + FILE_BATCH] for first in range(0, len(texts), FILE_BATCH)]
+        return [text for batch in batches for text in self._translate_batch(batch, beam)]
+
+    @torch.inference_mode()
+    def _translate_batch(self, texts: Sequence[str], beam: int) -> list[str]:
+        sources = [torch.tensor([*self.source.encode(text), END]) for text in texts]
+        source = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=PAD)
+        length = max(self.lengths[text] for text in texts)
+        tokens = self.model.generate(
+            source,
+            attention_mask=(source != PAD).long(),
+            do_sample=False,
+            num_beams=beam,
+            min_new_tokens=length,
+            max_new_tokens=length,
+        )
+        return [self.target.decode(text[1:]) for text in tokens.tolist()]
 
 
 def name_tokens(size: int) -> list[str]:

@@ -38,13 +38,13 @@ typedef struct {  /* `sharing` consecutive rows attend to one source of n tokens
 
 /* Attention of row r to the first n tokens of a text. */
 static void attend_to_cache(const Stack *stack, const float *q, Cache s, int text, int n, const uint8_t *keep, float *y) {
+  HeadSizes sizes = {stack->heads, stack->kv_heads, stack->dim / stack->heads};
   const float *k[n], *v[n];
-  float weights[n];
+  float weights[attention_room(sizes, n)];
   for (int t = 0; t < n; t++) {
     long offset = (s.origins ? s.origins[text * s.capacity + t] : text) * s.row + t * s.token;
     k[t] = s.k + offset, v[t] = s.v + offset;
   }
-  HeadSizes sizes = {stack->heads, stack->kv_heads, stack->dim / stack->heads};
   attend(q, (Tokens){k, v, s.head, n}, sizes, keep, weights, y);
 }
 

@@ -18,6 +18,7 @@ static void encoder_self(Attention *attention, int l, const float *x, float *qkv
   EncoderAttention *a = (EncoderAttention *)attention;
   const Stack *stack = &a->network->encoder;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, wide = (H + 2 * G) * d;
+  HeadSizes sizes = {H, G, d};
   (void)l, (void)x;
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++)
     rotate_row(stack, a->network->source_angles, qkv + (size_t)r * wide, r - a->starts[r]);
@@ -25,12 +26,12 @@ static void encoder_self(Attention *attention, int l, const float *x, float *qkv
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
     int n = a->ends[r] - a->starts[r];
     const float *k[n], *v[n];
-    float weights[n];
+    float weights[attention_room(sizes, n)];
     for (int i = 0; i < n; i++) {
       k[i] = qkv + (size_t)(a->starts[r] + i) * wide + H * d;
       v[i] = k[i] + G * d;
     }
-    attend(qkv + (size_t)r * wide, (Tokens){k, v, d, n}, (HeadSizes){H, G, d}, NULL, weights, y + (size_t)r * H * d);
+    attend(qkv + (size_t)r * wide, (Tokens){k, v, d, n}, sizes, NULL, weights, y + (size_t)r * H * d);
   }
   meet(t);
 }

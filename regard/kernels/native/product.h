@@ -4,8 +4,9 @@
    the weights of a block are adjacent. Integers come in groups of inputs, which CPUs multiply and add at once. Every
    tile sums over the inputs in the same order, so the result of a row has the same bits beside any other rows.
 
-   After a ReLU most inputs are zero. sparse_product skips them: it reads a second copy of the matrix, in which all
-   outputs of an input are adjacent.
+   Many rows of integers take tiles of twice the height and half the width, if the CPU has 32 registers. Each tile fetches
+   a part of the next block into the cache: the weights of a small model come from the last level of the cache at every
+   step, and the arithmetic would wait for them.
 */
 #ifndef REGARD_PRODUCT
 #define REGARD_PRODUCT
@@ -17,9 +18,7 @@
 #include "threads.h"
 
 enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
-#define MAX_DENSITY 0.6f  /* the share of a row that may differ from zero if sparse_product is to pay */
-
-typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+enum { HAS_TALL = WIDE == 4, TALL = HAS_TALL ? 12 : 6, NARROW = HAS_TALL ? 2 : WIDE };  /* TALL rows, NARROW vectors */
 
 #if (defined(__AVX512VNNI__) && defined(__AVX512F__)) || defined(__AVXVNNI__) || !defined(__AVX2__)
 enum { GROUP = 4, ZERO = 128 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
@@ -43,7 +42,6 @@ typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row 
 typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, in / GROUP) */
 
 static inline long groups_of(int in) { return (in + GROUP - 1) / GROUP; }
-static inline Ints ints_at(const void *x) { Ints y; memcpy(&y, x, sizeof y); return y; }
 
 /* The weights of a group of inputs and LANES outputs. */
 static inline Ints weights_at(const int8_t *w) {
@@ -72,13 +70,28 @@ static inline Ints add_products(Ints sums, int32_t group, Ints w) {
 #endif
 }
 
-/* The largest magnitude of a row; NaN or infinity if the row has one of them. */
+/* The largest magnitude of a row; NaN if the row has NaN or infinity. The bits of magnitudes have the same order as the
+   magnitudes, and those of infinity and NaN are the largest. */
 static inline float largest(const float *x, int count) {
-  float top = 0;
-  int finite = 1;
-  for (int i = 0; i < count; i++) finite &= fabsf(x[i]) <= FLT_MAX;
-  for (int i = 0; i < count; i++) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
-  return finite ? top : NAN;
+  typedef int32_t __attribute__((may_alias)) Bits;
+  const Bits *bits = (const Bits *)x;
+  int32_t top = 0;
+  for (int i = 0; i < count; i++) top = (bits[i] & 0x7fffffff) > top ? bits[i] & 0x7fffffff : top;
+  float magnitude;
+  memcpy(&magnitude, &top, sizeof magnitude);
+  return magnitude <= FLT_MAX ? magnitude : NAN;
+}
+
+/* numbers (in) = x · times, rounded, plus ZERO. */
+static inline void round_row(const float *x, float times, Number *numbers, int in) {
+  int i = 0;
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+  for (; i + LANES <= in; i += LANES) {
+    Ints rounded = (Ints)_mm512_cvtps_epi32((__m512)(floats_at(x + i) * times)) + ZERO;
+    _mm_storeu_si128((__m128i *)(numbers + i), _mm512_cvtepi32_epi8((__m512i)rounded));
+  }
+#endif
+  for (; i < in; i++) numbers[i] = (Number)((int)rintf(x[i] * times) + ZERO);
 }
 
 /* Quantize the rows to integers, with a scale that makes the largest one 127. A row with NaN or infinity has no such
@@ -91,7 +104,7 @@ __attribute__((noinline)) static void quantize_rows(const float *x, Quantized to
     float top = largest(row, in);
     if (top >= 0) {
       float times = 127.0f / (top > 1e-30f ? top : 1e-30f);
-      for (int i = 0; i < in; i++) numbers[i] = (Number)((int)rintf(row[i] * times) + ZERO);
+      round_row(row, times, numbers, in);
     } else {
       for (int i = 0; i < in; i++) numbers[i] = ZERO;
     }
@@ -101,146 +114,124 @@ __attribute__((noinline)) static void quantize_rows(const float *x, Quantized to
   meet(t);
 }
 
-static inline __attribute__((always_inline)) void sum_floats(const Matrix *m, const float *x, int o, int rows,
-                                                             Floats sums[TILE][WIDE]) {
-  const float *w = m->weight + (size_t)o * m->in;
+/* The weights of outputs o, o + 1, … for the first group of inputs; those for the next group are BLOCK groups later. */
+static inline size_t place_of(int o, long groups) { return (size_t)(o / BLOCK) * BLOCK * groups + o % BLOCK; }
+
+/* While a tile is computed, fetch a part of the next block into the cache: as many lines as there are groups of inputs.
+   The WIDE parts are the whole block. */
+static inline const char *next_block(const void *weights, int size, int o, long groups, int part) {
+  return (const char *)weights + (size_t)size * place_of(o / BLOCK * BLOCK + BLOCK, groups) + 4 * LANES * groups * part;
+}
+
+INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, int part, Floats sums[TALL][WIDE]) {
+  const float *w = m->weight + place_of(o, m->in);
+  const char *next = next_block(m->weight, sizeof(float), o, m->in, part);
   for (int r = 0; r < rows; r++)
-    for (int j = 0; j < WIDE; j++) sums[r][j] = (Floats){0};
+    for (int j = 0; j < vectors; j++) sums[r][j] = (Floats){0};
   for (long i = 0; i < m->in; i++, w += BLOCK) {
+    __builtin_prefetch(next + 4 * LANES * i, 0, 2);
     Floats some[WIDE];
-    for (int j = 0; j < WIDE; j++) some[j] = floats_at(w + j * LANES);
+    for (int j = 0; j < vectors; j++) some[j] = floats_at(w + j * LANES);
     for (int r = 0; r < rows; r++)
-      for (int j = 0; j < WIDE; j++) sums[r][j] += x[(long)r * m->in + i] * some[j];
+      for (int j = 0; j < vectors; j++) sums[r][j] += x[(long)r * m->in + i] * some[j];
   }
 }
 
-static inline __attribute__((always_inline)) void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o,
-                                                           int rows, Floats sums[TILE][WIDE]) {
-  const int8_t *w = m->numbers + (size_t)o * GROUP * groups_of(m->in);
-  Ints exact[TILE][WIDE];
+INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int vectors, int part,
+                     Floats sums[TALL][WIDE]) {
+  const int8_t *w = m->numbers + GROUP * place_of(o, groups_of(m->in));
+  const char *next = next_block(m->numbers, GROUP, o, groups_of(m->in), part);
+  Ints exact[TALL][WIDE];
   for (int r = 0; r < rows; r++)
-    for (int j = 0; j < WIDE; j++) exact[r][j] = ZERO ? ints_at(m->sums + o + j * LANES) : (Ints){0};
+    for (int j = 0; j < vectors; j++) exact[r][j] = ZERO ? ints_at(m->sums + o + j * LANES) : (Ints){0};
   for (long i = 0; i < groups_of(m->in); i++, w += GROUP * BLOCK) {
+    __builtin_prefetch(next + 4 * LANES * i, 0, 2);
     Ints some[WIDE];
-    for (int j = 0; j < WIDE; j++) some[j] = weights_at(w + GROUP * j * LANES);
+    for (int j = 0; j < vectors; j++) some[j] = weights_at(w + GROUP * j * LANES);
     for (int r = 0; r < rows; r++)
-      for (int j = 0; j < WIDE; j++) exact[r][j] = add_products(exact[r][j], x[r * groups_of(m->in) + i], some[j]);
+      for (int j = 0; j < vectors; j++) exact[r][j] = add_products(exact[r][j], x[r * groups_of(m->in) + i], some[j]);
   }
   for (int r = 0; r < rows; r++)
-    for (int j = 0; j < WIDE; j++)
+    for (int j = 0; j < vectors; j++)
       sums[r][j] = __builtin_convertvector(exact[r][j], Floats) * (scales[r] * floats_at(m->scales + o + j * LANES));
 }
 
-/* Compute `rows` rows from row r and BLOCK outputs from o; inlined, so that `rows` is a constant for the compiler. */
-static inline __attribute__((always_inline)) void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o,
-                                                       int r, int rows) {
-  Floats sums[TILE][WIDE];
-  if (m->numbers)
-    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, sums);
+/* Compute `rows` rows from row r and the outputs of some vectors from o. Inlined, so that both numbers are constants for
+   the compiler, and the sums stay in registers. */
+INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int vectors,
+                 int part) {
+  Floats sums[TALL][WIDE];
+  if (vectors < WIDE || m->numbers)  /* only integers have narrow tiles */
+    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, vectors, part, sums);
   else
-    sum_floats(m, x + (size_t)r * m->in, o, rows, sums);
-  int count = least(BLOCK, m->out - o);
+    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, part, sums);
+  int count = least(vectors * LANES, m->out - o);
   float bias[BLOCK] = {0};
   if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
   for (int i = 0; i < rows; i++) {
-    for (int j = 0; j < WIDE; j++) sums[i][j] += floats_at(bias + j * LANES);
-    memcpy(y + (size_t)(r + i) * m->out + o, sums[i], count * sizeof(float));
+    float *to = y + (size_t)(r + i) * m->out + o;
+    for (int j = 0; m->bias && j < vectors; j++) sums[i][j] += floats_at(bias + j * LANES);
+    if (count == vectors * LANES)
+      for (int j = 0; j < vectors; j++) memcpy(to + j * LANES, &sums[i][j], sizeof(Floats));
+    else
+      memcpy(to, sums[i], count * sizeof(float));
   }
 }
 
-/* y (rows, out) = x (rows, in) times the matrix, plus its bias. Tiles are about equally high: 4 and 4 rows, not 6 and 2. */
-__attribute__((noinline)) static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
-  if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
-  int down = (rows + TILE - 1) / TILE, across = (m->out + BLOCK - 1) / BLOCK;
+/* Tiles of up to TILE rows and a whole block of outputs. */
+INLINE void wide_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
+  switch (rows) {
+    case 1: tile(m, x, quantized, y, o, r, 1, WIDE, part); break;
+    case 2: tile(m, x, quantized, y, o, r, 2, WIDE, part); break;
+    case 3: tile(m, x, quantized, y, o, r, 3, WIDE, part); break;
+    case 4: tile(m, x, quantized, y, o, r, 4, WIDE, part); break;
+    case 5: tile(m, x, quantized, y, o, r, 5, WIDE, part); break;
+    default: tile(m, x, quantized, y, o, r, 6, WIDE, part);
+  }
+}
+
+/* Tiles of integers with 6 to 12 rows and half a block: each weight that is read serves twice as many rows. Half blocks
+   of floats would meet in the same sets of the cache, and be slower. */
+INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
+  switch (rows) {
+    case 6: tile(m, x, quantized, y, o, r, 6, NARROW, part); break;
+    case 7: tile(m, x, quantized, y, o, r, 7, NARROW, part); break;
+    case 8: tile(m, x, quantized, y, o, r, 8, NARROW, part); break;
+    case 9: tile(m, x, quantized, y, o, r, 9, NARROW, part); break;
+    case 10: tile(m, x, quantized, y, o, r, 10, NARROW, part); break;
+    case 11: tile(m, x, quantized, y, o, r, 11, NARROW, part); break;
+    default: tile(m, x, quantized, y, o, r, 12, NARROW, part);
+  }
+}
+
+/* y (rows, out) = x (rows, in), of which `quantized` has the integers, times the matrix, plus its bias. Tiles are about
+   equally high: 4 and 4 rows, not 6 and 2. All tiles of some outputs follow each other, with their weights in the cache. */
+__attribute__((noinline)) static void multiply_tiles(const Matrix *m, const float *x, float *y, Quantized quantized, int rows,
+                                                     Thread t) {
+  int is_tall = HAS_TALL && m->numbers && rows > TILE, height = is_tall ? TALL : TILE, width = LANES * (is_tall ? NARROW : WIDE);
+  int down = (rows + height - 1) / height, across = (m->out + width - 1) / width;
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
-    int o = i / down * BLOCK, r = (long)(i % down) * rows / down;
-    switch ((long)(i % down + 1) * rows / down - r) {
-      case 1: tile(m, x, quantized, y, o, r, 1); break;
-      case 2: tile(m, x, quantized, y, o, r, 2); break;
-      case 3: tile(m, x, quantized, y, o, r, 3); break;
-      case 4: tile(m, x, quantized, y, o, r, 4); break;
-      case 5: tile(m, x, quantized, y, o, r, 5); break;
-      default: tile(m, x, quantized, y, o, r, TILE);
-    }
+    int o = i / down * width, r = (long)(i % down) * rows / down, count = (long)(i % down + 1) * rows / down - r;
+    if (is_tall) tall_tile(m, x, quantized, y, o, r, count, i % WIDE);
+    else wide_tile(m, x, quantized, y, o, r, count, i % down % WIDE);
   }
   meet(t);
 }
 
-/* List the numbers of a row that are not zero: their places and their bits. Returns the length of the list. */
-static int list_nonzero(const int32_t *row, int count, int32_t *places, int32_t *bits) {
-  int length = 0;
-  for (int i = 0; i < count; i++) {
-    bits[length] = row[i];
-    places[length] = i;
-    length += row[i] != 0;
-  }
-  return length;
+static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
+  if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
+  multiply_tiles(m, x, y, quantized, rows, t);
 }
 
-/* Quantize a row of numbers that are at least 0, of which the largest is 127 / times; without ZERO. */
-__attribute__((noinline)) static void quantize_positive(const float *x, int32_t *groups, int in, float times) {
-  int8_t numbers[GROUP * groups_of(in)];
-  for (int i = 0; i < in; i++) numbers[i] = (int8_t)(int)rintf(x[i] * times);
-  for (int i = in; i < GROUP * groups_of(in); i++) numbers[i] = 0;
-  Number *to = (Number *)groups;
-  for (int i = 0; i < GROUP * groups_of(in); i++) to[i] = numbers[i];
-}
-
-/* y (out) = the sum over the listed inputs, plus the bias; a strip of outputs at a time, whose sums stay in registers. */
-static void add_inputs(const Matrix *m, const int32_t *inputs, const int32_t *values, int length, float scale, float *y) {
-  long padded = (m->out + STRIP - 1) / STRIP * STRIP;
-  for (int o = 0; o < m->out; o += STRIP) {
-    Floats sums[8] = {0};
-    if (m->numbers) {
-      Ints exact[8] = {0};
-      const int8_t *w = (const int8_t *)m->by_input + (long)o * GROUP;
-      for (int i = 0; i < length; i++)
-        for (int j = 0; j < 8; j++)
-          exact[j] = add_products(exact[j], values[i], weights_at(w + GROUP * (inputs[i] * padded + j * LANES)));
-      for (int j = 0; j < 8; j++)
-        sums[j] = __builtin_convertvector(exact[j], Floats) * (scale * floats_at(m->scales + o + j * LANES));
-    } else {
-      const float *w = (const float *)m->by_input + o;
-      for (int i = 0; i < length; i++) {
-        float value;
-        memcpy(&value, values + i, 4);
-        for (int j = 0; j < 8; j++) sums[j] += value * floats_at(w + inputs[i] * padded + j * LANES);
-      }
-    }
-    int count = least(STRIP, m->out - o);
-    float bias[STRIP] = {0};
-    if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
-    for (int j = 0; j < 8; j++) sums[j] += floats_at(bias + j * LANES);
-    memcpy(y + o, sums, count * sizeof(float));
-  }
-}
-
-/* y (rows, out) = max(x, 0) times the matrix, plus its bias; x is overwritten. A matrix without `by_input`, and rows
-   with few zeros, take the usual product. */
-static void sparse_product(const Matrix *m, float *x, float *y, Quantized quantized, int rows, Thread t) {
-  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
-    float *row = x + (size_t)r * m->in, top = 0;
-    for (int i = 0; i < m->in; i++) row[i] = row[i] > 0 ? row[i] : 0;
-    if (!m->by_input) continue;
-    int32_t inputs[m->in + 1], values[m->in + 1];
-    for (int i = 0; i < m->in; i++) top = row[i] > top ? row[i] : top;
-    top = top > 1e-30f ? top : 1e-30f;
-    Quantized own = {quantized.scales + r, quantized.groups + r * groups_of(m->in)};
-    int count = m->numbers ? groups_of(m->in) : m->in, length = count;
-    if (top <= FLT_MAX && m->numbers) {
-      quantize_positive(row, own.groups, m->in, 127.0f / top);
-      length = list_nonzero(own.groups, count, inputs, values);
-    } else if (top <= FLT_MAX) {
-      length = list_nonzero((const int32_t *)row, count, inputs, values);
-    }
-    if (length > MAX_DENSITY * count) {
-      product(m, row, y + (size_t)r * m->out, own, 1, ALONE);
-    } else {
-      add_inputs(m, inputs, values, length, top / 127.0f, y + (size_t)r * m->out);
-    }
-  }
-  meet(t);
-  if (!m->by_input) product(m, x, y, quantized, rows, t);
+/* The matrix of `count` outputs from o, which is the first one of a block. */
+static Matrix some_outputs(const Matrix *m, int o, int count) {
+  Matrix part = *m;
+  part.out = count;
+  if (m->weight) part.weight += (size_t)o * m->in;
+  if (m->numbers) part.numbers += (size_t)o * GROUP * groups_of(m->in), part.scales += o, part.sums += o;
+  if (m->bias) part.bias += o;
+  part.by_input = NULL;
+  return part;
 }
 
 #endif

@@ -5,7 +5,7 @@
 */
 #ifndef REGARD_STACK
 #define REGARD_STACK
-#include "product.h"
+#include "sparse_product.h"
 
 enum { RELU, GELU, GELU_TANH, SWIGLU };
 enum { FEED_ROWS = 96 };  /* rows whose hidden layer is computed at once, so that it stays in the cache */

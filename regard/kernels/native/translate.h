@@ -13,7 +13,7 @@
 #include "hypotheses.h"
 
 enum { ENCODER_ROWS = 160 };  /* source tokens that are encoded at once, so that their vectors stay in the cache */
-enum { OUTPUT_ROWS = 48 };   /* rows whose scores of the whole vocabulary are computed at once, likewise */
+enum { MIN_SCORES = 1 << 16 };  /* that are computed at once, if the vocabulary has so many; they stay in the cache */
 enum { OUT_OF_MEMORY = 1, NOT_FINITE = 2 };
 
 typedef struct {  /* what Python reads of a hypothesis: tokens and logps [start, start + length) of the results */
@@ -38,7 +38,8 @@ typedef struct {
   Row *rows, *next_rows;                /* at most texts · w */
   int32_t *origins, *next_origins;      /* (rows, T): the row that computed the keys and values of each token */
   float **source_kv, **own_kv;          /* for each layer: (N, 2 G d), and (T, rows, 2 G d) */
-  float *x, *scores, *maxima;           /* (rows, p), (OUTPUT_ROWS, V), (OUTPUT_ROWS, sections) */
+  float *x, *scores;                    /* (rows, p), (rows, some outputs) */
+  Choice *choices;                      /* (rows) */
   Candidate *candidates;                /* (rows, K) */
   Continuation *list;                   /* (2 w) */
   Scratch scratch;
@@ -79,7 +80,7 @@ void free_run(Run *run) {
 Run *begin_run(const Batch *batch, const int32_t *lengths, const int32_t *limits, const int32_t *rules) {
   const Network *net = batch->network;
   int w = batch->search.width, n = batch->search.wanted, layers = net->decoder.layers, p = net->decoder.dim;
-  int rows = batch->texts * w, V = net->output.out, wide = 2 * net->decoder.kv_heads * (p / net->decoder.heads), longest = 0;
+  int rows = batch->texts * w, wide = 2 * net->decoder.kv_heads * (p / net->decoder.heads), longest = 0;
   for (int i = 0; i < batch->texts; i++) longest = lengths[i] > longest ? lengths[i] : longest;
   int encoder_rows = least(batch->source_tokens, ENCODER_ROWS + longest), most = rows > encoder_rows ? rows : encoder_rows;
   size_t encoder_bytes = scratch_bytes(&net->encoder, encoder_rows), decoder_bytes = scratch_bytes(&net->decoder, rows);
@@ -94,8 +95,8 @@ Run *begin_run(const Batch *batch, const int32_t *lengths, const int32_t *limits
   float *kv = take_memory(run, (size_t)layers * batch->source_tokens * wide * sizeof *kv);
   float *own = take_memory(run, (size_t)layers * batch->T * rows * wide * sizeof *own);
   run->x = take_memory(run, (size_t)most * p * sizeof *run->x);
-  run->scores = take_memory(run, (size_t)OUTPUT_ROWS * V * sizeof *run->scores);
-  run->maxima = take_memory(run, OUTPUT_ROWS * (size_t)(V / SECTION + 1) * sizeof *run->maxima);
+  run->scores = take_memory(run, (MIN_SCORES + (size_t)rows * PIECE) * sizeof *run->scores);
+  run->choices = take_memory(run, rows * sizeof *run->choices);
   run->candidates = take_memory(run, 2 * (size_t)rows * w * sizeof *run->candidates);
   run->list = take_memory(run, 2 * w * sizeof *run->list);
   void *scratch = take_memory(run, encoder_bytes > decoder_bytes ? encoder_bytes : decoder_bytes);
@@ -150,14 +151,15 @@ static void run_self(Attention *attention, int l, const float *x, float *qkv, fl
     memcpy(cache + ((size_t)run->position * run->room + r) * kv, row + H * d, kv * sizeof(float));
   }
   meet(t);
+  HeadSizes sizes = {H, G, d};
   const float *k[n], *v[n];
-  float weights[n];
+  float weights[attention_room(sizes, n)];
   for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
     for (int i = 0; i < n; i++) {
       k[i] = cache + ((size_t)i * run->room + run->origins[(size_t)r * T + i]) * kv;
       v[i] = k[i] + G * d;
     }
-    attend(qkv + (size_t)r * wide, (Tokens){k, v, d, n}, (HeadSizes){H, G, d}, NULL, weights, y + (size_t)r * H * d);
+    attend(qkv + (size_t)r * wide, (Tokens){k, v, d, n}, sizes, NULL, weights, y + (size_t)r * H * d);
   }
   meet(t);
 }
@@ -167,38 +169,56 @@ static void run_cross(Attention *attention, int l, const float *q, float *y, Thr
   Run *run = (Run *)attention;
   const Stack *stack = &run->batch.network->decoder;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, kv = 2 * G * d;
+  HeadSizes sizes = {H, G, d};
   for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
     const Text *text = run->texts + run->rows[r].text;
     const float *k[text->length], *v[text->length];
-    float weights[text->length];
+    float weights[attention_room(sizes, text->length)];
     for (int i = 0; i < text->length; i++) {
       k[i] = run->source_kv[l] + (size_t)(text->source + i) * kv;
       v[i] = k[i] + G * d;
     }
-    attend(q + (size_t)r * H * d, (Tokens){k, v, d, text->length}, (HeadSizes){H, G, d}, NULL, weights, y + (size_t)r * H * d);
+    attend(q + (size_t)r * H * d, (Tokens){k, v, d, text->length}, sizes, NULL, weights, y + (size_t)r * H * d);
   }
   meet(t);
 }
 
-/* The candidates of all rows from the decoder's output (R, p). */
+/* What may follow the hypothesis of row r. */
+static Limits limits_of(const Run *run, int r) {
+  const Row *row = run->rows + r;
+  return (Limits){&run->batch.special, run->batch.rules + run->texts[row->text].rule, row->used};
+}
+
+/* The candidates of all rows from the decoder's output (R, p): the scores of some outputs for all rows, then the next
+   ones, so that the output matrix is read once. */
 static void choose_rows(Run *run, const float *hidden, Thread t) {
   const Matrix *output = &run->batch.network->output;
-  int V = output->out, K = run->batch.search.greedy ? 1 : 2 * run->batch.search.width, sections = V / SECTION + 1;
-  for (int first = 0; first < run->live; first += OUTPUT_ROWS) {
-    int count = least(OUTPUT_ROWS, run->live - first);
-    double start = cpu_time();
-    product(output, hidden + (size_t)first * output->in, run->scores, run->scratch.quantized, count, t);
+  Quantized quantized = run->scratch.quantized;
+  int rows = run->live, V = output->out, K = run->batch.search.greedy ? 1 : 2 * run->batch.search.width;
+  int wide = least(round_up(V, PIECE), PIECE + MIN_SCORES / rows / PIECE * PIECE);
+  int first_row = share(rows, t, 0), last_row = share(rows, t, 1);
+  double start = cpu_time();
+  if (output->numbers) quantize_rows(hidden, quantized, rows, output->in, t);
+  for (int r = first_row; r < last_row; r++) begin_choice(run->choices + r, run->candidates + (size_t)r * K, K);
+  for (int first = 0; first < V; first += wide) {
+    Matrix part = some_outputs(output, first, least(wide, V - first));
+    multiply_tiles(&part, hidden, run->scores, quantized, rows, t);
     double spent = cpu_time() - start;
     if (!t.number) run->seconds[1] += spent, run->seconds[2] -= spent;
-    for (int i = share(count, t, 0); i < share(count, t, 1); i++) {
-      const Row *row = run->rows + first + i;
-      const Rule *rule = run->batch.rules + run->texts[row->text].rule;
-      if (!choose_candidates(run->scores + (size_t)i * V, V, &run->batch.special, rule, row->used,
-                             run->maxima + (size_t)i * sections, run->candidates + (size_t)(first + i) * K, K))
-        run->failure = NOT_FINITE;
+    for (int r = first_row; r < last_row; r++) {
+      Limits limits = limits_of(run, r);
+      for (int o = 0; o < part.out; o += PIECE)
+        choose_among(run->choices + r, &limits, run->scores + (size_t)r * part.out + o, first + o, least(PIECE, part.out - o),
+                     run->candidates + (size_t)r * K, K);
     }
     meet(t);
+    start = cpu_time();
   }
+  for (int r = first_row; r < last_row; r++) {
+    Limits limits = limits_of(run, r);
+    if (!finish_choice(run->choices + r, &limits, run->candidates + (size_t)r * K, K)) run->failure = NOT_FINITE;
+  }
+  meet(t);
 }
 
 static int new_node(Run *run, int parent, int token, float logp) {

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import platform
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,27 @@ def test_edge_sizes(form: str) -> None:
         matrix, weight = laid_out(out, columns, form)
         x = whole(rows, columns, 1).float()
         torch.testing.assert_close(matrix.product(x).double(), x.double() @ weight.T, rtol=1e-5, atol=1e-3 * columns)
+
+
+@pytest.mark.parametrize("form", ["packed", "int8"])
+def test_every_number_of_rows(form: str) -> None:
+    """Tiles of every height, whole and half blocks of outputs, and inputs that do not fill a group or a vector."""
+    block = c_matrix.compiled().outputs_of_a_block()
+    for out, columns in ((block // 2 + 1, 30), (2 * block, 64), (3 * block - 5, 17)):
+        matrix, weight = laid_out(out, columns, form)
+        x = whole(40, columns, 1).float()
+        want = x.double() @ weight.T
+        for rows in range(1, 41):
+            torch.testing.assert_close(matrix.product(x[:rows]).double(), want[:rows], rtol=1e-5, atol=1e-3 * columns)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="COMPILER: the names are those of x86 CPUs")
+@pytest.mark.parametrize("cpu", ["x86-64", "haswell", "skylake-avx512", "icelake-server"])
+def test_the_c_code_is_valid_for_every_kind_of_cpu(cpu: str) -> None:
+    """Where it does not compile, decoding is slow without a word."""
+    command = ["cc", f"-march={cpu}", "-fsyntax-only", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas"]
+    process = subprocess.run([*command, str(c_matrix.SOURCE)], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def ways() -> list[Any]:

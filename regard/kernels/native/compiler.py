@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import subprocess
 import tempfile
+import warnings
 from ctypes import c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,10 @@ ROOT = Path(__file__).parent
 FAST = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 MAX_SECONDS = 300  # of the compiler, on a machine with much other work
 FLAGS = ("-O3", "-march=native", *FAST, "-shared", "-fPIC", "-lm")
+
+
+class CompileError(Exception):
+    """The compiler rejects the source; the text is the compiler's message."""
 
 
 def load_library(source: Path) -> Any:
@@ -47,6 +52,14 @@ def load_library(source: Path) -> Any:
             compile_to(output, source, compiler, FLAGS)
             output.chmod(0o700)
             return ctypes.CDLL(str(output.replace(library) if is_safe else output))
+    except CompileError as error:
+        message = next((line for line in str(error).splitlines() if "error" in line), "no message")
+        warnings.warn(
+            f"{compiler} cannot compile {source.name}, so the plain modules run instead, which are slower: {message}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
     except (OSError, subprocess.SubprocessError, RuntimeError):  # RuntimeError: there is no home folder
         return None
 
@@ -58,7 +71,7 @@ def compile_to(out: Path, source: Path, compiler: str, flags: tuple[str, ...]) -
         process = subprocess.run(command, capture_output=True, timeout=MAX_SECONDS, check=False)
         if process.returncode == 0:
             return
-    raise OSError(process.stderr.decode(errors="replace"))
+    raise CompileError(process.stderr.decode(errors="replace"))
 
 
 def pointer(tensor: Tensor | None) -> c_void_p:

@@ -267,6 +267,7 @@ def no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
+@pytest.mark.filterwarnings("ignore:.*cannot compile native:RuntimeWarning")
 @pytest.mark.parametrize("trouble", ["broken", "no room", "no home", "switched off"])
 def test_troubles(trouble: str, nothing_compiled: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place = tmp_path / "cache"

@@ -64,3 +64,9 @@ def test_a_planted_library_is_not_loaded(how: str, source: Path, tmp_path: Path,
         assert not library.is_symlink() and library.read_bytes() != content  # replaced
     else:  # nothing in such a folder is used or replaced
         assert list(library.parent.iterdir()) == [library] and library.read_bytes() == content
+
+
+def test_a_source_that_does_not_compile_is_reported(source: Path) -> None:
+    source.write_text("int answer(void) { return undefined_name; }")
+    with pytest.warns(RuntimeWarning, match=r"cannot compile answer\.c.*slower.*undefined_name"):
+        assert load_library(source) is None

@@ -64,7 +64,9 @@ def best_weights(trace: Trace) -> np.ndarray:
 
 
 def hover(page: Page, row: int, column: int, shape: tuple[int, int], testid: str = "weights-canvas") -> None:
-    box = page.get_by_test_id(testid).bounding_box()
+    canvas = page.get_by_test_id(testid)
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
     assert box is not None
     page.mouse.move(
         box["x"] + (column + 0.5) * box["width"] / shape[1], box["y"] + (row + 0.5) * box["height"] / shape[0]

@@ -50,6 +50,11 @@ def type_sentence(page: Page, change: Callable[[], Any]) -> dict[str, Any]:
     return found
 
 
+def describe_model(explorer: Any, name: str) -> dict[str, Any]:
+    """Layers, heads and width of a served model."""
+    return next(model for model in explorer.get("/api/models")["models"] if model["name"] == name)["about"]
+
+
 def get_parameter(explorer: Any, model: str) -> Callable[[str], np.ndarray]:
     def get(name: str) -> np.ndarray:
         found = explorer.get(f"/api/parameters?model={model}&name={name}")
@@ -91,11 +96,14 @@ def check_page(page: Page, found: dict[str, Any]) -> None:
         np.testing.assert_allclose(told[box["id"]], wanted, atol=1e-4, err_msg=box["id"])
 
 
-@pytest.mark.parametrize("stack", ["encoder", "decoder"])
-def test_boxes_follow_from_those_before_them(stack: str, page: Any, explorer: Any) -> None:
-    """On a sentence typed here: the first block of the encoder, which begins with embeddings; the decoder's last."""
-    shown = page()
-    about = next(model for model in explorer.get("/api/models")["models"] if model["name"] == "fr-en")["about"]
+@pytest.mark.parametrize(("model", "stack"), [("fr-en", "encoder"), ("fr-en", "decoder"), ("lecture", "decoder")])
+def test_boxes_follow_from_those_before_them(model: str, stack: str, page: Any, explorer: Any) -> None:
+    """On a sentence typed here: the first block of the encoder, which begins with embeddings; the decoder's last.
+
+    fr-en normalizes before each sublayer, `lecture` after it.
+    """
+    shown = page(f"&model={model}")
+    about = describe_model(explorer, model)
     last = about["layers"][stack] - 1 if stack == "decoder" else 0
     shown.get_by_test_id("text").fill(TYPED)
     type_sentence(shown, lambda: shown.get_by_test_id("send").click())
@@ -107,8 +115,17 @@ def test_boxes_follow_from_those_before_them(stack: str, page: Any, explorer: An
     assert (found["stack"], found["token"], found["layer"], found["head"]) == (stack, 2, last, about["heads"] - 1)
     names = shown.get_by_test_id("box").evaluate_all("all => all.map(one => one.dataset.box)")
     assert sorted(names) == sorted(box["id"] for box in found["boxes"])
-    check_boxes(found, explorer, "fr-en")
+    check_boxes(found, explorer, model)
     check_page(shown, found)
+
+
+def test_the_transformer_of_the_slides_is_shown_unless_another_model_is_picked(page: Any) -> None:
+    shown = page()
+    source = shown.get_by_test_id("source")
+    expect(source.locator("option:checked")).to_have_text("lecture")
+    source.select_option("fr-en")
+    expect(source.locator("option:checked")).to_have_text("fr-en")
+    assert "model=fr-en" in shown.url
 
 
 @pytest.mark.parametrize("model", ["shakespeare", "small-rnn", "learned"])
@@ -121,10 +138,9 @@ def test_other_kinds_of_models(model: str, page: Any, explorer: Any) -> None:
     check_page(shown, found)
 
 
-def test_pointer_reads_and_a_click_opens(page: Any) -> None:
-    shown = page()
-    found = shown.evaluate("fetch('api/models').then(answer => answer.json())")
-    width = next(model for model in found["models"] if model["name"] == "fr-en")["about"]["width"]
+def test_pointer_reads_and_a_click_opens(page: Any, explorer: Any) -> None:
+    shown = page("&model=fr-en")
+    width = describe_model(explorer, "fr-en")["width"]
     card = shown.locator("[data-box='token']")
     columns = min(64, width)
     canvas = card.locator("canvas")
@@ -142,10 +158,10 @@ def test_pointer_reads_and_a_click_opens(page: Any) -> None:
 
 
 def test_long_sum_names_its_largest_terms(page: Any, explorer: Any) -> None:
-    shown = page("&cell=self.q:3")
+    shown = page("&model=fr-en&cell=self.q:3")
     opened = shown.get_by_test_id("arithmetic")
     expect(opened).to_be_visible()
-    width = next(model for model in explorer.get("/api/models")["models"] if model["name"] == "fr-en")["about"]["width"]
+    width = describe_model(explorer, "fr-en")["width"]
     assert int(opened.get_attribute("data-terms") or "0") == width + 1  # the bias is one too
     assert opened.locator(".term").count() == 6
     expect(opened).to_contain_text(f"… {width + 1 - 6} more")

@@ -107,3 +107,10 @@ def client(serve: Callable[..., Client]) -> Client:
     names = ("fr-en", "shakespeare")
     shelf = ModelShelf([ServedModel(name, SHIPPED / name, queue_size=LIMITS.queue) for name in names], default="fr-en")
     return serve(shelf)
+
+
+@pytest.fixture(scope="session")
+def sequences(serve: Callable[..., Client]) -> Client:
+    """A server with models for the tabs Recurrent and Embeddings."""
+    names = ("shakespeare-lstm", "demo-rnn-seq2seq", "demo-encoder")
+    return serve(ModelShelf([ServedModel(name, SHIPPED / name) for name in names], default=names[0]))

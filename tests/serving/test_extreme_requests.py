@@ -32,6 +32,12 @@ TRACE_FIELDS = {
     "search": SEARCHES,
     "off": st.one_of(HEADS, EXTREMES),
 }
+SEQUENCE_REQUESTS = {
+    "recurrent": {"model": "shakespeare-lstm", "text": "Jane"},
+    "embeddings": {"model": "shakespeare-lstm", "word": "a", "count": 5},
+    "similarity": {"model": "demo-encoder", "texts": ["Jane", "the cat"]},
+}  # the path of each route under /api and a body that it takes
+POST_PATHS = ["/api/trace", "/api/inside", *(f"/api/{name}" for name in SEQUENCE_REQUESTS)]
 INSIDE_FIELDS = {**dict.fromkeys(INSIDE, EXTREMES), "search": SEARCHES}
 
 
@@ -75,6 +81,21 @@ def test_no_inside_request_breaks_the_server(client: Any, change: dict[str, Any]
     check(client, client.post("/api/inside", INSIDE | change))
 
 
+@pytest.mark.parametrize("name", SEQUENCE_REQUESTS)
+@settings(max_examples=30)
+@given(change=st.data())
+def test_no_sequence_request_breaks_the_server(sequences: Any, name: str, change: st.DataObject) -> None:
+    body = SEQUENCE_REQUESTS[name]
+    fields = st.fixed_dictionaries({}, optional=dict.fromkeys(body, EXTREMES))
+    check(sequences, sequences.post(f"/api/{name}", body | change.draw(fields)))
+
+
+def test_the_unchanged_requests_are_answered(client: Any, sequences: Any) -> None:
+    for server, requests in ((client, {"trace": GOOD, "inside": INSIDE}), (sequences, SEQUENCE_REQUESTS)):
+        for name, body in requests.items():
+            assert server.post(f"/api/{name}", body).status == 200, name
+
+
 ODD_TEXT = st.one_of(st.text(max_size=20), st.sampled_from(["..", "/", "%", "\0", "a" * 3000, "decoder", "__class__"]))
 
 
@@ -91,12 +112,12 @@ JSON_VALUES = st.recursive(EXTREMES, lambda inner: st.lists(inner, max_size=3) |
 
 
 @settings(max_examples=25)
-@given(JSON_VALUES, st.sampled_from(["/api/trace", "/api/inside"]))
+@given(JSON_VALUES, st.sampled_from(POST_PATHS))
 def test_no_body_breaks_the_server(client: Any, body: Any, path: str) -> None:
     check(client, client.ask("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}))
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1e999}', b"{" * 10_000, b"\x00", b"\xff\xfe{\x00}\x00", b"1" * 5000, b""])
-@pytest.mark.parametrize("path", ["/api/trace", "/api/inside"])
+@pytest.mark.parametrize("path", POST_PATHS)
 def test_no_bytes_break_the_server(client: Any, path: str, content: bytes) -> None:
     check(client, client.post(path, content))

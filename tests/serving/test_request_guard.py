@@ -54,6 +54,10 @@ def test_the_list_of_routes_sees_them(page: Path) -> None:
         "/api/trace",
         "/api/inside",
         "/api/parameters",
+        "/api/recurrent",
+        "/api/gradients",
+        "/api/embeddings",
+        "/api/similarity",
     }
 
 
@@ -67,6 +71,15 @@ def test_without_the_key_all_routes_but_health_and_the_page_deny(locked: Any, pa
     for path in ("/secret.txt", "/no-such-file", "/scenes/", "/openapi.json", "//", "/app.js/"):
         assert locked.get(path).status == 401
     assert locked.ask("POST", "/").status == 401
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}], ids=str
+)
+def test_every_route_refuses_pages_from_elsewhere(client: Any, page: Path, headers: dict[str, str]) -> None:
+    for method, path in routes_of(page):
+        body = {} if method == "POST" else None
+        assert client.ask(method, path.replace("{name}", "x"), body, headers).status == 403, path
 
 
 def test_the_key_opens(locked: Any) -> None:

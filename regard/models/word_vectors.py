@@ -45,6 +45,11 @@ class WordVectorModel(nn.Module):
                 nn.init.zeros_(table)
 
     @property
+    def traits(self) -> frozenset[str]:
+        """The model's name; see regard.traits."""
+        return frozenset({"WordVectorModel"})
+
+    @property
     def vectors(self) -> Tensor:
         """The vectors to use, (V, D): the word vectors; of GloVe the sum of both tables (section 4.2)."""
         if self.config.method == "glove":

@@ -127,7 +127,9 @@ class Sinusoidal(Position):
 
     @property
     def traits(self) -> frozenset[str]:
-        return super().traits | ({"sinusoidal-start"} if self.start or self.first else set())
+        # Not super().traits, which torch.compile cannot trace.
+        options = {"sinusoidal-start"} if self.start or self.first else set()
+        return frozenset({self.scheme_trait()} | options)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)

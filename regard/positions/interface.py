@@ -60,13 +60,17 @@ class Position(nn.Module):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The scheme's name, and its options where they change the computation; see regard.traits.
+        """The scheme's name, and its options where they change the computation; see regard.traits."""
+        return frozenset({self.scheme_trait()})
+
+    def scheme_trait(self) -> str:
+        """Return the trait with the scheme's name.
 
         The name of a scheme from outside this package includes its module, so that no engine takes it for one of these.
         """
         kind = type(self)
         ours = kind.__module__.startswith("regard.positions.")
-        return frozenset({f"position {kind.__name__ if ours else f'{kind.__module__}.{kind.__qualname__}'}"})
+        return f"position {kind.__name__ if ours else f'{kind.__module__}.{kind.__qualname__}'}"
 
     def out_dim(self, dim: int) -> int:
         """Return the width that `embed` gives to an embedding of width dim; only concatenation changes it."""

@@ -41,6 +41,7 @@ MAX_BATCH = 32_768  # words whose examples are drawn together
 STEPS_PER_EPOCH = 10  # at least
 WORDS_TO_READ = 5_000_000  # over all epochs, at least; between MIN_EPOCHS and MAX_EPOCHS
 MIN_EPOCHS, MAX_EPOCHS = 5, 40
+MIN_STEPS = 2  # a linear schedule ends at 0
 GLOVE_EPOCHS = 25  # at least: one example of GloVe stands for many occurrences
 # The learning rate of each method. word2vec's 0.025 is for billions of words. The rate of CBOW is higher, because the
 # gradient of a mean is divided among its words (İrsoy et al. 2021).
@@ -161,9 +162,10 @@ class WordVectorTask(Task):
         yield Choice("training.batch_tokens", batch, f"at least {STEPS_PER_EPOCH} batches per epoch")
         epochs = min(MAX_EPOCHS, max(MIN_EPOCHS, round(WORDS_TO_READ / words)))
         epochs = max(epochs, GLOVE_EPOCHS) if method == "glove" else epochs
-        yield Choice("training.steps", math.ceil(epochs * words / batch), f"about {epochs} epochs")
+        steps = max(MIN_STEPS, math.ceil(epochs * words / batch))
+        yield Choice("training.steps", steps, f"about {epochs} epochs")
         yield Choice("training.lr", RATES[method], f"suits {method} and some million words")
-        yield Choice("training.warmup", 0, "each example changes a few rows only")
+        yield Choice("training.warmup", 1, "the first step has the highest rate: each example changes a few rows only")
         schedule = "constant" if method == "glove" else "linear"
         yield Choice("training.schedule", schedule, "AdaGrad lowers it" if method == "glove" else "as in word2vec")
 

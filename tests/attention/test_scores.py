@@ -27,13 +27,14 @@ FORMULAS: dict[str, Callable[[nn.Module, Tensor, Tensor], Tensor]] = {
     "bilinear": lambda s, q, k: q @ s.weight @ k,
     "additive": lambda s, q, k: s.weight @ torch.tanh(s.query.weight @ q + s.key.weight @ k),
     "concat": lambda s, q, k: s.weight @ torch.tanh(s.stacked.weight @ torch.cat([q, k])),
+    "fourier": lambda s, q, k: (torch.sin(s.radius * (q - k)) / (s.radius * (q - k))).pow(s.power).prod().log(),
 }
 
 
 @pytest.mark.parametrize("name", SCORES)
 @given(m=st.integers(1, 4), n=st.integers(1, 4), query_dim=st.integers(1, 5), key_dim=st.integers(1, 5))
 def test_formula(name: str, m: int, n: int, query_dim: int, key_dim: int) -> None:
-    if name in ("dot", "scaled"):
+    if name in ("dot", "scaled", "fourier"):
         key_dim = query_dim
     score = make_score(name, query_dim=query_dim, key_dim=key_dim, hidden=3).double()
     q, k = torch.randn(m, query_dim).double(), torch.randn(n, key_dim).double()

@@ -140,7 +140,7 @@ def test_sigterm_lets_a_request_end() -> None:
         one.process.send_signal(signal.SIGTERM)
         answer = json.load(line.getresponse())  # the model had still to be loaded
         assert one.process.wait(WATCHDOG) == 143
-    assert answer["output"] == "The cat is asleep."
+    assert answer["output"] == "The cat is sleeping."
 
 
 def test_a_port_in_use_gives_the_next_one(no_torch: dict[str, str]) -> None:

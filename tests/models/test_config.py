@@ -12,12 +12,14 @@ from hypothesis import given, strategies as st
 
 from regard.errors import UsageError
 from regard.models.config import (
+    ClassifierConfig,
     Config,
     EncoderConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     TransformerConfig,
     TransformerLMConfig,
+    WordVectorConfig,
 )
 from regard.models.config.random_features import RandomFeaturesConfig
 from regard.models.presets import MODELS, make_model
@@ -27,6 +29,7 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     TransformerConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     TransformerLMConfig: {"vocabulary": 10},
     EncoderConfig: {"vocabulary": 10},
+    ClassifierConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
 }
@@ -142,7 +145,8 @@ def test_kinds() -> None:
     sides = NEEDED[RecurrentTranslatorConfig]
     assert RecurrentTranslatorConfig(**sides).kind == "rnn-attention"
     assert RecurrentTranslatorConfig(**sides, attention="none").kind == "rnn-seq2seq"
-    assert {kind(**needed).kind for kind, needed in NEEDED.items()} | {"rnn-seq2seq"} == set(MODELS)
+    kinds = {kind(**needed).kind for kind, needed in NEEDED.items()} | {"rnn-seq2seq"}
+    assert kinds | {WordVectorConfig(vocabulary=10).kind} == set(MODELS)
 
 
 def test_make_model_wants_a_config() -> None:

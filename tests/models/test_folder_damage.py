@@ -365,7 +365,7 @@ def test_no_folder(tmp_path: Path) -> None:
 def test_settings_that_do_not_fit_of_a_recurrent_model(tmp_path: Path) -> None:
     folder = save_model(make_model(RecurrentTranslatorConfig(**SIDES, embedding=4, hidden=8)), tmp_path / "m")
     with_settings(attention="dot", encoder_hidden=3)(folder)
-    with pytest.raises(ModelError, match=r"config\.json: score 'dot' multiplies queries and keys of one width"):
+    with pytest.raises(ModelError, match=r"config\.json: score 'dot' compares queries and keys of one width"):
         load_model(folder)
 
 

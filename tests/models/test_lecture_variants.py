@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.decoding.cpu import c_network
+from regard.decoding.cpu import module_search
 from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.engine import generate_tokens
 from regard.decoding.gpu import support
@@ -96,9 +96,9 @@ def test_every_part_learns(name: str, tokens: tuple[Tensor, Tensor]) -> None:
 def test_an_engine_that_does_not_know_a_variant_falls_back(name: str, tokens: tuple[Tensor, Tensor]) -> None:
     model, trait = translator(name).float(), VARIANTS[name][1]
     assert trait in traits_of(model)
-    assert trait not in c_network.KNOWN_TRAITS | support.KNOWN_TRAITS
+    assert trait not in module_search.KNOWN_TRAITS | support.KNOWN_TRAITS
     packed = PackedCopy().of(model)
-    assert (reason := c_network.why_not(packed)) is not None
+    assert (reason := module_search.why_not(packed)) is not None
     # Weights that C cannot pack, and random features, are refused before the trait is looked at.
     assert trait in reason or name in ("sigma", "widths", "odd heads") or "not packed" in reason, reason
     wanted, actual = (generate_tokens(of, tokens[0].tolist(), search=Greedy(), max_tokens=6) for of in (model, packed))

@@ -552,8 +552,8 @@ def test_sentence_encoder_sees_whole_targets() -> None:
 
 
 def test_every_kind_of_model_has_an_objective() -> None:
-    assert set(CONFIGS) == set(MODELS)
-    for kind in MODELS:
+    assert set(CONFIGS) == set(MODELS) - {"word-vectors"}  # has an update of its own
+    for kind in CONFIGS:
         model = model_of(kind)
         loss = objective(model)(model, batch_of(*RAGGED, translates=not kind.endswith("lm")))
         assert isinstance(loss, Loss) and torch.isfinite(loss.total)

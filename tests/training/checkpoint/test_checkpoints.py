@@ -68,15 +68,23 @@ def test_an_old_checkpoint_is_written_again_as_it_was(folder: Path) -> None:
 
 
 def test_an_old_run_goes_on(folder: Path) -> None:
-    """Another processor may round otherwise, so not every bit is compared."""
+    """Another processor may round otherwise, so not every bit is compared.
+
+    The bias of the keys is left out: it adds the same number to all scores of a query, so its gradient is 0, and Adam
+    divides what rounding leaves of it by its own size.
+    """
     said: list[str] = []
     train(read_recipe(folder / "recipe.toml"), out=folder.parent, quiet=True, say=said.append)
     assert "continuing from step 3" in said
     weights = load_file(folder / "step-00000006" / "weights.safetensors")
     wanted = load_file(FORMAT_2 / "weights-of-step-6.safetensors")
+    for name, bias in weights.items():
+        if name.endswith("self_attention.input.bias"):  # of queries, keys and values, one after the other
+            keys = slice(len(bias) // 3, 2 * len(bias) // 3)
+            bias[keys] = wanted[name][keys] = 0
     torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
     start = load_file(STEP_3 / "weights.safetensors")
-    assert max((weights[name] - start[name]).abs().max() for name in start) > 1e-4
+    assert max((weights[name] - start[name]).abs().max() for name in start if name.endswith("weight")) > 1e-4
 
 
 def test_another_number_of_processes_draws_new_numbers(folder: Path) -> None:

@@ -129,7 +129,7 @@ class Sinusoidal(Position):
     def traits(self) -> frozenset[str]:
         # Not super().traits, which torch.compile cannot trace.
         options = {"sinusoidal-start"} if self.start or self.first else set()
-        return frozenset({self.scheme_trait()} | options)
+        return frozenset({self._scheme_trait()} | options)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         check_width("x", x, self.dim)

@@ -61,9 +61,9 @@ class Position(nn.Module):
     @property
     def traits(self) -> frozenset[str]:
         """The scheme's name, and its options where they change the computation; see regard.traits."""
-        return frozenset({self.scheme_trait()})
+        return frozenset({self._scheme_trait()})
 
-    def scheme_trait(self) -> str:
+    def _scheme_trait(self) -> str:
         """Return the trait with the scheme's name.
 
         The name of a scheme from outside this package includes its module, so that no engine takes it for one of these.

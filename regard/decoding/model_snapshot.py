@@ -1,7 +1,8 @@
 """What a model consisted of when it was prepared for decoding, to notice quickly that it has changed.
 
 Each call of a decoder asks. To compute the traits of all modules would take a millisecond; to compare objects by
-identity takes some ten microseconds. A snapshot references the objects, so no other object can get their address.
+identity takes a fraction of that. A snapshot references the objects, so no other object can get their address; only
+the model itself is referenced weakly, so that a table of snapshots by model does not keep the models alive.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import is_
 from typing import Any
+from weakref import ref
 
 from torch import Tensor, nn
 
@@ -21,16 +23,17 @@ class ModelSnapshot:
     """The modules of a model, their attributes, and the versions of their tensors."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.modules = all_modules(model)
-        self.parts = _parts(self.modules)
+        self.model = ref(model)
+        _, *self.modules = all_modules(model)
+        self.parts = _parts([model, *self.modules])
         self.tensors = [part for part in self.parts if type(part) in (Tensor, nn.Parameter)]
         self.contents = list(map(_content, self.tensors))
 
     def matches(self, model: nn.Module) -> bool:
         """Whether the model still consists of the same objects, and no tensor was changed in place."""
-        if model is not self.modules[0]:
+        if model is not self.model():
             return False
-        parts = _parts(self.modules)  # they include the children of each module, so others would be noticed
+        parts = _parts([model, *self.modules])  # they include the children of each module, so others would be noticed
         return (
             len(parts) == len(self.parts)
             and all(map(is_, parts, self.parts))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -73,6 +75,13 @@ PLACES: dict[str, Callable[[Any], nn.Module]] = {
 }
 
 
+def accepted() -> Any:
+    """Return a model that the GPU decoder has accepted: it must notice what changes afterwards."""
+    model = make()
+    assert ask_captured_search(model) is None
+    return model
+
+
 def add_trait(module: nn.Module, trait: str) -> None:
     """Give this one module another trait, as a new option of its class would."""
     kind = type(module)
@@ -107,11 +116,20 @@ def test_a_known_model_is_accepted(engine: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_invented_trait_is_refused_by_name(engine: str, place: str) -> None:
-    model = make()
+    model = accepted()
     add_trait(PLACES[place](model), "invented")
     assert "invented" in traits_of(model)
     reason = ENGINES[engine](model)
     assert reason is not None and "invented" in reason
+
+
+def test_an_accepted_model_can_be_forgotten() -> None:
+    model = accepted()
+    assert ask_captured_search(model) is None  # remembered
+    gone = ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 @needs_c
@@ -204,7 +222,7 @@ REPLACEMENTS = {
 @pytest.mark.parametrize("replacement", REPLACEMENTS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_users_own_computation_is_refused(engine: str, replacement: str) -> None:
-    model = make()
+    model = accepted()
     REPLACEMENTS[replacement](model)
     reason = ENGINES[engine](model)
     assert reason is not None and "module " in reason
@@ -242,7 +260,7 @@ def other_activation(model: Any) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_blocks_that_differ_are_refused(engine: str, change: Callable[[Any], None]) -> None:
     """Each option is known, but one description would not serve all blocks."""
-    model = make()
+    model = accepted()
     change(model)
     assert ENGINES[engine](model) is not None
 

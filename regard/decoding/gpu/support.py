@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
 from regard.decoding import decoder_layout
 from regard.decoding.decoder_layout import BLOCK_TRAITS, INPUT_TRAITS, all_modules, input_of, why_not_hooked
+from regard.decoding.model_snapshot import ModelSnapshot
 from regard.machine import has_triton, setting
 
 DEVICES = ("cuda",)  # that capture graphs
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 KNOWN_TRAITS = BLOCK_TRAITS | INPUT_TRAITS | {"position Sinusoidal", "position Learned"}
+_accepted: WeakKeyDictionary[nn.Module, ModelSnapshot] = WeakKeyDictionary()  # models as they were when accepted
 
 
 def why_not(model: Any) -> str | None:
-    """Return the reason why the GPU decoder cannot take over this model's steps, or None if it can."""
-    return (
-        why_not_now(model) or decoder_layout.why_not(model, KNOWN_TRAITS, runs_input=False) or _why_not_weights(model)
-    )
+    """Return the reason why the GPU decoder cannot take over this model's steps, or None if it can.
+
+    A model that was accepted and has not changed since is not asked for its traits again.
+    """
+    if (reason := _why_not_device(model)) is not None:
+        return reason
+    snapshot = _accepted.get(model)
+    if snapshot is not None and snapshot.matches(model):
+        return None
+    reason = why_not_hooked(all_modules(model)) or decoder_layout.why_not(model, KNOWN_TRAITS, runs_input=False)
+    reason = reason or _why_not_weights(model)
+    if reason is None:
+        _accepted[model] = ModelSnapshot(model)
+    return reason
 
 
 def why_not_now(model: Any) -> str | None:
-    """Return the reason that can change from step to step, or None; this is quick to ask.
+    """Return the reason that can change from step to step, or None; this is quick to ask."""
+    return _why_not_device(model) or why_not_hooked(all_modules(model))
+
+
+def _why_not_device(model: Any) -> str | None:
+    """Return the reason that lies in the device and in the settings of the process, or None.
 
     To look for a fault, REGARD_GRAPHS=0 in the environment leaves all steps to the modules.
     """
@@ -37,7 +55,7 @@ def why_not_now(model: Any) -> str | None:
         return "autocast is on, and the kernels compute in the dtype of the weights"
     if not has_triton():
         return "Triton is not installed"
-    return why_not_hooked(all_modules(model))
+    return None
 
 
 def _why_not_weights(model: Any) -> str | None:

@@ -151,8 +151,12 @@ def key_factors(features: RandomFeatures, device: torch.device, *, remembered: b
 
     While a CUDA graph is captured nothing is remembered: the memory would be the graph's.
     """
-    captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    if remembered and features.sigma is None and not captured:
+    # `remembered` is asked first: torch.compile, which never remembers, cannot trace the question about capturing.
+    if (
+        remembered
+        and features.sigma is None
+        and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+    ):
         return _equal_factors(features.dim, features.scale**0.5, device)
     a = torch.full((1, features.dim), features.scale**0.5, device=device)
     return a if features.sigma is None else a * features.sigma.float()

@@ -14,7 +14,7 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Request, ViewportSize, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))  # for page.py
 
@@ -25,7 +25,7 @@ WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/expl
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--js-flags=--single-threaded", "--num-raster-threads=1"]  # the other core has tests of its own
 FLAGS += ["--in-process-gpu", "--disable-features=SpareRendererForSitePerProcess"]  # processes that no test needs
-# No name but this machine's has an address. A route of Playwright could refuse requests too, but it turns the cache off.
+# No name but this machine's has an address. A route of Playwright could refuse requests too, but turns the cache off.
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 
@@ -60,9 +60,12 @@ class Watched:
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def open_watched(browser: Browser, *, width: int, height: int) -> Watched:
+DESK: ViewportSize = {"width": 1280, "height": 900}
+
+
+def open_watched(browser: Browser, size: ViewportSize = DESK) -> Watched:
     """A new page that can reach nothing but this machine, and writes down errors and requests to others."""
-    page = browser.new_page(viewport={"width": width, "height": height})
+    page = browser.new_page(viewport=size)
     watched = Watched(page)
     page.on("request", watched.note)
     page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
@@ -85,14 +88,7 @@ def reuse(watched: Watched) -> Iterator[Watched]:
 
 @pytest.fixture(scope="session")
 def wide_window(browser: Browser) -> Iterator[Watched]:
-    watched = open_watched(browser, width=1280, height=900)
-    yield watched
-    watched.page.close()
-
-
-@pytest.fixture(scope="session")
-def phone_window(browser: Browser) -> Iterator[Watched]:
-    watched = open_watched(browser, width=390, height=844)
+    watched = open_watched(browser)
     yield watched
     watched.page.close()
 
@@ -104,9 +100,11 @@ def wide(wide_window: Watched) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def phone(phone_window: Watched) -> Iterator[Watched]:
+def phone(wide: Watched) -> Iterator[Watched]:
     """A page as on a phone."""
-    yield from reuse(phone_window)
+    wide.page.set_viewport_size({"width": 390, "height": 844})
+    yield wide
+    wide.page.set_viewport_size(DESK)
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # Whatever is skipped without CUDA is a test for `make test-gpu`.
         if any(str(mark.kwargs.get("reason", "")).startswith("CUDA") for mark in item.iter_markers("skipif")):
             item.add_marker(pytest.mark.gpu)
-    # With two workers, a long test that begins last leaves one of them without work.
+    # A long test that begins last leaves the other workers without work.
     items.sort(key=lambda item: (asks_for_docs(item), not is_long(item)))  # the docs last, when they are built
 
 

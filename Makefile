@@ -4,12 +4,12 @@
 #   TORCH_INDEX  a package index that torch alone is taken from, for example PyTorch's CPU index;
 #                everything else still comes from where pip looks by default
 #   CHROMIUM     the browser for the browser tests; found by scripts/find_chromium.sh when empty
-#   JOBS         how many tests run at a time
+#   JOBS         how many tests run at a time: three for two cores, because some wait for a browser or a process
 #   ARGS         more arguments for pytest: make test ARGS="tests/docs -x"
 PYTHON ?=
 TORCH_INDEX ?=
 CHROMIUM ?=
-JOBS ?= 2
+JOBS ?= 3
 ARGS ?=
 
 VENV := .venv

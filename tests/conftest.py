@@ -23,11 +23,12 @@ ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 DEVICES = ("CUDA", "MPS", "COMPILER")  # the last one for C
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 
-hypothesis.settings.register_profile("regard", deadline=None, max_examples=25, derandomize=IN_CI)
-hypothesis.settings.load_profile("regard")
-
 
 def pytest_configure(config: pytest.Config) -> None:
+    # `make test-all` asks for the slow tests too, and for more examples of each property.
+    examples = 10 if config.option.markexpr == "not slow" else 25
+    hypothesis.settings.register_profile("regard", deadline=None, max_examples=examples, derandomize=IN_CI)
+    hypothesis.settings.load_profile("regard")
     gc.disable()  # until pytest_collection_finish
     os.environ.setdefault("MPLBACKEND", "Agg")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it runs in the background
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # Whatever is skipped without CUDA is a test for `make test-gpu`.
         if any(str(mark.kwargs.get("reason", "")).startswith("CUDA") for mark in item.iter_markers("skipif")):
             item.add_marker(pytest.mark.gpu)
-    # With two workers, a long test that begins last leaves one of them without work.
+    # A long test that begins last leaves the other workers without work.
     items.sort(key=lambda item: (asks_for_docs(item), not is_long(item)))  # the docs last, when they are built
 
 

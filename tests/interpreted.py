@@ -10,6 +10,9 @@ the folder.
 The interpreter patches Triton's language anew for every call of every function, which takes a good part of its time,
 and removes the patches after each kernel. Here the language is patched once.
 
+It also computes every sum and product of integers a second time in 64 bits, to look for overflows that it then
+reports to nobody. Here it does not.
+
 The interpreter reads and writes any address. Here a kernel may only access the memory of the tensors that it was given.
 
 Triton up to 3.6 converts arrays of one element to integers by `int(array)`, which is an error from numpy 2.5 on.
@@ -23,6 +26,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,6 +87,7 @@ def give(executor: Any, arguments: Any, named: dict[str, Any]) -> Any:
 checked, take = Checked(), interpreter.GridExecutor._init_args_hst
 interpreter._interpreter, interpreter.GridExecutor._init_args_hst = checked, give
 interpreter._patch_lang = put_in_once
+interpreter.interpreter_builder.options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
 
 
 def warm_up() -> None:

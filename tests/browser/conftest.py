@@ -14,7 +14,7 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Request, ViewportSize, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))  # for page.py
 
@@ -24,6 +24,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/explore.py
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--js-flags=--single-threaded", "--num-raster-threads=1"]  # the other core has tests of its own
+FLAGS += ["--in-process-gpu", "--disable-features=SpareRendererForSitePerProcess"]  # processes that no test needs
+# No name but this machine's has an address. A route of Playwright could refuse requests too, but turns the cache off.
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 
 @pytest.fixture(scope="session")
@@ -46,25 +49,25 @@ class Watched:
     blocked: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    def guard(self, route: Route) -> None:
-        """Let through what asks this machine, and nothing else."""
-        address = urlsplit(route.request.url)
-        if address.scheme in ("data", "blob") or address.hostname == "127.0.0.1":
-            route.continue_()
-        else:
-            self.blocked.append(route.request.url)
-            route.abort()
+    def note(self, request: Request) -> None:
+        """Write down a request to another machine."""
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob") and address.hostname != "127.0.0.1":
+            self.blocked.append(request.url)
 
     def sideways(self) -> int:
         """By how many pixels the page can be scrolled to the side."""
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-def open_watched(browser: Browser, *, width: int, height: int) -> Watched:
-    """A new page that may ask nothing but this machine, and writes down errors and refused requests."""
-    page = browser.new_page(viewport={"width": width, "height": height})
+DESK: ViewportSize = {"width": 1280, "height": 900}
+
+
+def open_watched(browser: Browser, size: ViewportSize = DESK) -> Watched:
+    """A new page that can reach nothing but this machine, and writes down errors and requests to others."""
+    page = browser.new_page(viewport=size)
     watched = Watched(page)
-    page.route("**/*", watched.guard)
+    page.on("request", watched.note)
     page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
     page.on("response", lambda r: watched.errors.append(f"{r.status} {r.url}") if r.status >= 400 else None)
@@ -74,26 +77,18 @@ def open_watched(browser: Browser, *, width: int, height: int) -> Watched:
 def reuse(watched: Watched) -> Iterator[Watched]:
     """The same page for the next test, emptied: a new window costs Chromium more than most tests do."""
     page = watched.page
-    page.unroute_all()
-    page.route("**/*", watched.guard)
     page.goto("about:blank")
     watched.errors.clear()
     watched.blocked.clear()
     yield watched
     page.evaluate("() => { try { localStorage.clear(); sessionStorage.clear() } catch { /* about:blank has none */ } }")
     page.context.clear_permissions()
+    page.unroute_all()
 
 
 @pytest.fixture(scope="session")
 def wide_window(browser: Browser) -> Iterator[Watched]:
-    watched = open_watched(browser, width=1280, height=900)
-    yield watched
-    watched.page.close()
-
-
-@pytest.fixture(scope="session")
-def phone_window(browser: Browser) -> Iterator[Watched]:
-    watched = open_watched(browser, width=390, height=844)
+    watched = open_watched(browser)
     yield watched
     watched.page.close()
 
@@ -105,9 +100,11 @@ def wide(wide_window: Watched) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def phone(phone_window: Watched) -> Iterator[Watched]:
+def phone(wide: Watched) -> Iterator[Watched]:
     """A page as on a phone."""
-    yield from reuse(phone_window)
+    wide.page.set_viewport_size({"width": 390, "height": 844})
+    yield wide
+    wide.page.set_viewport_size(DESK)
 
 
 class Quiet(SimpleHTTPRequestHandler):

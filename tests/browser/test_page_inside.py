@@ -96,7 +96,10 @@ def check_page(page: Page, found: dict[str, Any]) -> None:
         np.testing.assert_allclose(told[box["id"]], wanted, atol=1e-4, err_msg=box["id"])
 
 
-@pytest.mark.parametrize(("model", "stack"), [("fr-en", "encoder"), ("fr-en", "decoder"), ("lecture", "decoder")])
+@pytest.mark.parametrize(
+    ("model", "stack"),
+    [("fr-en", "encoder"), ("lecture", "decoder"), pytest.param("fr-en", "decoder", marks=pytest.mark.slow)],
+)
 def test_boxes_follow_from_those_before_them(model: str, stack: str, page: Any, explorer: Any) -> None:
     """On a sentence typed here: the first block of the encoder, which begins with embeddings; the decoder's last.
 

@@ -29,11 +29,14 @@ SIDES = {"source_vocabulary": 11, "target_vocabulary": 11}
 CELLS = ("rnn", "gru", "lstm")
 
 
-@pytest.fixture
-def counter() -> Iterator[CompileCounterWithBackend]:
-    """A backend that counts the graphs it is given; starts and ends without any compiled code."""
+@pytest.fixture(params=["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
+def counter(request: pytest.FixtureRequest) -> Iterator[CompileCounterWithBackend]:
+    """A backend that counts the graphs it is given; starts and ends without any compiled code.
+
+    "eager" runs the graph as it was traced. "aot_eager" also traces the backward pass, which takes as long again.
+    """
     torch.compiler.reset()
-    yield CompileCounterWithBackend("aot_eager")
+    yield CompileCounterWithBackend(request.param)
     torch.compiler.reset()
 
 
@@ -63,6 +66,8 @@ def twins_are_slow(names: Iterable[str], twins: Container[str]) -> list[Any]:
 def test_transformers(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
     trained = name in TWINS or name == "lm modern"  # a backward pass costs seconds
+    if trained:
+        counter.backend = "aot_eager"
     model = make_model(WHOLE[name])
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     for n, m in ((5, 4), (7, 6), (9, 3)):
@@ -111,7 +116,7 @@ def test_one_step_of_a_recurrent_decoder(name: str, counter: CompileCounterWithB
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "t5"])
+@pytest.mark.parametrize("position", twins_are_slow(["sinusoidal", "rotary", "t5"], {"sinusoidal"}))
 @torch.no_grad()
 def test_one_compiled_step_serves_many(position: str, counter: CompileCounterWithBackend) -> None:
     """With a static cache no number of the step is in the graph: one graph for a whole text, rows apart or not."""

@@ -81,7 +81,11 @@ def follow(program: Any, model: Any, state: TransformerState, plain: Any) -> Non
         torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "relative", "t5", "alibi"])
+# What is slow is like others: sinusoidal like learned, t5 and alibi like the language model below.
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("sinusoidal", "t5", "alibi")]
+
+
+@pytest.mark.parametrize("position", ["learned", "rotary", "relative", *SLOW])
 @torch.no_grad()
 def test_transformer(position: str) -> None:
     layers = 2 if position == "rotary" else 1  # a second layer doubles the time

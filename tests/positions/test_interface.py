@@ -24,6 +24,8 @@ SCHEMES |= {
     "t5, one way": T5Buckets(heads=H, bidirectional=False),
 }
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
+# "aot_eager" traces the graph a second time; tests/models/test_compile.py does so for models in every run.
+every_backend = pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 
 
 def stages(scheme: Position, x: Tensor, q: Tensor, i: Tensor, j: Tensor) -> dict[str, Tensor | None]:
@@ -103,10 +105,11 @@ def test_one_step_with_a_cache_is_the_last_row_of_all(name: str) -> None:
 
 
 @every_scheme
+@every_backend
 @torch._dynamo.config.patch(error_on_recompile=True)
-def test_compiles_whole_and_once_for_all_lengths(scheme: Position) -> None:
+def test_compiles_whole_and_once_for_all_lengths(scheme: Position, backend: str) -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(stages, backend="aot_eager", fullgraph=True, dynamic=True)
+    compiled = torch.compile(stages, backend=backend, fullgraph=True, dynamic=True)
     for T in (7, 12, 30):
         x, q, i, j = inputs(T)
         out = compiled(scheme, x, q, i, j)
@@ -115,10 +118,11 @@ def test_compiles_whole_and_once_for_all_lengths(scheme: Position) -> None:
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "learned", "rotary", "relative", "t5", "alibi"])
+@every_backend
 @torch._dynamo.config.patch(error_on_recompile=True)
-def test_compiles_with_rows_at_different_places(name: str) -> None:
+def test_compiles_with_rows_at_different_places(name: str, backend: str) -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(stages, backend="aot_eager", fullgraph=True, dynamic=True)
+    compiled = torch.compile(stages, backend=backend, fullgraph=True, dynamic=True)
     for T in (7, 12):
         x, q, i, j = inputs(T)
         i = torch.stack((i, 2 * i))

@@ -60,8 +60,11 @@ def check(found: list[Any], expected: tuple[list[Scored], list[Scored]], wanted:
         assert one.ranking == pytest.approx(score / len(text) ** penalty, abs=1e-9)
 
 
-@pytest.mark.parametrize(("patience", "most"), [(None, math.inf), (1.0, 3), (0.4, 1), (2.0, 6)])
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
+PATIENCE = [(0.0, None, math.inf), (1.0, 1.0, 3), (0.0, 0.4, 1), (1.0, 2.0, 6)]
+OTHER_PENALTY = [pytest.param(1.0 - penalty, *rest, marks=pytest.mark.slow) for penalty, *rest in PATIENCE]
+
+
+@pytest.mark.parametrize(("penalty", "patience", "most"), [*PATIENCE, *OTHER_PENALTY])
 @torch.no_grad()
 def test_against_the_naive_search(case: Any, penalty: float, patience: float | None, most: float) -> None:
     """Patience counts finished hypotheses, unless several are wanted."""

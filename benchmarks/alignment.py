@@ -114,11 +114,12 @@ class IBM1:
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str]) -> None:
         self.numbers: dict[str, int] = {"": 0}  # the empty word
-        read = [[0, *self._encode(source)] for source in sources]
-        rows = [np.array([[t, s] for t in self._encode(target) for s in source], dtype=np.int64)
-                for source, target in zip(read, targets, strict=True)]  # fmt: skip
-        lengths = np.concatenate([np.full(len(row) // len(source), len(source)) for row, source in zip(rows, read)])
-        cells = np.concatenate(rows)  # every target word with every source word of its sentence
+        sentences = [
+            ([0, *self._encode(source)], self._encode(target)) for source, target in zip(sources, targets, strict=True)
+        ]
+        # Every target word with every source word of its sentence.
+        cells = np.concatenate([np.array([(t, s) for t in target for s in source]) for source, target in sentences])
+        lengths = np.concatenate([np.full(len(target), len(source)) for source, target in sentences])
         codes, pair = np.unique(cells[:, 0] * len(self.numbers) + cells[:, 1], return_inverse=True)
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         probability = np.ones(len(codes))

@@ -67,8 +67,8 @@ def _joined(parts: Sequence[Attention]) -> Attention:
 class Alignment:
     """A soft alignment: weights (M, N) with the words of its rows and columns; D16, H1.
 
-    The last row and column are the end tokens. `pairs` contains (source word, target word) for each target word, without
-    the end tokens, by its weights and those of the other target words (`mutual_alignment`).
+    The last row and column are the end tokens. `pairs` contains (source word, target word) for each target word but the
+    end token, by its weights and those of the other target words (`mutual_alignment`).
     """
 
     weights: Tensor

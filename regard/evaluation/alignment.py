@@ -1,6 +1,7 @@
 """Word alignments: read them from files, extract them from attention weights, score them.
 
-Och & Ney 2003; D14, D16. `alignment_heads.py` chooses the attention heads that align. A link is a pair (source word, target word), counted from 0.
+Och & Ney 2003; D14, D16. `alignment_heads.py` chooses the attention heads that align.
+A link is a pair (source word, target word), counted from 0.
 
     H heads   m target tokens or words (rows)   n source tokens or words (columns)
 """

@@ -39,11 +39,10 @@ class AligningHead(NamedTuple):
         return f"{self.layer}, {which}{' at the next step' if self.shifted else ''}"
 
 
-def aligning_weights(layers: Mapping[str, Tensor], heads: Sequence[AligningHead], tokens: Sequence[int]) -> Tensor:
-    """Return the mean weights (m, n) of heads while these m tokens were written, from their maps name -> (H, m, n)."""
+def mean_weights(maps: Sequence[Tensor], shifted: Sequence[bool], tokens: Sequence[int]) -> Tensor:
+    """Return the mean of the weights (m, n) of heads for m target tokens, each at its step."""
     reading = reading_steps(tokens)
-    maps = [layers[layer].mean(0) if head is None else layers[layer][head] for layer, head, _ in heads]
-    rows = [weights[reading] if head.shifted else weights for head, weights in zip(heads, maps, strict=True)]
+    rows = [weights[reading] if late else weights for weights, late in zip(maps, shifted, strict=True)]
     return torch.stack(rows).mean(0)
 
 
@@ -120,8 +119,8 @@ def choose_aligning_heads(
         for head in range(len(weights))
     ]
     stacked = [
-        torch.stack([aligning_weights(layers, [head], target) for head in heads]).cpu()[:, :-1, :-1]
-        for layers, target in zip(maps, targets, strict=True)
+        torch.cat([writing, writing[:, reading_steps(target)]]).cpu()[:, :-1, :-1]
+        for writing, target in zip((torch.cat([*layers.values()]) for layers in maps), targets, strict=True)
     ]  # of each sentence (heads, m, n), without the end tokens
     sums = [torch.zeros_like(weights[0]) for weights in stacked]
     chosen: list[int] = []
@@ -138,7 +137,10 @@ def choose_aligning_heads(
 
 
 def _information_with_each(
-    sums: Sequence[Tensor], stacked: Sequence[Tensor], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    sums: Sequence[Tensor],
+    stacked: Sequence[Tensor],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
 ) -> list[float]:
     """Return for each head the mutual information of the links by its weights and the sum of those chosen before."""
     links: list[list[tuple[int, int]]] = [[] for _ in stacked[0]]

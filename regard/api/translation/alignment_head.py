@@ -14,7 +14,7 @@ from regard.api.results import Alignment, Translation
 from regard.api.translation.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
-from regard.evaluation.alignment_heads import AligningHead, aligning_weights
+from regard.evaluation.alignment_heads import AligningHead, mean_weights
 from regard.models.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Word
@@ -26,9 +26,9 @@ Head = tuple[str, int | None]  # a layer and its head; None is the mean of all h
 
 
 def chosen_head(info: Mapping[str, Any], config: Any) -> Head:
-    """Return the head that aligns best at the step that writes a token; by default the mean of the last layer's heads.
+    """Return the head that config.json names as the best at the step that writes a token.
 
-    config.json names it.
+    Without one, it is the mean of the heads of the last layer.
     """
     chosen = info.get("alignment")
     if chosen is None:
@@ -49,27 +49,31 @@ def chosen_heads(info: Mapping[str, Any], config: Any) -> list[AligningHead]:
 
 def weights_of_head(layers: Mapping[str, Tensor], info: Mapping[str, Any], config: Any) -> Tensor:
     """Return the weights (m, n) of the head that aligns best at the step that writes a token."""
-    head = AligningHead(*chosen_head(info, config))
-    _check_heads(layers, [head], config)
-    return layers[head.layer].mean(0) if head.head is None else layers[head.layer][head.head]
+    _check_attention(layers, config)
+    return _weights(layers, *chosen_head(info, config))
 
 
 def alignment_weights(
     layers: Mapping[str, Tensor], tokens: Sequence[int], info: Mapping[str, Any], config: Any
 ) -> Tensor:
     """Return the weights (m, n) of the alignment of these m tokens: the mean of the chosen heads."""
+    _check_attention(layers, config)
     heads = chosen_heads(info, config)
-    _check_heads(layers, heads, config)
-    return aligning_weights(layers, heads, tokens)
+    maps = [_weights(layers, layer, head) for layer, head, _ in heads]
+    return mean_weights(maps, [head.shifted for head in heads], tokens)
 
 
-def _check_heads(layers: Mapping[str, Tensor], heads: Sequence[AligningHead], config: Any) -> None:
+def _check_attention(layers: Mapping[str, Tensor], config: Any) -> None:
     if not any(map(is_cross_attention, layers)):
         raise UsageError(f"a model of kind {config.kind!r} has no attention to the source, so it gives no alignment")
-    for layer, head, _ in heads:
-        weights = layers.get(layer)
-        if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
-            raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")
+
+
+def _weights(layers: Mapping[str, Tensor], layer: str, head: int | None) -> Tensor:
+    """Return the weights (m, n) of a head; ModelError if config.json names one that does not exist."""
+    weights = layers.get(layer)
+    if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
+        raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")
+    return weights.mean(0) if head is None else weights[head]
 
 
 def align_translation(translation: Translation, weights: Tensor, level: Literal["word", "piece"]) -> Alignment:

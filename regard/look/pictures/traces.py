@@ -47,7 +47,8 @@ def plot_trace(
     """Draw a picture of a trace; its kind is alignment, heads, steps or tree.
 
     The first two show the map `which` (default: the map to the source, if there is one) between words or subwords. An
-    alignment shows one head, or the mean over a layer if no head is given; without a layer, the mean of the heads that align best.
+    alignment shows one head, or the mean over a layer if no head is given; without a layer, the mean of the heads that
+    align best.
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))

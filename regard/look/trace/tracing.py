@@ -25,7 +25,7 @@ from regard.decoding.requests import longest_text
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.heads.interventions import Off, heads_off
-from regard.look.trace.attention_map import Map
+from regard.look.trace.attention_map import Map, unit_rows
 from regard.look.trace.from_weights import causal_mask, group_layers, map_of
 from regard.look.trace.model_run import Face, Reading, Watcher, make_reading, write_text
 from regard.look.trace.queries_keys_values import group_vectors, record_vectors
@@ -241,8 +241,10 @@ def _alignment(face: Face, layers: Mapping[str, Tensor], ids: Sequence[int], map
     kind = next((kind for kind in ("cross", "rnn") if kind in maps), None)
     if kind is None:
         return None
-    weights = face.alignment_weights(layers, ids).float().cpu().numpy()  # [m, n]
-    return Map("target", "source", weights[None, None], random_features=maps[kind].random_features)
+    estimated = maps[kind].random_features
+    weights = face.alignment_weights(layers, ids).float().cpu().numpy()[None, None]  # [1, 1, m, n]
+    # Rows of half precision sum to one only roughly; rows of random features need not sum to one.
+    return Map("target", "source", weights if estimated else unit_rows(weights), random_features=estimated)
 
 
 def _notes(model: Any, maps: Mapping[str, Map]) -> tuple[str, ...]:

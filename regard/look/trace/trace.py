@@ -95,8 +95,8 @@ class Trace:
     output: str = ""
     search: dict[str, str | int | float | bool | None] = field(default_factory=dict)
     best_head: Head | None = None  # of cross or rnn: the head that aligns best at the step that writes a token
-    alignment: Map | None = None  # [1, 1, target, source]: the mean of the heads that align best together
     notes: tuple[str, ...] = ()  # remarks for the reader, e.g. that the model has no attention
+    alignment: Map | None = None  # [1, 1, target, source]: the mean of the heads that align best together
 
     def __post_init__(self) -> None:
         for name, attention in self.maps.items():

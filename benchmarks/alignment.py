@@ -18,12 +18,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from timing import command, hardware, keep
 from torch import Tensor
 
 from regard.api.translator import Translator
@@ -217,13 +219,17 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", default=["fr-en", "en-fr"], help="model folders or shipped models")
     parser.add_argument("--data", type=Path, help="folder with train.fr.gz and train.en.gz, for IBM model 1")
     parser.add_argument("--heads", action="store_true", help="also every single head")
-    parser.add_argument("--out", type=Path, help="write the JSON line to this file too")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file too")
     options = parser.parse_args()
-    result = {name: measure(name, options.data, heads=options.heads) for name in options.models}
-    line = json.dumps(result, ensure_ascii=False)
-    if options.out:
-        options.out.write_text(line + "\n", encoding="utf-8")
-    print(line)
+    report: dict[str, object] = {
+        "date": date.today().isoformat(),
+        "command": command(),
+        **hardware("cpu"),
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "models": {name: measure(name, options.data, heads=options.heads) for name in options.models},
+    }
+    keep(report, options.out)
+    print(json.dumps(report, ensure_ascii=False))
     return 0
 
 

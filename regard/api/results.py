@@ -67,8 +67,8 @@ def _joined(parts: Sequence[Attention]) -> Attention:
 class Alignment:
     """A soft alignment: weights (M, N) with the words of its rows and columns; D16, H1.
 
-    The last row and column are the end tokens. `pairs` contains (source word, target word) for each target word, by
-    its largest weight, without the end tokens.
+    The last row and column are the end tokens. `pairs` contains (source word, target word) for each target word but the
+    end token, by its weights and those of the other target words (`mutual_alignment`).
     """
 
     weights: Tensor
@@ -123,7 +123,7 @@ class Translation:
         return self.translator.attention_of(self.source_ids, self.ids)
 
     def alignment(self, level: Literal["word", "piece"] = "word") -> Alignment:
-        """Return the alignment of words, or of subwords, by the alignment head in config.json."""
+        """Return the alignment of words, or of subwords, by the heads that config.json names."""
         return self.translator.alignment_of(self, level)
 
     @overload
@@ -138,8 +138,8 @@ class Translation:
         from regard.look.pictures.matrices import alignment_plot
 
         alignment = self.alignment(level)
-        layer, head = self.translator.alignment_head
-        made = f"Attention weights of {layer}, {'mean of its heads' if head is None else f'head {head}'}."
+        heads = self.translator.alignment_heads
+        made = f"{'Mean of the attention' if len(heads) > 1 else 'Attention'} weights of {'; '.join(map(str, heads))}."
         return save_or_show(alignment_plot(alignment.weights, alignment.source, alignment.target, made=made), path)
 
     def explore(self, path: str | Path | None = None, *, state: str = "", show: bool = True) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from regard.api.draft_model import check_draft
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import Alignment, Attention, ScoredText, Translation
-from regard.api.translation.alignment_head import align_translation, chosen_head, end_word, weights_of_head
+from regard.api.translation.alignment_head import (
+    align_translation,
+    alignment_weights,
+    chosen_head,
+    chosen_heads,
+    end_word,
+    weights_of_head,
+)
 from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words, name_copies
 from regard.api.translation.default_search import chosen_search
 from regard.api.translation.degenerate_output import is_repetitive
@@ -36,6 +43,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
+from regard.evaluation.alignment_heads import AligningHead, reading_steps
 from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
@@ -56,7 +64,7 @@ PART_STRIDE = 2**40  # between the numbers of a text's parts, larger than any li
 class Translator:
     """Translates texts with a translation model; `regard.load` makes one from a folder.
 
-    `info` is the rest of config.json: the alignment head, tokens that training never saw, the recipe. With `pack`, a
+    `info` is the rest of config.json: the alignment heads, tokens that training never saw, the recipe. With `pack`, a
     float32 model on a CPU decodes with packed weights, which is faster and takes more memory.
 
     Of a FolderModel, which C translates with, `model` is made on first use. Until then torch is not imported, unless a
@@ -275,32 +283,53 @@ class Translator:
 
         Texts are split into words at spaces, or by the function `words`.
         """
-        maps, source_words, target_words = self.word_attention(source, target, words=words)
-        return make_alignment(self._alignment_weights(maps), source_words, target_words, finished=True)
+        read, ids = self._read_pair(source, target)
+        layers = self._forced_attention(read.ids, ids)
+        tokens = alignment_weights(layers, ids, self.info, self.model.config)
+        merge, source_words, target_words = self._merge_words(read, target, ids, words)
+        return make_alignment(merge(tokens), source_words, target_words, finished=True)
 
     def word_attention(
-        self, source: str, target: str, *, words: Splitter | None = None
+        self, source: str, target: str, *, words: Splitter | None = None, shifted: bool = False
     ) -> tuple[dict[str, Tensor], list[str], list[str]]:
-        """Return the attention from target to source words, by layer (heads, M, N), and the words; end tokens last."""
+        """Return the attention from target to source words, by layer (heads, M, N), and the words; end tokens last.
+
+        The row of a token is that of the step that writes it, or, with `shifted`, of the step that reads it.
+        """
+        read, ids = self._read_pair(source, target)
+        layers = self._forced_attention(read.ids, ids)
+        merge, source_words, target_words = self._merge_words(read, target, ids, words)
+        rows = reading_steps(ids) if shifted else range(len(ids))
+        maps = {name: merge(weights[:, list(rows)]) for name, weights in layers.items() if is_cross_attention(name)}
+        return maps, source_words, target_words
+
+    def _read_pair(self, source: str, target: str) -> tuple[Source, list[int]]:
+        """Return the source as the model reads it, and the tokens of a translation of it, with the end token."""
         read = self.read(source)
-        ids = self.encode_target(target, read)
+        return read, [*self.encode_target(target, read), END]
+
+    def _merge_words(
+        self, read: Source, target: str, ids: Sequence[int], words: Splitter | None
+    ) -> tuple[Callable[[Tensor], Tensor], list[str], list[str]]:
+        """Return a function from weights of tokens (…, m, n) to those of words (…, M, N), and the words of both sides.
+
+        The end tokens are the last words.
+        """
         spans = [
             word._replace(text=restore(word.text, read.carried))
-            for word in words_of(self.target_tokenizer, target, ids)
+            for word in words_of(self.target_tokenizer, target, ids[:-1])
         ]
-        layers = self._forced_attention(read.ids, [*ids, END])
-        cross = {name: weights for name, weights in layers.items() if is_cross_attention(name)}
         if words is None:
-            ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word([*ids, END])]
-            maps = {name: word_weights(weights, ours, theirs) for name, weights in cross.items()}
-            return maps, [word.text for word in ours], [word.text for word in theirs]
-        source_words, target_words = (list(words(unicodedata.normalize("NFC", text))) for text in (source, target))
-        shares = (
-            token_shares(token_ends(self.source_tokenizer, read.ids[:-1], read.words), source_words),
-            token_shares(token_ends(self.target_tokenizer, ids, spans), target_words),
+            ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word(ids)]
+            names = [word.text for word in ours], [word.text for word in theirs]
+            return partial(word_weights, source=ours, target=theirs), *names
+        source_words, target_words = (list(words(unicodedata.normalize("NFC", text))) for text in (read.text, target))
+        merge = partial(
+            shared_weights,
+            source_shares=token_shares(token_ends(self.source_tokenizer, read.ids[:-1], read.words), source_words),
+            target_shares=token_shares(token_ends(self.target_tokenizer, ids[:-1], spans), target_words),
         )
-        maps = {name: shared_weights(weights, *shares) for name, weights in cross.items()}
-        return maps, [*source_words, SPECIAL_TOKENS[END]], [*target_words, SPECIAL_TOKENS[END]]
+        return merge, [*source_words, SPECIAL_TOKENS[END]], [*target_words, SPECIAL_TOKENS[END]]
 
     def read(self, text: str) -> Source:
         """Return the sentence as the model reads it."""
@@ -330,16 +359,22 @@ class Translator:
             raise UsageError(f"level must be 'word' or 'piece', got {level!r}")
         if not translation.ids:
             raise UsageError("an empty translation has no alignment")
-        return align_translation(translation, self._alignment_weights(translation.attention.layers), level)
+        weights = self.alignment_weights(translation.attention.layers, translation.ids)
+        return align_translation(translation, weights, level)
 
     @property
     def alignment_head(self) -> tuple[str, int | None]:
-        """The layer and head that align best on the validation data; head None is the mean of all heads."""
+        """The layer and head that align best at the step that writes a token; head None is the mean of all heads."""
         return chosen_head(self.info, self.model.config)
 
-    def _alignment_weights(self, layers: Mapping[str, Tensor]) -> Tensor:
-        """Return the weights (m, n) of the alignment head."""
-        return weights_of_head(layers, self.info, self.model.config)
+    @property
+    def alignment_heads(self) -> list[AligningHead]:
+        """The heads whose mean is the alignment, each at the step that writes a token or the one that reads it."""
+        return chosen_heads(self.info, self.model.config)
+
+    def alignment_weights(self, layers: Mapping[str, Tensor], ids: Sequence[int]) -> Tensor:
+        """Return the alignment (m, n) of m target tokens, from the attention maps of their forced decoding."""
+        return alignment_weights(layers, ids, self.info, self.model.config)
 
     def _fits(self, text: str) -> bool:
         """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
@@ -393,7 +428,7 @@ class Translator:
             translator=self,
         )
         if UNKNOWN in written and result.attention.cross is not None:
-            weights = self._alignment_weights(result.attention.layers)
+            weights = weights_of_head(result.attention.layers, self.info, self.model.config)
             copies = most_attended_words(weights, source.ids, source.units, ids)
             copies = fit_copies(copies, ids, result.tokens)
             result.text = self.target_tokenizer.decode(written, unknown=copies)

@@ -85,9 +85,10 @@ def lines_of(description: dict[str, Any]) -> list[tuple[str, str]]:
     lines += [("data", text) for text in data_lines((config.get("recipe") or {}).get("data") or {})]
     if context := config.get("context"):
         lines.append(("context", f"{context} tokens"))
-    if head := config.get("alignment"):
-        which = "mean of heads" if head.get("head") is None else f"head {head['head']}"
-        lines.append(("alignment", f"{head.get('layer')}, {which}"))
+    if config.get("alignment"):
+        from regard.api.translation.alignment_head import chosen_heads
+
+        lines += [("alignment", str(head)) for head in chosen_heads(config, None)]
     lines.append(("versions", ", ".join(f"{name} {number}" for name, number in (config.get("versions") or {}).items())))
     lines += [("file", f"{name}, {size_text(size)}") for name, size in description["files"].items()]
     lines.append(

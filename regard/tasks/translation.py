@@ -6,7 +6,7 @@ D13 to D17, E3 to E8. Validation translates some sentences and reports BLEU and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from regard.api.translator import Translator
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.errors import RegardError
-from regard.evaluation.alignment import choose_alignment_head
+from regard.evaluation.alignment_heads import choose_aligning_heads, choose_alignment_head
 from regard.evaluation.bleu import Score, corpus_bleu, corpus_chrf
 from regard.models.config import Config
 from regard.models.layer_names import is_cross_attention
@@ -39,7 +39,7 @@ from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
 SENTENCES_PER_CALL = 256  # between two checks for a request to stop
-ALIGNED_SENTENCES = 64  # of the validation part, used to choose the alignment head
+ALIGNED_SENTENCES = 128  # of the validation part, used to choose the alignment heads
 ALIGNED_SAMPLE = 10  # sentences that represent them in a trial run
 # Translated sentences from which on their chrF selects the best model. Scores of fewer are noise, and BLEU more so than
 # chrF: it counts sequences of four words, of which a weak model gets few right.
@@ -199,22 +199,13 @@ class TranslationValidator(Validator):
         figures.save(figure, folder / f"step-{step:08d}.png")
 
     def alignment_head(self) -> dict[str, Any] | None:
-        """Return the layer and head whose weights predict the translation best; no gold alignment is needed."""
+        """Return the heads whose weights predict the translation best; no gold alignment is needed."""
         if not self.translator.model.config.cross_layers:
             return None
         assert self.corpus.target is not None
-        maps, sources, targets = [], [], []
-        for source, target in zip(
-            self.corpus.source[:ALIGNED_SENTENCES], self.corpus.target[:ALIGNED_SENTENCES], strict=True
-        ):
-            read = self.translator.read(source)
-            source_ids = read.ids
-            target_ids = [*self.translator.encode_target(target, read), END]
-            layers = self.translator.attention_of(source_ids, target_ids).layers
-            maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
-            sources.append(source_ids)
-            targets.append(target_ids)
-        return choose_alignment_head(maps, sources, targets).to_dict()
+        return alignment_heads(
+            self.translator, self.corpus.source[:ALIGNED_SENTENCES], self.corpus.target[:ALIGNED_SENTENCES]
+        )
 
     def rehearse(self, timed: Callable[..., float], *, seconds: float) -> tuple[float, float]:
         judging = 0.0
@@ -247,6 +238,24 @@ class TranslationValidator(Validator):
             timings.append((sentences, timed(self.translate)))
         (fewer, before), (sentences, last) = timings[-2:]
         return last + (count - sentences) * max(0.0, last - before) / (sentences - fewer)
+
+
+def alignment_heads(translator: Translator, source: Sequence[str], target: Sequence[str]) -> dict[str, Any]:
+    """Return the entry `alignment` of config.json: the heads that align these sentence pairs best.
+
+    `layer` and `head` are the best head at the step that writes a token, `heads` those whose mean is the alignment.
+    """
+    maps, sources, targets = [], [], []
+    for source_text, target_text in zip(source, target, strict=True):
+        read = translator.read(source_text)
+        ids = [*translator.encode_target(target_text, read), END]
+        layers = translator.attention_of(read.ids, ids).layers
+        maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
+        sources.append(read.ids)
+        targets.append(ids)
+    heads = choose_aligning_heads(maps, sources, targets)
+    best = choose_alignment_head(maps, sources, targets)
+    return {**best.to_dict(), "heads": [head._asdict() for head in heads]}
 
 
 def translation_measure(sentences: int) -> Measure:

@@ -70,7 +70,31 @@ def test_pieces_are_aligned_by_the_head_of_the_config(translator_of: Make, head:
     torch.testing.assert_close(shown.weights, choose(found.attention.cross[0]))
     assert (shown.source, shown.target) == (found.source_tokens, found.tokens)
     words = shown.weights[: len(found.ids) - found.finished, :-1]
-    assert shown.pairs == [(int(row.argmax()), i) for i, row in enumerate(words)]
+    shares = words / words.sum(0).sqrt()
+    assert shown.pairs == [(int(row.argmax()), i) for i, row in enumerate(shares)]
+
+
+def test_several_heads_are_averaged_each_at_its_step(translator_of: Make) -> None:
+    """A token is read one step after it is written; the end token is read by no step."""
+    heads = [{"layer": "decoder.0.cross", "head": 1, "shifted": True}, {"layer": "decoder.1.cross", "head": None}]
+    translator = translator_of(alignment={"layer": "decoder.0.cross", "head": 0, "heads": heads})
+    found = translator.translate(TEXT, prefix="Jane visits", beam=1, max_tokens=7)
+    cross = found.attention.cross
+    read = [*range(1, len(found.ids)), len(found.ids) - 1]
+    expected = (cross[0, 1][read] + cross[1].mean(0)) / 2
+    torch.testing.assert_close(found.alignment("piece").weights, expected)
+    assert translator.alignment_head == ("decoder.0.cross", 0)  # at the step that writes a token
+    assert list(map(str, translator.alignment_heads)) == [
+        "decoder.0.cross, head 1 at the next step",
+        "decoder.1.cross, mean of its heads",
+    ]
+    # The alignment of a given text is the same: it is shifted before tokens become words.
+    forced = translator.align(TEXT, "Jane visits Africa")
+    maps, *_ = translator.word_attention(TEXT, "Jane visits Africa")
+    late, *_ = translator.word_attention(TEXT, "Jane visits Africa", shifted=True)
+    expected = (late["decoder.0.cross"][1] + maps["decoder.1.cross"].mean(0)) / 2
+    torch.testing.assert_close(forced.weights, expected)
+    assert not torch.equal(late["decoder.0.cross"], maps["decoder.0.cross"])
 
 
 def test_without_a_head_the_last_layer_speaks(translator_of: Make) -> None:
@@ -136,6 +160,10 @@ def test_models_without_attention_and_wrong_heads(translator_of: Make) -> None:
         ({"layer": "decoder.7.cross", "head": 0}, "does not exist: head 0 of layer 'decoder.7.cross'"),
         ({"layer": "decoder.0.cross", "head": 2}, "does not exist: head 2 of layer"),
         ({"layer": "decoder.0.cross", "head": "x"}, "does not exist: head 'x' of layer"),
+        (
+            {"layer": "decoder.0.cross", "heads": [{"layer": "decoder.0.cross", "head": 9}]},
+            "does not exist: head 9 of layer",
+        ),
         ("best", "alignment must name a layer and a head, got 'best'"),
     ):
         with pytest.raises(ModelError, match=message):

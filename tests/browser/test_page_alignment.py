@@ -57,10 +57,8 @@ def cells(page: Page, testid: str = "weights-table") -> np.ndarray:
 
 def best_weights(trace: Trace) -> np.ndarray:
     """What "best for alignment" shows."""
-    best = trace.best_head
-    assert best is not None
-    layer = trace.maps["cross"].weights[best.layer]
-    return layer.mean(0) if best.head is None else layer[best.head]
+    assert trace.alignment is not None
+    return trace.alignment.weights[0, 0]
 
 
 def hover(page: Page, row: int, column: int, shape: tuple[int, int], testid: str = "weights-canvas") -> None:

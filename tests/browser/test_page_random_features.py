@@ -227,7 +227,7 @@ def test_a_head_of_a_model_on_a_sentence(features: Any, explorer: Any) -> None:
             page.get_by_test_id("head").select_option(str(head))
             assert f"layer={layer}" in page.url and f"head={head}" in page.url
         else:
-            layer, head = trace["best_head"]["layer"], trace["best_head"]["head"]
+            layer, head = trace["best_head"]["layer"], trace["best_head"].get("head", 0)
         found = trace["maps"][name]["weights"]
         weights = np.array(found["values"]).reshape(found["shape"])[layer, head]
         expect(page.get_by_test_id("features-exact-canvas")).to_have_js_property("width", weights.shape[1])

@@ -333,7 +333,16 @@ INFOS: dict[str, list[Any]] = {
     "context": [1, True, 20.0, "20", []],
     "unseen_pieces": ["abc", 3, [-1], [1.0], [[4]], [True], {"4": 4}],
     "known_names": ["abc", 3, [4], [["Zoé"]], {"Zoé": 1}],
-    "alignment": ["best", {}, {"layer": 1}, {"layer": "x", "head": -1}, {"layer": "x", "head": True}],
+    "alignment": [
+        "best",
+        {},
+        {"layer": 1},
+        {"layer": "x", "head": -1},
+        {"layer": "x", "head": True},
+        {"layer": "x", "head": 0, "heads": []},
+        {"layer": "x", "head": 0, "heads": [{"head": 0}]},
+        {"layer": "x", "head": 0, "heads": [{"layer": "x", "head": 0, "shifted": 1}]},
+    ],
 }
 DAMAGES |= {
     f"{name} is {value}": (with_info(**{name: value}), rf"config\.json: {name} must be .*, got ")
@@ -397,7 +406,12 @@ def test_what_training_knows_may_be_missing(tmp_path: Path) -> None:
         "context": [None, 2],
         "unseen_pieces": [None, [], [0, 10**9]],
         "known_names": [None, [], ["Zoé"]],
-        "alignment": [None, {"layer": "decoder.0.cross"}, {"layer": "x", "head": 0}],
+        "alignment": [
+            None,
+            {"layer": "decoder.0.cross"},
+            {"layer": "x", "head": 0},
+            {"layer": "x", "head": 0, "heads": [{"layer": "x", "head": 0, "shifted": True}]},
+        ],
         "more": [None, 3],
     }
     for name, values in known.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -258,6 +259,22 @@ def test_a_resumed_training_gives_the_same_bits(topics: Path, tmp_path: Path) ->
         train(topics, tmp_path / f"parts-{method}", **settings, **{"training.steps": 20})
         resumed = train(topics, tmp_path / f"parts-{method}", **settings)
         assert torch.equal(whole.vectors, resumed.vectors)
+
+
+def test_the_progress_has_a_loss_and_no_perplexity(
+    topics: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loss compares words with noise, so its exponential is no perplexity."""
+    recipe = tmp_path / "run.toml"
+    recipe.write_text(f'[data]\ntext = "{topics.as_posix()}"\n[model]\nkind = "word-vectors"\ndim = 16\n')
+    overrides = {"training.steps": 10, "training.batch_tokens": 2048, "training.log_every": 5}
+    run = regard.train(recipe, out=tmp_path / "run", overrides=overrides)
+    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    trained = [record for record in records if record["kind"] == "train"]
+    assert trained and all("loss" in record and "perplexity" not in record for record in trained)
+    printed = capsys.readouterr()
+    assert "loss " in printed.err + printed.out and "perplexity" not in printed.err + printed.out
+    assert (run.folder / "README.md").read_text().splitlines()[2].startswith("A word-vectors model")
 
 
 def test_export_and_import_keep_the_vectors(topics: Path, tmp_path: Path) -> None:

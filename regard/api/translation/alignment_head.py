@@ -1,4 +1,4 @@
-"""The attention head that aligns a translation with its source, and the alignment that it gives.
+"""The attention heads that align a translation with its source, and the alignment that they give.
 
 D16, H1.
 
@@ -14,6 +14,7 @@ from regard.api.results import Alignment, Translation
 from regard.api.translation.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
+from regard.evaluation.alignment_heads import AligningHead, mean_weights
 from regard.models.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Word
@@ -25,7 +26,10 @@ Head = tuple[str, int | None]  # a layer and its head; None is the mean of all h
 
 
 def chosen_head(info: Mapping[str, Any], config: Any) -> Head:
-    """Return the head that config.json names; without one, the mean of the heads of the last layer."""
+    """Return the head that config.json names as the best at the step that writes a token.
+
+    Without one, it is the mean of the heads of the last layer.
+    """
     chosen = info.get("alignment")
     if chosen is None:
         return config.cross_layers[-1], None
@@ -34,11 +38,38 @@ def chosen_head(info: Mapping[str, Any], config: Any) -> Head:
     return chosen["layer"], chosen.get("head")
 
 
+def chosen_heads(info: Mapping[str, Any], config: Any) -> list[AligningHead]:
+    """Return the heads whose mean is the alignment; in folders that name a single head, that head."""
+    single = AligningHead(*chosen_head(info, config))
+    heads = (info.get("alignment") or {}).get("heads")
+    if heads is None:
+        return [single]
+    return [AligningHead(head["layer"], head.get("head"), head.get("shifted", False)) for head in heads]
+
+
 def weights_of_head(layers: Mapping[str, Tensor], info: Mapping[str, Any], config: Any) -> Tensor:
-    """Return the weights (m, n) of the alignment head."""
+    """Return the weights (m, n) of the head that aligns best at the step that writes a token."""
+    _check_attention(layers, config)
+    return _weights(layers, *chosen_head(info, config))
+
+
+def alignment_weights(
+    layers: Mapping[str, Tensor], tokens: Sequence[int], info: Mapping[str, Any], config: Any
+) -> Tensor:
+    """Return the weights (m, n) of the alignment of these m tokens: the mean of the chosen heads."""
+    _check_attention(layers, config)
+    heads = chosen_heads(info, config)
+    maps = [_weights(layers, layer, head) for layer, head, _ in heads]
+    return mean_weights(maps, [head.shifted for head in heads], tokens)
+
+
+def _check_attention(layers: Mapping[str, Tensor], config: Any) -> None:
     if not any(map(is_cross_attention, layers)):
         raise UsageError(f"a model of kind {config.kind!r} has no attention to the source, so it gives no alignment")
-    layer, head = chosen_head(info, config)
+
+
+def _weights(layers: Mapping[str, Tensor], layer: str, head: int | None) -> Tensor:
+    """Return the weights (m, n) of a head; ModelError if config.json names one that does not exist."""
     weights = layers.get(layer)
     if weights is None or not (head is None or (isinstance(head, int) and 0 <= head < len(weights))):
         raise ModelError(f"config.json: the alignment head does not exist: head {head!r} of layer {layer!r}")

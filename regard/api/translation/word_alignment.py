@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from regard.api.results import Alignment
-from regard.evaluation.alignment import hard_alignment
+from regard.evaluation.alignment import mutual_alignment
 from regard.lazy_torch import torch
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def make_alignment(weights: Tensor, source: Sequence[str], target: Sequence[str], *, finished: bool) -> Alignment:
     """Make an alignment of weights (M, N) and their words; the end tokens, which come last, have no pairs."""
-    links = hard_alignment(weights[: len(target) - finished, :-1])
+    links = mutual_alignment(weights[: len(target) - finished, :-1].float())
     return Alignment(weights.float(), list(source), list(target), sorted(links, key=lambda link: link[::-1]))
 
 

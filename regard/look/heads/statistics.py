@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.evaluation.alignment import AlignmentHead, Link, choose_alignment_head
+from regard.evaluation.alignment import Link
+from regard.evaluation.alignment_heads import AlignmentHead, choose_alignment_head
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Trace
 from regard.look.trace.words import merge_words

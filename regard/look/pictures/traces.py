@@ -47,7 +47,8 @@ def plot_trace(
     """Draw a picture of a trace; its kind is alignment, heads, steps or tree.
 
     The first two show the map `which` (default: the map to the source, if there is one) between words or subwords. An
-    alignment shows one head, or the mean over a layer if no head is given; without a layer, the head that aligns best.
+    alignment shows one head, or the mean over a layer if no head is given; without a layer, the mean of the heads that
+    align best.
     """
     if kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
@@ -124,13 +125,18 @@ def _words(axes: Axes, words: Sequence[Sequence[str]], every: int, *, top: bool)
 def _alignment(trace: Trace, which: str, layer: int | None, head: int | None) -> Figure:
     attention = trace.maps[which]
     layers, heads = attention.weights.shape[:2]
-    if layer is None and head is None and trace.best_head is not None and which in ("cross", "rnn"):
-        layer, head = trace.best_head.layer, trace.best_head.head
+    texts = [[token.text for token in trace.axes[axis].tokens] for axis in (attention.key, attention.query)]
+    if layer is None and head is None and which in ("cross", "rnn"):
+        if trace.alignment is not None:
+            weights = trace.alignment.weights[0, 0]
+            made = f"{trace.model.name}: attention weights of {which}, mean of the heads that align best."
+            return alignment_plot(weights.tolist(), *texts, made=made, values=weights.size <= 900)
+        if trace.best_head is not None:
+            layer, head = trace.best_head.layer, trace.best_head.head
     layer = layers - 1 if layer is None else _checked("layer", layer, layers)
     weights = (
         attention.weights[layer].mean(0) if head is None else attention.weights[layer, _checked("head", head, heads)]
     )
-    texts = [[token.text for token in trace.axes[axis].tokens] for axis in (attention.key, attention.query)]
     heads_text = f"mean of the {heads} heads" if head is None else f"head {head}"
     made = f"{trace.model.name}: attention weights of {which}, layer {layer}, {heads_text}."
     return alignment_plot(weights.tolist(), *texts, made=made, values=weights.size <= 900)

@@ -94,8 +94,9 @@ class Trace:
     source: str | None = None
     output: str = ""
     search: dict[str, str | int | float | bool | None] = field(default_factory=dict)
-    best_head: Head | None = None  # of cross or rnn: the head that aligns best
+    best_head: Head | None = None  # of cross or rnn: the head that aligns best at the step that writes a token
     notes: tuple[str, ...] = ()  # remarks for the reader, e.g. that the model has no attention
+    alignment: Map | None = None  # [1, 1, target, source]: the mean of the heads that align best together
 
     def __post_init__(self) -> None:
         for name, attention in self.maps.items():
@@ -109,24 +110,31 @@ class Trace:
             if not (0 <= layer < shape[0] and 0 <= head < shape[1]):
                 raise DataError(f"best_head is head {head} of layer {layer}, which no map to the source has")
 
+        if self.alignment is not None:
+            self._check_axes("alignment", self.alignment)
+            if self.alignment.weights.shape[:2] != (1, 1):
+                raise DataError(f"alignment: {shape_text(self.alignment.weights)} must be a single map")
+
     def _check_map(self, name: str, attention: Map) -> None:
         if name not in MAPS:
             raise DataError(unknown_name("map", name, tuple(MAPS)))
-        layers, heads, *sides = attention.weights.shape
-        for axis, length in zip((attention.query, attention.key), sides, strict=True):
-            if axis not in self.axes:
-                raise DataError(f"maps.{name}: {unknown_name('axis', axis, tuple(self.axes))}")
-            if len(self.axes[axis]) != length:
-                tokens = len(self.axes[axis])
-                raise DataError(
-                    f"maps.{name}: {shape_text(attention.weights)} does not fit the {tokens} tokens of {axis}"
-                )
+        self._check_axes(f"maps.{name}", attention)
+        layers, heads = attention.weights.shape[:2]
         stack = MAPS[name]
         expected = (1, 1) if stack is None else (self.model.layers.get(stack, 0), self.model.heads)
         if (layers, heads) != expected:
             raise DataError(
                 f"maps.{name}: {shape_text(attention.weights)} does not fit {expected[0]} layers of {expected[1]} heads"
             )
+
+    def _check_axes(self, name: str, attention: Map) -> None:
+        sides = attention.weights.shape[2:]
+        for axis, length in zip((attention.query, attention.key), sides, strict=True):
+            if axis not in self.axes:
+                raise DataError(f"{name}: {unknown_name('axis', axis, tuple(self.axes))}")
+            if len(self.axes[axis]) != length:
+                tokens = len(self.axes[axis])
+                raise DataError(f"{name}: {shape_text(attention.weights)} does not fit the {tokens} tokens of {axis}")
 
     def save(self, path: str | Path) -> Path:
         """Write the trace as .json or .json.gz."""

@@ -25,7 +25,7 @@ from regard.decoding.requests import longest_text
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.heads.interventions import Off, heads_off
-from regard.look.trace.attention_map import Map
+from regard.look.trace.attention_map import Map, unit_rows
 from regard.look.trace.from_weights import causal_mask, group_layers, map_of
 from regard.look.trace.model_run import Face, Reading, Watcher, make_reading, write_text
 from regard.look.trace.queries_keys_values import group_vectors, record_vectors
@@ -87,7 +87,7 @@ def _make_trace(
     axes = {"target": make_axis(tokenizer, ids, words), "read": make_axis(tokenizer, [START, *ids[:-1]], read)}
     if source is not None:
         axes = {"source": make_axis(face.source_tokenizer, source, reading.words), **axes}
-    maps = _forced_maps(reading, ids, vectors)
+    layers, maps = _forced_maps(reading, ids, vectors)
     return Trace(
         model=describe_model(face.model.config, name or face.model.config.kind),
         axes=axes,
@@ -98,6 +98,7 @@ def _make_trace(
         output=output,
         search={"name": "forced"} if search is None else _settings(search),
         best_head=_best_head(face, maps),
+        alignment=_alignment(face, layers, ids, maps),
         notes=_notes(model, maps),
     )
 
@@ -142,8 +143,11 @@ def describe_model(config: Any, name: str) -> Model:
     return Model(name, config.kind, layers, 1, widths, score, scale)
 
 
-def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> dict[str, Map]:
-    """Return all weights of the model while it is forced to write the tokens, with vectors if requested."""
+def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> tuple[dict[str, Tensor], dict[str, Map]]:
+    """Return all weights of the model while it is forced to write the tokens: by layer, and as maps.
+
+    The maps have vectors if requested.
+    """
     model = reading.model
     prefix = [] if reading.source is not None else [START]
     with record_vectors(model, vectors) as seen:
@@ -155,7 +159,7 @@ def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> dict[st
         mask = causal_mask(m, n) if kind == "dec_self" else None
         estimated = has_features(model, kind)
         maps[kind] = Map(query, key, weights, mask=mask, random_features=estimated, **group_vectors(seen, kind))
-    return maps
+    return layers, maps
 
 
 def has_features(model: Any, kind: str) -> bool:
@@ -231,6 +235,16 @@ def _best_head(face: Face, maps: Mapping[str, Map]) -> Head | None:
     layer, head = face.alignment_head
     number = [int(part) for part in layer.split(".") if part.isdigit()]
     return Head(number[0] if number else 0, head)
+
+
+def _alignment(face: Face, layers: Mapping[str, Tensor], ids: Sequence[int], maps: Mapping[str, Map]) -> Map | None:
+    kind = next((kind for kind in ("cross", "rnn") if kind in maps), None)
+    if kind is None:
+        return None
+    estimated = maps[kind].random_features
+    weights = face.alignment_weights(layers, ids).float().cpu().numpy()[None, None]  # [1, 1, m, n]
+    # Rows of half precision sum to one only roughly; rows of random features need not sum to one.
+    return Map("target", "source", weights if estimated else unit_rows(weights), random_features=estimated)
 
 
 def _notes(model: Any, maps: Mapping[str, Map]) -> tuple[str, ...]:

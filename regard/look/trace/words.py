@@ -29,6 +29,7 @@ def merge_words(trace: Trace) -> Trace:
         trace,
         axes={name: _word_axis(axis, spans[name]) for name, axis in trace.axes.items()},
         maps={name: _merge_map(tokens, spans[tokens.key], spans[tokens.query]) for name, tokens in trace.maps.items()},
+        alignment=trace.alignment and _merge_map(trace.alignment, spans["source"], spans["target"]),
         steps=(),
         tree=None,
     )

@@ -98,12 +98,21 @@ def _is_recipe(value: Any) -> bool:
     return isinstance(data, dict) and (data.get("max_length") is None or _is_whole(data["max_length"], 1))
 
 
-def _is_alignment(value: Any) -> bool:
+def _is_head(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("layer"), str)
         and (value.get("head") is None or _is_whole(value["head"], 0))
+        and isinstance(value.get("shifted", False), bool)
     )
+
+
+def _is_alignment(value: Any) -> bool:
+    """Whether this names a head and, since several heads align, those heads; folders before that have no `heads`."""
+    if not _is_head(value):
+        return False
+    heads = value.get("heads", [value])
+    return isinstance(heads, list) and bool(heads) and all(map(_is_head, heads))
 
 
 # The optional entries of config.json beside kind and settings: a check, and the requirement in words.
@@ -126,5 +135,5 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
         "a list of words",
     ),
-    "alignment": (_is_alignment, "the name of a layer and the number of a head"),
+    "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

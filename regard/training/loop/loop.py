@@ -40,7 +40,8 @@ class Loop:
     """Trains to the last step.
 
     `validate(step)` scores the model; `save_best` is called when the score is the best so far; `stop` is set by a
-    signal; `check_folder` raises an error if the run's folder has vanished. With several processes all run the same
+    signal; `check_folder` raises an error if the run's folder has vanished. Without `predicts_tokens`, the loss is no
+    likelihood of a text, so it has no perplexity. With several processes all run the same
     loop, and only the first one validates, saves and reports.
     """
 
@@ -54,10 +55,12 @@ class Loop:
         save_best: Callable[[], None],
         stop: StopFlag,
         check_folder: Callable[[], None] | None = None,
+        predicts_tokens: bool = True,
     ) -> None:
         self.step, self.data, self.checkpoints = step, data, checkpoints
         self.validate, self.save_best, self.stop, self.check_folder = validate, save_best, stop, check_folder
         self.state, self.recipe, self.group = step.state, step.recipe, step.state.group
+        self.predicts_tokens = predicts_tokens
 
     def run(self, report: Report) -> None:
         """Train to the last step, or until the validations get no better."""
@@ -127,10 +130,12 @@ class Loop:
             "tokens": state.progress.tokens,
             "skipped": state.progress.skipped,
         }
-        line = (
-            f"loss {values['loss']:.3f}  perplexity {values['perplexity']:.2f}  lr {values['lr']:.2e}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s"
-        )
+        scores = f"loss {values['loss']:.3f}"
+        if self.predicts_tokens:
+            scores += f"  perplexity {values['perplexity']:.2f}"
+        else:
+            del values["perplexity"]
+        line = f"{scores}  lr {values['lr']:.2e}  {values['tokens_per_second']:,.0f} tokens/s"
         report.log(state.progress.step, "train", values, line)
         state.meter = Meter()
 

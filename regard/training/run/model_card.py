@@ -29,9 +29,10 @@ def model_card(
     count = sum(parameter.numel() for parameter in model.parameters())
     languages = " to ".join(filter(None, (recipe.data.source_language, recipe.data.target_language)))
     what = f"{config.kind}, {languages}" if languages else config.kind
+    article = "An" if what[0] in "aeiou" else "A"
     parts = [
         f"# {recipe.name}",
-        f"A {what} model with {count:,} parameters, trained by regard {__version__}.",
+        f"{article} {what} model with {count:,} parameters, trained by regard {__version__}.",
         f"```sh\n{recipe.task.usage.replace('FOLDER', 'THIS_FOLDER')}\n```",
         VALIDATION_SCORES,
         _table(("score", "value", "signature"), [_score(name, value) for name, value in scores.items()]),

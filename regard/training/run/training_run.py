@@ -171,6 +171,7 @@ def run_training(
             save_best=best_model.save,
             stop=stop,
             check_folder=FolderWatch(folder).check if group.first else None,
+            predicts_tokens=ready.recipe.task.predicts_tokens,
         )
         with report:
             loop.run(report)

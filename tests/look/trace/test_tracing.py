@@ -26,6 +26,7 @@ from regard.decoding.searches.logit_rules import MinTokens, NoRepeat
 from regard.decoding.searches.minimum_risk import MinimumRisk
 from regard.decoding.searches.sample import Sample
 from regard.errors import DataError, UsageError
+from regard.look.pictures.traces import plot_trace
 from regard.look.trace.from_weights import group_layers, trace_maps
 from regard.look.trace.trace import Axis, Token, Trace
 from regard.look.trace.tracing import trace_text
@@ -270,10 +271,24 @@ def test_words_of_a_trace_are_those_of_the_alignment(kind: str) -> None:
     np.testing.assert_allclose(
         one.weights[trace.best_head.layer, trace.best_head.head], want.weights.numpy(), atol=1e-6
     )
+    assert trace.alignment is not None
+    np.testing.assert_allclose(trace.alignment.weights[0, 0], want.weights.numpy(), atol=1e-6)
     assert [token.text for token in trace.axes["target"].tokens] == want.target
     assert [token.text for token in trace.axes["source"].tokens] == want.source
     if kind != "bahdanau":
         assert trace.maps["dec_self"].mask is not None  # and weights beyond it are 0, or the map would not be
+
+
+def test_a_trace_has_the_alignment_by_several_heads() -> None:
+    heads = [{"layer": "decoder.0.cross", "head": 1, "shifted": True}, {"layer": "decoder.1.cross", "head": 0}]
+    face = face_of(TRANSLATORS[0], alignment={"layer": "decoder.0.cross", "head": 1, "heads": heads})
+    trace = trace_text(face, TEXT, target="the black cat")
+    want = face.align(TEXT, "the black cat")
+    again = merge_words(Trace.from_dict(trace.to_dict()))
+    assert again.alignment is not None
+    np.testing.assert_allclose(again.alignment.weights[0, 0], want.weights.numpy(), atol=1e-6)
+    figure = plot_trace(trace)
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), want.weights.numpy(), atol=1e-6)
 
 
 def test_words_of_rounded_weights_sum_to_one() -> None:

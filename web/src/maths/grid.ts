@@ -12,6 +12,7 @@ export interface Grid {
 export interface Choice {
   layer: number | "all";
   head: number | "mean" | "max";
+  aligned?: boolean; // the alignment of the trace instead: the mean of several heads
 }
 
 /** The weights of a choice. */

@@ -43,12 +43,16 @@ export function aligningMap(trace: Trace): MapName | undefined {
   return order.find((name) => trace.maps[name]);
 }
 
-/** Reads the choice of layer and head. "best" is the head that aligned best during training, or the mean if unknown. */
+/**
+ * Reads the choice of layer and head. "best" is the alignment of the trace, with the best head at the step that writes a
+ * token as its layer and head. A trace without an alignment has the best head alone, or the mean if that is unknown.
+ */
 export function readChoice(trace: Trace, name: MapName, layer: string, head: string): Choice {
   const map = trace.maps[name]!;
   if (head === "best") {
     const best = name === "cross" || name === "rnn" ? trace.best_head : null;
-    return best ? { layer: best.layer, head: best.head ?? "mean" } : { layer: "all", head: "mean" };
+    const aligned = best !== null && trace.alignment !== null;
+    return best ? { layer: best.layer, head: best.head ?? "mean", aligned } : { layer: "all", head: "mean" };
   }
   return {
     layer: layer === "all" ? "all" : clamp(Number(layer), map.layers),
@@ -59,6 +63,7 @@ export function readChoice(trace: Trace, name: MapName, layer: string, head: str
 /** A choice in words; empty for a model with a single head. */
 export function nameChoice(map: AttentionMap, choice: Choice): string {
   if (map.layers * map.heads === 1) return "";
+  if (choice.aligned) return ", the heads that align best";
   const heads =
     typeof choice.head === "number"
       ? `head ${choice.head}`
@@ -81,7 +86,10 @@ export function arrange(trace: Trace, name: MapName, grid: Grid, options: Displa
 }
 
 export function pickWeights(trace: Trace, name: MapName, choice: Choice, options: DisplayOptions): Shown {
-  return arrange(trace, name, takeGrid(trace.maps[name]!, choice), options);
+  const grid = choice.aligned
+    ? takeGrid(trace.alignment!, { layer: 0, head: 0 })
+    : takeGrid(trace.maps[name]!, choice);
+  return arrange(trace, name, grid, options);
 }
 
 /** The read-out of a cell. */

@@ -89,6 +89,7 @@ export interface Trace {
   output: string;
   search: Record<string, string | number | boolean | null>;
   best_head: { layer: number; head: number | null } | null;
+  alignment: AttentionMap | null; // the mean of the heads that align best; null in old traces
   notes: string[];
   raw: Json; // the original JSON, for exported files
 }
@@ -120,7 +121,11 @@ function readParts(raw: Json): Trace {
   const axes: Record<string, Axis> = {};
   for (const [name, axis] of Object.entries<Json>(raw.axes)) axes[name] = readAxis(axis);
   const maps: Trace["maps"] = {};
-  for (const [name, map] of Object.entries<Json>(raw.maps)) maps[name as MapName] = readMap(name, map, axes);
+  for (const [name, map] of Object.entries<Json>(raw.maps)) {
+    if (!MAP_NAMES.includes(name as MapName))
+      throw new Error(`maps.${name}: unknown map; the maps are ${MAP_NAMES.join(", ")}`);
+    maps[name as MapName] = readMap(`maps.${name}`, map, axes);
+  }
   return {
     model: { score: null, scale: null, ...raw.model },
     axes,
@@ -131,6 +136,7 @@ function readParts(raw: Json): Trace {
     output: raw.output ?? "",
     search: raw.search ?? {},
     best_head: raw.best_head ? { head: null, ...raw.best_head } : null,
+    alignment: raw.alignment ? readMap("alignment", raw.alignment, axes) : null,
     notes: raw.notes ?? [],
     raw,
   };
@@ -147,9 +153,7 @@ function readStep(step: Json): Step {
 }
 
 function readMap(name: string, map: Json, axes: Record<string, Axis>): AttentionMap {
-  if (!MAP_NAMES.includes(name as MapName))
-    throw new Error(`maps.${name}: unknown map; the maps are ${MAP_NAMES.join(", ")}`);
-  const weights = decodeArray(map.weights, `maps.${name}.weights`);
+  const weights = decodeArray(map.weights, `${name}.weights`);
   const [layers, heads, rows, cols] = weights.shape;
   for (const [axis, length] of [
     [map.query, rows],
@@ -157,9 +161,9 @@ function readMap(name: string, map: Json, axes: Record<string, Axis>): Attention
   ] as [string, number][]) {
     const tokens = axes[axis]?.tokens.length;
     if (tokens !== length)
-      throw new Error(`maps.${name}: the map has size ${length} along the axis ${axis}, which has ${tokens ?? 0} tokens`);
+      throw new Error(`${name}: the map has size ${length} along the axis ${axis}, which has ${tokens ?? 0} tokens`);
   }
-  const mask = map.mask ? Uint8Array.from(decodeArray(map.mask, `maps.${name}.mask`).values) : null;
+  const mask = map.mask ? Uint8Array.from(decodeArray(map.mask, `${name}.mask`).values) : null;
   const read: AttentionMap = {
     query: map.query,
     key: map.key,
@@ -171,9 +175,9 @@ function readMap(name: string, map: Json, axes: Record<string, Axis>): Attention
     mask,
     randomFeatures: map.random_features ?? false,
     thumbnails: map.thumbnails ? readThumbnails(map.thumbnails) : null,
-    q: map.q ? decodeArray(map.q, `maps.${name}.q`) : null,
-    k: map.k ? decodeArray(map.k, `maps.${name}.k`) : null,
-    v: map.v ? decodeArray(map.v, `maps.${name}.v`) : null,
+    q: map.q ? decodeArray(map.q, `${name}.q`) : null,
+    k: map.k ? decodeArray(map.k, `${name}.k`) : null,
+    v: map.v ? decodeArray(map.v, `${name}.v`) : null,
   };
   if (!read.randomFeatures) checkRows(name, read, "float16" in map.weights ? TOLERANCE.float16 : TOLERANCE.values);
   return read;
@@ -195,7 +199,7 @@ function checkRows(name: string, map: AttentionMap, tolerance: number): void {
       open ||= mask![query * cols + j] === 1;
     }
     if (!(Math.abs(sum - (open ? 1 : 0)) <= tolerance)) {
-      throw new Error(`maps.${name}: row ${query} sums to ${sum.toFixed(6)} instead of ${open ? 1 : 0}`);
+      throw new Error(`${name}: row ${query} sums to ${sum.toFixed(6)} instead of ${open ? 1 : 0}`);
     }
   }
 }

@@ -12,9 +12,11 @@ export function call(name: string, args: (string | null)[]): string {
   return `${name}(${args.filter((argument) => argument !== null).join(", ")})`;
 }
 
-/** The numpy expression for the weights of a choice: [layers, heads, rows, columns] -> [rows, columns]. */
-export function sliced(weights: string, choice: Choice): string {
+/** The numpy expression for the weights [rows, columns] of a choice, from a map of a trace [layers, heads, rows, columns]. */
+export function sliced(trace: string, map: string, choice: Choice): string {
   const { layer, head } = choice;
+  if (choice.aligned) return `${trace}.alignment.weights[0, 0]`;
+  const weights = `${trace}.maps["${map}"].weights`;
   if (typeof head === "number")
     return layer === "all" ? `${weights}[:, ${head}].mean(0)` : `${weights}[${layer}, ${head}]`;
   return layer === "all" ? `${weights}.${head}((0, 1))` : `${weights}[${layer}].${head}(0)`;

@@ -50,7 +50,7 @@ export function Alignment() {
   return (
     <>
       <Intro title="Alignment">
-        Each row shows which source words (columns) the model attends to when it writes a word of the output.
+        Each row shows which source words (columns) the model attends to for a word of its output.
       </Intro>
       <Sentence busy={run.busy} onNew={unpin} />
       <Controls trace={run.trace} name={run.origin.kind === "model" ? run.origin.entry.name : null} />
@@ -253,7 +253,7 @@ export function alignmentCode(): string {
   const trace = shown.value[0];
   const name = trace && aligningMap(trace);
   if (!name) return script([], [], ["print(trace.output)"]);
-  const weights = sliced(`trace.maps["${name}"].weights`, readChoice(trace, name, layer.value, head.value));
+  const weights = sliced("trace", name, readChoice(trace, name, layer.value, head.value));
   return script([], words ? ["merge_words"] : [], [
     ...(words ? ["trace = merge_words(trace)"] : []),
     `weights = ${weights}  # [rows, columns]`,

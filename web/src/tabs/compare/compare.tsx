@@ -234,10 +234,10 @@ export function compareCode(): string {
   if (!name) return script([], [], ["print(trace.output)"]);
   const [a, b] = traces.map((trace, i) => {
     const matching = matchingMap(trace, name) ?? name;
-    const weights = `${i === 0 ? "trace" : "other"}.maps["${matching}"].weights`;
+    const variable = i === 0 ? "trace" : "other";
     return trace.maps[matching]
-      ? sliced(weights, readChoice(trace, matching, sides[i].layer.value, sides[i].head.value))
-      : weights;
+      ? sliced(variable, matching, readChoice(trace, matching, sides[i].layer.value, sides[i].head.value))
+      : `${variable}.maps["${matching}"].weights`;
   });
   const words = level.value === "word";
   const args = [

@@ -16,7 +16,8 @@ export function StepAttention(props: { trace: Trace; step: number }) {
   if (name === undefined || name === "enc_self") {
     return <p class="notice">This model has no attention.</p>;
   }
-  const choice = readChoice(props.trace, name, layer.value, head.value);
+  // The step that writes the token: an alignment also has weights of the step after it.
+  const choice = { ...readChoice(props.trace, name, layer.value, head.value), aligned: false };
   const { grid, cols } = arrange(props.trace, name, takeGrid(props.trace.maps[name]!, choice), { words: false });
   const token = pieceSpans(props.trace.axes.target)[props.step];
   const weights = grid.values.subarray(props.step * grid.cols, (props.step + 1) * grid.cols);

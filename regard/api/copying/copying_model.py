@@ -1,0 +1,126 @@
+"""What a summarizer and an answerer share: write a text from a source, and measure what each sentence contributed.
+
+    m target tokens   n source tokens
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from regard.api.html import describe_model, model_html, model_repr
+from regard.api.saving import save_face
+from regard.api.translation.split_long_text import SENTENCES, split_text
+from regard.decoding.engine import generate_tokens
+from regard.decoding.forced import forced_attention
+from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
+from regard.errors import DataError, ModelError, UsageError
+from regard.models.folder.weights_file import Storage
+from regard.models.protocols import config_of
+from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.tokenizer import Tokenizer
+
+POINTER = "pointer"  # the attention layer that copies
+
+
+class SentenceTokens(NamedTuple):
+    """A source as a model reads it: the sentences of its text, and their tokens with all that follows."""
+
+    sentences: list[str]
+    lengths: list[int]  # tokens of each sentence
+    ids: list[int]  # of the sentences, of what follows, and END
+
+
+class CopiedText(NamedTuple):
+    """A text that a model wrote."""
+
+    text: str
+    score: float  # log-probability
+    shares: list[float]  # of each sentence of the source, as in CopyingModel.shares
+
+
+class CopyingModel:
+    """A pointer-generator with its tokenizer; the base of Summarizer and Answerer."""
+
+    example = ""  # how to use it, for a notebook
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
+        self.model: Any = model
+        self.tokenizer = tokenizer
+        self.info = dict(info or {})
+        vocabulary = config_of(model).vocabularies[0]
+        if tokenizer.size != vocabulary:
+            raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {vocabulary}")
+
+    def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
+        """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
+        return save_face(self.model, folder, tokenizer=self.tokenizer, info=self.info, storage=storage)
+
+    def __repr__(self) -> str:
+        return model_repr(type(self).__name__, describe_model(self.model, self.info))
+
+    def _repr_html_(self) -> str:
+        """Display in a notebook."""
+        return model_html(type(self).__name__, describe_model(self.model, self.info), self.example)
+
+    def read(self, text: str, *, then: str = "") -> SentenceTokens:
+        """Return a text as the model reads it, sentence by sentence; `then` follows the text."""
+        parts = split_text(text, lambda part: SENTENCES.search(part) is None)
+        sentences = [part.text for part in parts if part.text.strip()]
+        if not sentences:
+            raise DataError("the text is empty: there is nothing to read")
+        blanks = " " if then else ""
+        tokens = self.tokenizer.encode_all(
+            [part.text + (part.blanks or blanks) for part in parts if part.text.strip()]
+        )
+        ids = [token for sentence in tokens for token in sentence]
+        ids += [*self.tokenizer.encode(then), END] if then else [END]
+        self._check_length(len(ids))
+        return SentenceTokens(sentences, [len(sentence) for sentence in tokens], ids)
+
+    def write(
+        self, sources: Sequence[SentenceTokens], *, beam: int = 1, max_tokens: int | None = None
+    ) -> list[CopiedText]:
+        """Return the text that the model writes for each source; `beam` 1 is greedy search."""
+        if max_tokens is not None and max_tokens < 1:
+            raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
+        hypotheses = generate_tokens(
+            self.model,
+            [source.ids for source in sources],
+            search=Greedy() if beam == 1 else Beam(beam),
+            max_tokens=[max_tokens or len(source.ids) for source in sources],
+            allow_unknown=False,
+        )
+        return [
+            CopiedText(self.tokenizer.decode(best.tokens), best.score, self.shares(source, best.tokens))
+            for source, (best, *_) in zip(sources, hypotheses, strict=True)
+        ]
+
+    def shares(self, source: SentenceTokens, ids: Sequence[int]) -> list[float]:
+        """Return how the pointer's attention is divided among the sentences of the source; the shares sum to 1.
+
+        The mean over the written tokens, without END, and without what it attends to after the sentences.
+        """
+        written = [token for token in ids if token != END]
+        if not written:
+            return [0.0] * len(source.sentences)
+        weights: Tensor = forced_attention(self.model, source.ids, written)[POINTER][0]  # (m, n)
+        parts = weights[:, : sum(source.lengths)].mean(0).split(source.lengths)
+        mass = [float(part.sum()) for part in parts]
+        return [share / max(sum(mass), 1e-9) for share in mass]
+
+    def _check_length(self, tokens: int) -> None:
+        """Raise DataError for a text without positions; warn about one that is longer than those of training."""
+        limit, trained = config_of(self.model).max_positions, self.info.get("longest_source")
+        if limit is not None and tokens > limit:
+            raise DataError(f"a text has {tokens} tokens, but this model has positions for {limit} only: shorten it")
+        if trained is not None and tokens > trained:
+            warnings.warn(
+                f"a text has {tokens} tokens, but the longest of training had {trained}: the result may be wrong",
+                stacklevel=4,
+            )

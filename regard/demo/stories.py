@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 
 from regard.errors import UsageError, unknown_name
@@ -80,14 +81,12 @@ def demo_stories(part: str, count: int, *, seed: int = 0) -> list[Story]:
     """Generate `count` distinct stories of a part. Train, validation and test share no story, whatever the seeds.
 
     Two parts are for tests beyond what training shows. In "combinations", each person goes to places where no story
-    of the other parts sends them. In "longer", three people make six visits instead of four.
+    of the other parts sends them. In "longer", three people make seven visits; in
+    other parts, two people make two to five.
 
     >>> demo_stories("train", 1)[0].sentences[0]
     """
-    if part not in PARTS:
-        raise UsageError(unknown_name("part of the stories", part, PARTS))
-    if count < 0:
-        raise UsageError(f"count, the number of stories, must be at least 0, got {count}")
+    _check(part, count)
     stories: list[Story] = []
     for story in _draw(part, seed):
         if len(stories) == count:
@@ -98,22 +97,30 @@ def demo_stories(part: str, count: int, *, seed: int = 0) -> list[Story]:
 
 def demo_questions(part: str, count: int, *, seed: int = 0) -> list[tuple[Story, StoryQuestion]]:
     """Draw `count` questions about stories of a part, up to four of different kinds for each story."""
-    if count < 0:
-        raise UsageError(f"count, the number of questions, must be at least 0, got {count}")
     random = Random(f"questions {part} {seed}")
+    _check(part, count)
     asked: list[tuple[Story, StoryQuestion]] = []
-    for story in demo_stories(part, -(-count // QUESTIONS_PER_STORY), seed=seed):
+    for story in _draw(part, seed):
+        if len(asked) >= count:
+            break
         kinds = sorted({question.kind for question in story.questions})
-        for kind in random.sample(kinds, QUESTIONS_PER_STORY):
+        for kind in random.sample(kinds, min(len(kinds), QUESTIONS_PER_STORY)):
             asked.append((story, random.choice([question for question in story.questions if question.kind == kind])))
     return asked[:count]
+
+
+def _check(part: str, count: int) -> None:
+    if part not in PARTS:
+        raise UsageError(unknown_name("part of the stories", part, PARTS))
+    if count < 0:
+        raise UsageError(f"count must be at least 0, got {count}")
 
 
 def _draw(part: str, seed: int) -> Iterator[Story]:
     random = Random(f"stories {part} {seed}")
     seen: set[str] = set()
     while True:
-        story = _tell(random, people=3 if part == "longer" else 2, unseen=part == "combinations")
+        story = _tell(random, longer=part == "longer", unseen=part == "combinations")
         if story.text not in seen and (part not in USUAL_PARTS or _part_of(story.text) == part):
             seen.add(story.text)
             yield story
@@ -126,20 +133,19 @@ def _part_of(text: str) -> str:
 
 
 def _meets(person: str, place: str) -> bool:
-    """Whether stories of the usual parts may send a person to a place: to 12 of the 16 places."""
-    return (PEOPLE.index(person) + PLACES.index(place)) % 4 > 0
+    """Whether stories of the usual parts may send a person to a place: to two of three places."""
+    return (PEOPLE.index(person) + PLACES.index(place)) % 3 > 0
 
 
-def _tell(random: Random, *, people: int, unseen: bool) -> Story:
+def _tell(random: Random, *, longer: bool, unseen: bool) -> Story:
     """Draw the visits in order of time, tell them, and ask about them."""
-    names = random.sample(PEOPLE, people)
-    visitors = names * 2
-    while True:  # the story begins with the person that it is about
-        random.shuffle(visitors)
-        if visitors[0] == names[0]:
-            break
+    times = [3, 2, 2] if longer else [random.choice((1, 2, 3)), random.choice((1, 2))]
+    names = random.sample(PEOPLE, len(times))
+    others = [name for name, count in zip(names, times, strict=True) for _ in range(count)][1:]
+    random.shuffle(others)
+    visitors = [names[0], *others]  # the first visit is by the person that the story is about
     days = sorted(random.sample(DAYS, len(visitors)), key=DAYS.index)
-    free, things = list(PLACES), {name: random.sample(THINGS, 2) for name in names}
+    free, things = list(PLACES), {name: random.sample(THINGS, 3) for name in names}
     sentences: list[str] = []
     visits: list[Visit] = []
     for person, day in zip(visitors, days, strict=True):
@@ -195,9 +201,13 @@ def _questions(visits: list[Visit]) -> Iterator[StoryQuestion]:
             question = f"How many {thing} did {person} buy?"
             yield StoryQuestion(question, visit.count, "how many", visit.purchase)
     for person in dict.fromkeys(visit.person for visit in visits):
-        first, second = (visit for visit in visits if visit.person == person)
-        if len(refused := [visit for visit in (first, second) if visit.thing and not visit.count]) == 1:
+        theirs = [visit for visit in visits if visit.person == person]
+        refused = [visit for visit in theirs if visit.thing and not visit.count]
+        if len(refused) == 1:
             answer = str(refused[0].thing)
             yield StoryQuestion(f"What did {person} not buy?", answer, "negation", refused[0].purchase)
-        yield StoryQuestion(f"Where did {person} go before {second.place}?", first.place, "before", first.sentence)
-        yield StoryQuestion(f"Where did {person} go after {first.place}?", second.place, "after", second.sentence)
+        for first, second in pairwise(theirs):
+            before = f"Where did {person} go before {second.place}?"
+            after = f"Where did {person} go after {first.place}?"
+            yield StoryQuestion(before, first.place, "before", first.sentence)
+            yield StoryQuestion(after, second.place, "after", second.sentence)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from regard.attention.cache import ProjectedSource, join_padded
@@ -69,7 +68,8 @@ class PointerGenerator(Transformer):
         if encoded is not None:
             source, mask = self._copy_source(encoded), encoded.keep[:, None, None]  # (B, 1, 1, n)
         else:
-            assert state is not None and state.memory is not None
+            assert state is not None
+            assert state.memory is not None
             source, mask = state.memory[-1], state.memory_mask
         context, weights = self.pointer(hidden, cache=source, mask=mask, return_weights=True)  # (B, m, p), (B, 1, m, n)
         tokens = source.tokens.repeat_interleave(len(hidden) // len(source.tokens), dim=0)  # rows of a beam share one

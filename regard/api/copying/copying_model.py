@@ -1,6 +1,6 @@
 """What a summarizer and an answerer share: write a text from a source, and measure what each sentence contributed.
 
-    m target tokens   n source tokens
+m target tokens   n source tokens
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ class CopyingModel:
         if not sentences:
             raise DataError("the text is empty: there is nothing to read")
         blanks = " " if then else ""
-        tokens = self.tokenizer.encode_all(
-            [part.text + (part.blanks or blanks) for part in parts if part.text.strip()]
-        )
+        tokens = self.tokenizer.encode_all([part.text + (part.blanks or blanks) for part in parts if part.text.strip()])
         ids = [token for sentence in tokens for token in sentence]
         ids += [*self.tokenizer.encode(then), END] if then else [END]
         self._check_length(len(ids))

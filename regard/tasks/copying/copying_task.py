@@ -27,7 +27,7 @@ from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
-from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.special_tokens import END, SEPARATOR
 
 DEMO_VALIDATION = 500  # samples of the demo stories
 MAX_TOKENS = 512  # default of data.max_length
@@ -99,7 +99,8 @@ class CopyingValidator(Validator):
         sources, references, outputs = self.write(self.recipe.decoding.sentences)
         scores = self.score(outputs, references)
         self.scores |= scores
-        self.samples = list(zip(sources, references, outputs, strict=True))[: self.recipe.training.samples]
+        shown = [source.replace(SEPARATOR, "|") for source in sources[: self.recipe.training.samples]]
+        self.samples = list(zip(shown, references, outputs, strict=False))
         line = "".join(f"  {name} {value:.1f}" for name, value in scores.items())
         for source, _, output in self.samples[:2]:
             line += f"\n    {source}\n    → {output}"

@@ -22,7 +22,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
-from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.special_tokens import END, wrap
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 POINTER = "pointer"  # the attention layer that copies
@@ -33,7 +33,8 @@ class SentenceTokens(NamedTuple):
 
     sentences: list[str]
     lengths: list[int]  # tokens of each sentence
-    ids: list[int]  # of the sentences, of what follows, and END
+    ids: list[int]  # START if the model reads it, the sentences, what follows, and END
+    first: int  # the place of the first sentence
 
 
 class CopiedText(NamedTuple):
@@ -76,10 +77,11 @@ class CopyingModel:
             raise DataError("the text is empty: there is nothing to read")
         blanks = " " if then else ""
         tokens = self.tokenizer.encode_all([part.text + (part.blanks or blanks) for part in parts if part.text.strip()])
-        ids = [token for sentence in tokens for token in sentence]
-        ids += [*self.tokenizer.encode(then), END] if then else [END]
+        start = config_of(self.model).source_start  # type: ignore[attr-defined]  # of a PointerGeneratorConfig
+        content = [token for sentence in tokens for token in sentence] + (self.tokenizer.encode(then) if then else [])
+        ids = wrap(content, start=start)
         self._check_length(len(ids))
-        return SentenceTokens(sentences, [len(sentence) for sentence in tokens], ids)
+        return SentenceTokens(sentences, [len(sentence) for sentence in tokens], ids, int(start))
 
     def write(
         self, sources: Sequence[SentenceTokens], *, beam: int = 1, max_tokens: int | None = None
@@ -108,7 +110,8 @@ class CopyingModel:
         if not written:
             return [0.0] * len(source.sentences)
         weights: Tensor = forced_attention(self.model, source.ids, written)[POINTER][0]  # (m, n)
-        parts = weights[:, : sum(source.lengths)].mean(0).split(source.lengths)
+        sentences = weights[:, source.first : source.first + sum(source.lengths)]
+        parts = sentences.mean(0).split(source.lengths)
         mass = [float(part.sum()) for part in parts]
         return [share / max(sum(mass), 1e-9) for share in mass]
 

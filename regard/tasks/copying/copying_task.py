@@ -27,7 +27,7 @@ from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
-from regard.text.tokenizers.special_tokens import END, SEPARATOR
+from regard.text.tokenizers.special_tokens import SEPARATOR, wrap
 
 DEMO_VALIDATION = 500  # samples of the demo stories
 MAX_TOKENS = 512  # default of data.max_length
@@ -80,6 +80,9 @@ class CopyingTask(Task):
         yield Choice("tokenizer.kind", "unigram", "subwords leave no word unknown")
         yield Choice("tokenizer.shared", True, "tokens of the source are copied")
 
+    def model_defaults(self, tables: Mapping[str, Any]) -> Iterator[Choice]:
+        yield Choice("model.share_embeddings", True, "one table for one vocabulary")
+
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         yield Choice("data.max_length", min(tables["training"]["batch_tokens"], MAX_TOKENS), "longer texts cost memory")
         yield from (choice for choice in pair_defaults(tables, facts) if choice.key != "data.max_length")
@@ -122,7 +125,7 @@ class CopyingValidator(Validator):
             chunk = tokenizer.encode_all(sources[start : start + SENTENCES_PER_CALL])
             hypotheses = generate_tokens(
                 self.model,
-                [[*ids, END] for ids in chunk],
+                [wrap(ids, start=bool(self.recipe.model.get("source_start"))) for ids in chunk],
                 search=Greedy() if decoding.beam == 1 else Beam(decoding.beam, decoding.length_penalty),
                 max_tokens=decoding.max_tokens or longest,
                 allow_unknown=False,

@@ -14,6 +14,7 @@ never sent them) and "longer" (seven visits; training has five at most). A run a
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import tempfile
@@ -34,7 +35,7 @@ from regard.decoding.engine import generate_tokens
 from regard.demo.stories import Story, StoryQuestion, demo_questions, demo_stories
 from regard.evaluation.answers import answer_scores, normalized
 from regard.evaluation.rouge import corpus_rouge
-from regard.models.protocols import config_of
+from regard.recipes.tables import DataRecipe
 from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.tokenizers.special_tokens import END, PAD, SEPARATOR, START, pad_batch
@@ -74,25 +75,21 @@ def train_regard(task: str, settings: dict[str, Any], folder: Path, *, copies: b
     if copies:
         return regard.train(RECIPES[task], out=folder / "run", overrides=settings, quiet=quiet)
     recipe = read_recipe(RECIPES[task], settings)
-    overrides = {key: value for key, value in settings.items() if not key.startswith("data.")}
-    counts = {"train": recipe.data.demo, "validation": recipe.data.validation}
-    for part, count in counts.items():
+    files = {}
+    for part, prefix, count in (("train", "", recipe.data.demo), ("validation", "validation_", recipe.data.validation)):
         pairs = samples(task, part, count or 0, recipe.training.seed)
         for side, text_of in (("source", source_of), ("target", target_of)):
-            lines = "".join(f"{text_of(pair)}\n" for pair in pairs)
-            (folder / f"{part}.{side}").write_text(lines, encoding="utf-8")
-    text = Path(regard.__file__).parent.joinpath("recipes/demo", f"{RECIPES[task]}.toml").read_text(encoding="utf-8")
-    start, end = text.index("[data]"), text.index("[tokenizer]")
-    files = {"source": "train.source", "target": "train.target"}
-    files |= {f"validation_{side}": f"validation.{side}" for side in ("source", "target")}
-    data = "".join(f'{key} = "{folder / name}"\n' for key, name in files.items())
-    text = f"{text[:start]}[data]\n{data}max_length = 512\n{text[end:]}"
-    text = text.replace('kind = "summarizer"', 'kind = "transformer"\nshare_embeddings = true')
-    text = text.replace('kind = "answerer"', 'kind = "transformer"\nshare_embeddings = true')
-    text = text.replace('kind = "unigram"', 'kind = "unigram"\nshared = true')
-    (folder / "transformer.toml").write_text(text, encoding="utf-8")
-    overrides |= {"decoding.sentences": 0, "training.label_smoothing": 0.0}
-    return regard.train(folder / "transformer.toml", out=folder / "run", overrides=overrides, quiet=quiet)
+            files[f"{prefix}{side}"] = path = folder / f"{part}.{side}"
+            path.write_text("".join(f"{text_of(pair)}\n" for pair in pairs), encoding="utf-8")
+    without_copying = dataclasses.replace(
+        recipe,
+        data=DataRecipe(**{key: (str(path),) for key, path in files.items()}, max_length=512),
+        tokenizer=dataclasses.replace(recipe.tokenizer, shared=True),
+        model={**recipe.model, "kind": "transformer", "share_embeddings": True},
+        training=dataclasses.replace(recipe.training, label_smoothing=0.0),
+        decoding=dataclasses.replace(recipe.decoding, sentences=0),
+    )
+    return regard.train(without_copying, out=folder / "run", quiet=quiet)
 
 
 def greedy_writer(model: Any, tokenizer: Any) -> Write:
@@ -125,7 +122,8 @@ def train_t5(task: str, settings: dict[str, Any], device: str) -> tuple[Write, A
     tokenizers = copying.make_tokenizers(recipe, corpora.train)
     train = copying.make_data(recipe, corpora.train, tokenizers, training=True, cache=None)
     validation = copying.make_data(recipe, corpora.validation, tokenizers, training=False, cache=None)
-    assert isinstance(train, PairData) and isinstance(validation, PairData)
+    assert isinstance(train, PairData)
+    assert isinstance(validation, PairData)
     models = []
     for factor in T5_RATES:
         rate = factor * float(recipe.training.lr or 1e-3)
@@ -139,7 +137,7 @@ def train_t5(task: str, settings: dict[str, Any], device: str) -> tuple[Write, A
         tokens = pad_batch(sources).to(device)
         with torch.no_grad():
             ids = model.generate(tokens, attention_mask=tokens != PAD, max_new_tokens=tokens.shape[1], do_sample=False)
-        return [tokenizers[0].decode(row[1 : (row + [END]).index(END)]) for row in ids.tolist()]
+        return [tokenizers[0].decode(row[1 : ([*row, END]).index(END)]) for row in ids.tolist()]
 
     return write, tokenizers[0], sum(parameter.numel() for parameter in model.parameters()), rate
 
@@ -224,9 +222,8 @@ def run(task: str, system: str, seed: int, options: argparse.Namespace) -> dict[
                 task, settings, Path(name), copies=system == "pointer-generator", quiet=not options.verbose
             )
             face = trained.load(device=options.device)
-            tokenizer, extra["steps"] = face.tokenizer, trained.scores.get("step")
+            tokenizer = face.tokenizer
             write, size = greedy_writer(face.model, tokenizer), sum(p.numel() for p in face.model.parameters())
-            assert config_of(face.model) is not None
     seconds = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     scores: dict[str, Any] = {}
     for part in PARTS:
@@ -249,10 +246,8 @@ def table(path: Path, name: str) -> str:
         result = json.loads(line)
         if result["name"] == name:
             groups[result["task"], result["system"]].append(result)
-    rows = [
-        "| task | system | parameters | test | unseen combinations | longer stories | sentence found |",
-        "|---" * 7 + "|",
-    ]
+    columns = ("task", "system", "parameters", "test", "unseen combinations", "longer stories", "sentence found")
+    rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for (task, system), results in sorted(groups.items(), key=lambda entry: (entry[0][0], SYSTEMS.index(entry[0][1]))):
         key = "exact" if task == "answers" else "rougeL"
         cells = [spread([result["scores"][part][key] for result in results]) for part in PARTS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -103,7 +103,7 @@ def is_readable(summarizer: Summarizer, text: str, line: int) -> bool:
 def printed(text: str, summary: Summary | None, *, sentences: bool, as_json: bool) -> str:
     """Return what is printed for a line."""
     if as_json:
-        content = {"source": text, "summary": None}
+        content: dict[str, Any] = {"source": text, "summary": None}
         if summary is not None:
             shares = [round(share, 6) for share in summary.shares]
             rest = {"score": round(summary.score, 6), "sentences": summary.sentences, "shares": shares}

@@ -174,7 +174,7 @@ def _sentences(random: Random, visit: Visit) -> list[str]:
 def _summarize(visits: list[Visit]) -> tuple[str, tuple[int, ...]]:
     """Return the summary of what the first person did, and the numbers of the sentences it uses."""
     used: list[int] = []
-    clauses = []
+    clauses: list[str] = []
     for visit in visits:
         if visit.person != visits[0].person:
             continue

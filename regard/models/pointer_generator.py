@@ -65,8 +65,9 @@ class PointerGenerator(Transformer):
     ) -> Tensor:
         """(B, m) -> log P (B, m, V): a whole target together with its encoded source, or the next tokens of a state."""
         hidden = super().decode(target, encoded, state=state)  # (B, m, p)
+        mask: Tensor | None  # (B, 1, 1, n)
         if encoded is not None:
-            source, mask = self._copy_source(encoded), encoded.keep[:, None, None]  # (B, 1, 1, n)
+            source, mask = self._copy_source(encoded), encoded.keep[:, None, None]
         else:
             assert state is not None
             assert state.memory is not None

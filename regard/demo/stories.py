@@ -85,6 +85,7 @@ def demo_stories(part: str, count: int, *, seed: int = 0) -> list[Story]:
     other parts, two people make two to five.
 
     >>> demo_stories("train", 1)[0].sentences[0]
+    'The sky was grey.'
     """
     _check(part, count)
     stories: list[Story] = []

@@ -19,8 +19,8 @@ ROUGE = ("rouge1", "rouge2", "rougeL")
 def corpus_rouge(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Return the means of ROUGE-1, ROUGE-2 and ROUGE-L (F1, from 0 to 100) over all summaries.
 
-    >>> corpus_rouge(["the cat sat"], ["the cat lay"])
-    {'rouge1': 66.66666666666667, 'rouge2': 50.0, 'rougeL': 66.66666666666667}
+    >>> corpus_rouge(["the cat sat here"], ["the cat lay"])["rouge2"]
+    40.0
     """
     check_pairs(hypotheses, references)
     scores = [rouge(*pair) for pair in zip(hypotheses, references, strict=True)]

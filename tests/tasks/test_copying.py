@@ -78,6 +78,8 @@ def test_two_files_give_a_summarizer(summaries: Path) -> None:
     summary = summarizer.summarize("The sky was grey. Bo saw the lake.")
     assert summary.text == "Bo: lake" and summary.sentences == ["The sky was grey.", "Bo saw the lake."]
     assert sum(summary.shares) == pytest.approx(1) and summary.shares[1] > 0.5
+    assert len(summary.weights) == len(summary.tokens) and "".join(summary.tokens) == "▁Bo:▁lake"
+    assert all(len(row) == 2 and 0 < sum(row) <= 1.0001 for row in summary.weights)
     assert "regard summarize -m THIS_FOLDER" in (summaries / "run/README.md").read_text()
 
 

@@ -22,6 +22,8 @@ class Answer:
     score: float  # log-probability of the answer
     sentences: list[str]  # of the text that was asked about
     shares: list[float]  # of the pointer's attention, for each sentence; they sum to 1
+    tokens: list[str]  # that were written
+    weights: list[list[float]]  # for each of them, the pointer's attention to each sentence
 
     @property
     def support(self) -> int:
@@ -63,6 +65,6 @@ class Answerer(CopyingModel):
         sources = [self.read(story, then=f"{SEPARATOR} {question}") for story, question in pairs]
         written = self.write(sources, beam=beam, max_tokens=max_tokens)
         return [
-            Answer(question, answer.text, answer.score, source.sentences, answer.shares)
+            Answer(question, answer.text, answer.score, source.sentences, answer.shares, answer.tokens, answer.weights)
             for question, source, answer in zip(questions, sources, written, strict=True)
         ]

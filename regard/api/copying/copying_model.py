@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
@@ -19,6 +20,7 @@ from regard.decoding.engine import generate_tokens
 from regard.decoding.forced import forced_attention
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
+from regard.decoding.searches.search import Hypothesis
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
@@ -42,7 +44,17 @@ class CopiedText(NamedTuple):
 
     text: str
     score: float  # log-probability
-    shares: list[float]  # of each sentence of the source, as in CopyingModel.shares
+    tokens: list[str]  # without END
+    weights: list[list[float]]  # for each token, the pointer's attention to each sentence of the source
+
+    @property
+    def shares(self) -> list[float]:
+        """How the attention is divided among the sentences, over all tokens; the shares sum to 1.
+
+        What the pointer attends to after the sentences, such as a question, does not count.
+        """
+        mass = [sum(column) for column in zip(*self.weights, strict=True)]
+        return [share / max(sum(mass), 1e-9) for share in mass]
 
 
 class CopyingModel:
@@ -96,24 +108,17 @@ class CopyingModel:
             max_tokens=[max_tokens or len(source.ids) for source in sources],
             allow_unknown=False,
         )
-        return [
-            CopiedText(self.tokenizer.decode(best.tokens), best.score, self.shares(source, best.tokens))
-            for source, (best, *_) in zip(sources, hypotheses, strict=True)
-        ]
+        return [self._copied(source, best) for source, (best, *_) in zip(sources, hypotheses, strict=True)]
 
-    def shares(self, source: SentenceTokens, ids: Sequence[int]) -> list[float]:
-        """Return how the pointer's attention is divided among the sentences of the source; the shares sum to 1.
-
-        The mean over the written tokens, without END, and without what it attends to after the sentences.
-        """
-        written = [token for token in ids if token != END]
-        if not written:
-            return [0.0] * len(source.sentences)
+    def _copied(self, source: SentenceTokens, best: Hypothesis) -> CopiedText:
+        """Return a hypothesis as text, with the attention of the pointer to each sentence."""
+        written = [token for token in best.tokens if token != END] or [END]
         weights: Tensor = forced_attention(self.model, source.ids, written)[POINTER][0]  # (m, n)
-        sentences = weights[:, source.first : source.first + sum(source.lengths)]
-        parts = sentences.mean(0).split(source.lengths)
-        mass = [float(part.sum()) for part in parts]
-        return [share / max(sum(mass), 1e-9) for share in mass]
+        sentences = weights[:, source.first : source.first + sum(source.lengths)].split(source.lengths, dim=1)
+        masses = torch.stack([sentence.sum(1) for sentence in sentences], dim=1)  # (m, sentences)
+        return CopiedText(
+            self.tokenizer.decode(best.tokens), best.score, self.tokenizer.pieces(written), masses.tolist()
+        )
 
     def _check_length(self, tokens: int) -> None:
         """Raise DataError for a text without positions; warn about one that is longer than those of training."""

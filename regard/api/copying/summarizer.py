@@ -20,6 +20,8 @@ class Summary:
     score: float  # log-probability of the summary
     sentences: list[str]  # of the source
     shares: list[float]  # of the pointer's attention, for each sentence; they sum to 1
+    tokens: list[str]  # that were written
+    weights: list[list[float]]  # for each of them, the pointer's attention to each sentence
 
 
 class Summarizer(CopyingModel):
@@ -47,6 +49,8 @@ class Summarizer(CopyingModel):
         sources = [self.read(text) for text in texts]
         written = self.write(sources, beam=beam, max_tokens=max_tokens)
         return [
-            Summary(text, summary.text, summary.score, source.sentences, summary.shares)
+            Summary(
+                text, summary.text, summary.score, source.sentences, summary.shares, summary.tokens, summary.weights
+            )
             for text, source, summary in zip(texts, sources, written, strict=True)
         ]

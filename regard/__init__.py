@@ -13,6 +13,7 @@ _WHERE = {
     "SubwordTokenizer": "regard.text.tokenizers.subwords",
     "CharacterTokenizer": "regard.text.tokenizers.characters",
     "demo_pairs": "regard.demo.corpus",
+    "demo_stories": "regard.demo.stories",
     # positions
     "positions": "regard.positions",
     "register_position": "regard.positions.by_name",
@@ -49,6 +50,7 @@ _WHERE = {
     "GRUCell": "regard.layers.cells",
     "LSTMCell": "regard.layers.cells",
     "Block": "regard.layers.block",
+    "CopyGate": "regard.layers.copying",
     # models
     "Transformer": "regard.models.transformer",
     "TransformerConfig": "regard.models.config",
@@ -62,6 +64,9 @@ _WHERE = {
     "EncoderConfig": "regard.models.config",
     "TextClassifier": "regard.models.text_classifier",
     "ClassifierConfig": "regard.models.config",
+    "PointerGenerator": "regard.models.pointer_generator",
+    "SummarizerConfig": "regard.models.config",
+    "AnswererConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -83,6 +88,8 @@ _WHERE = {
     "Writer": "regard.api.writer",
     "Embedder": "regard.api.embedder",
     "Classifier": "regard.api.classifier",
+    "Summarizer": "regard.api.copying.summarizer",
+    "Answerer": "regard.api.copying.answerer",
     "WordVectors": "regard.api.word_vectors",
     # training
     "train": "regard.training.run.training_run",

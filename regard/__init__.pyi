@@ -2,6 +2,8 @@
 
 from regard import kernels as kernels, look as look, positions as positions
 from regard.api.classifier import Classifier as Classifier
+from regard.api.copying.answerer import Answerer as Answerer
+from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
@@ -29,24 +31,29 @@ from regard.decoding.searches.minimum_risk import MinimumRisk as MinimumRisk
 from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
+from regard.demo.stories import demo_stories as demo_stories
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
+from regard.layers.copying import CopyGate as CopyGate
 from regard.layers.embedding import Embedding as Embedding
 from regard.layers.feedforward import FeedForward as FeedForward
 from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
 from regard.models.config import (
+    AnswererConfig as AnswererConfig,
     ClassifierConfig as ClassifierConfig,
     EncoderConfig as EncoderConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
+    SummarizerConfig as SummarizerConfig,
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,
 )
 from regard.models.folder import load_model as load_model, save_model as save_model
 from regard.models.language_model import RecurrentLM as RecurrentLM, TransformerLM as TransformerLM
+from regard.models.pointer_generator import PointerGenerator as PointerGenerator
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder

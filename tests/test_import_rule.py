@@ -94,6 +94,7 @@ ORDER_INSIDE = {
         "stack",
         "torch_weights",
         "transformer",
+        "pointer_generator",
         "language_model",
         "sentence_encoder",
         "text_classifier",

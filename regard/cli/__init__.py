@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from regard.cli.answer import answer_questions
 from regard.cli.bench import bench_model
 from regard.cli.check import check_files
 from regard.cli.classify import classify_lines
@@ -33,6 +34,7 @@ from regard.cli.plot.command import plots
 from regard.cli.score import score_text
 from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
+from regard.cli.summarize import summarize_lines
 from regard.cli.train import train_model
 from regard.cli.translate import translate_text
 from regard.cli.words import words
@@ -99,6 +101,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "generate": generate_text,
     "embed": embed_lines,
     "classify": classify_lines,
+    "summarize": summarize_lines,
+    "answer": answer_questions,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,

@@ -16,6 +16,8 @@ USES = {
     "rnn-lm": ("generate", "score", "evaluate"),
     "encoder": ("embed",),
     "classifier": ("classify",),
+    "summarizer": ("summarize",),
+    "answerer": ("answer",),
     "word-vectors": ("words nearest", "words analogy", "plot words"),
 }
 # The settings in which models differ most; --json prints all.

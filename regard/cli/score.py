@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, Threads, plain_warnings, read_pairs
+from regard.cli.shared.model_options import (
+    COMMANDS,
+    DEFAULT_MODEL,
+    Device,
+    Dtype,
+    Model,
+    Threads,
+    plain_warnings,
+    read_pairs,
+)
 from regard.cli.shared.torch_import import import_torch
 from regard.errors import UsageError
 from regard.machine import set_threads
@@ -62,7 +71,8 @@ def score_text(
                 raise UsageError(f"{model} is a language model: pass one text, not two files")
             score_documents(face, source, as_json)
         else:
-            raise UsageError(f"{model} computes embeddings, not probabilities: use `regard embed -m {model}`")
+            does, command = COMMANDS.get(type(face).__name__, ("computes no probabilities of texts", "info"))
+            raise UsageError(f"{model} {does}, so it cannot score texts: use `regard {command}`")
 
 
 def score_pairs(translator: Translator, source: Path, target: Path, as_json: bool) -> None:

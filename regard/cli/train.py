@@ -20,7 +20,8 @@ def train_model(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Kind: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder or word-vectors."
+            help="Kind: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder, classifier, "
+            "summarizer, answerer or word-vectors."
         ),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,

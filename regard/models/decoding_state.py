@@ -25,12 +25,13 @@ class Encoded(NamedTuple):
     states: Tensor  # (B, n, p), one vector for each source token
     keep: Tensor  # (B, n), False for padding
     final: Hidden | None = None  # a recurrent encoder's last state
+    tokens: Tensor | None = None  # (B, n), for a decoder that copies
 
     def select(self, rows: Tensor) -> Encoded:
         """Return the sentences of the given rows, in the given order."""
-        return Encoded(
-            self.states[rows], self.keep[rows], None if self.final is None else select_hidden(self.final, rows)
-        )
+        final = None if self.final is None else select_hidden(self.final, rows)
+        tokens = None if self.tokens is None else self.tokens[rows]
+        return Encoded(self.states[rows], self.keep[rows], final, tokens)
 
 
 class TransformerState:

@@ -13,16 +13,19 @@ from torch import nn
 
 from regard.errors import UsageError, unknown_name
 from regard.models.config import (
+    AnswererConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
     WordVectorConfig,
 )
 from regard.models.language_model import RecurrentLM, TransformerLM
+from regard.models.pointer_generator import PointerGenerator
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder
 from regard.models.text_classifier import TextClassifier
@@ -35,6 +38,8 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "transformer-lm": (TransformerLMConfig, TransformerLM),
     "encoder": (EncoderConfig, SentenceEncoder),
     "classifier": (ClassifierConfig, TextClassifier),
+    "summarizer": (SummarizerConfig, PointerGenerator),
+    "answerer": (AnswererConfig, PointerGenerator),
     "rnn-lm": (RecurrentLMConfig, RecurrentLM),
     "rnn-seq2seq": (RecurrentTranslatorConfig, RecurrentTranslator),
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),

@@ -30,6 +30,8 @@ TASKS: dict[str, Entry] = {
     "language modeling": Entry("regard.tasks.language_modeling", "writer", ("transformer-lm", "rnn-lm")),
     "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
     "text classification": Entry("regard.tasks.classification", "classifier", ("classifier",)),
+    "summarization": Entry("regard.tasks.copying.summarization", "summarizer", ("summarizer",)),
+    "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
 }
 _loaded: dict[str, Task] = {}

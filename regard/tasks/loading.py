@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from regard.api.classifier import Classifier
+    from regard.api.copying.answerer import Answerer
+    from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -29,11 +31,11 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 def load(
     name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
-) -> Translator | Writer | Embedder | Classifier | WordVectors:
+) -> Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors:
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders), a Classifier (text classifiers) or WordVectors.
+    encoders), a Classifier (text classifiers), a Summarizer, an Answerer or WordVectors.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
@@ -79,7 +81,7 @@ def load_modules(
 
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
-) -> Translator | Writer | Embedder | Classifier | WordVectors:
+) -> Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors:
     """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
     from regard.models.protocols import config_of
 

@@ -54,6 +54,21 @@ def translation_loss(
     return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
+def copying_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0) -> Loss:
+    """Predict every next target token as `translation_loss` does, with a model that mixes two distributions; G3.
+
+    Its `decode` returns log-probabilities, whose softmax are the probabilities, so they can stand for logits.
+    """
+    encoded = model.encode(_repeated(batch.source, END))
+    logps = model.project(model.decode(_repeated(batch.inputs, START), encoded)).flatten(0, 1)  # (B m, V)
+    labels = _repeated(batch.labels, PAD).flatten()
+    nll = F.nll_loss(logps, labels, ignore_index=PAD, reduction="sum")
+    if not smoothing:
+        return Loss(nll, nll.detach(), batch.tokens)
+    total = F.cross_entropy(logps, labels, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)
+    return Loss(total, nll.detach(), batch.tokens)
+
+
 def language_model_loss(
     model: TokenPredictor, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0, kernels: bool = True
 ) -> Loss:

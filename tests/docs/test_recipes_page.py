@@ -20,7 +20,7 @@ from regard.training.recipe.toml_file import shipped_recipes
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"}
 MODEL_TABLES = [
-    ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier")),
+    ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier", "summarizer", "answerer")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
     ("### Word vectors", ("word-vectors",)),
 ]
@@ -37,9 +37,10 @@ def rows_under(heading: str) -> dict[str, list[str]]:
 
 def choices_of(kind: str) -> set[str]:
     """What `complete` fills in when nothing but the kind and the data is given."""
-    data = (
-        DataRecipe(text=("a.txt",)) if kind.endswith(("-lm", "-vectors")) else DataRecipe(source=("a",), target=("b",))
-    )
+    if kind.endswith(("-lm", "-vectors")):
+        data = DataRecipe(text=("a.txt",))
+    else:
+        data = DataRecipe(pairs=("a.jsonl",)) if kind == "answerer" else DataRecipe(source=("a",), target=("b",))
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})
     facts = DataFacts(samples=10_000, words=100_000, characters=500_000, distinct_words=5_000)
     return {choice.key for choice in complete(recipe, facts, Machine("cpu", 2, 2**33))[1]}

@@ -12,11 +12,13 @@ from hypothesis import given, strategies as st
 
 from regard.errors import UsageError
 from regard.models.config import (
+    AnswererConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
     WordVectorConfig,
@@ -30,6 +32,8 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     TransformerLMConfig: {"vocabulary": 10},
     EncoderConfig: {"vocabulary": 10},
     ClassifierConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
+    SummarizerConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
+    AnswererConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
 }

@@ -22,10 +22,12 @@ from torch.nn import functional as F
 from regard.kernels.training import cross_entropy
 from regard.layers.embedding import Embedding
 from regard.models.config import (
+    AnswererConfig,
     ClassifierConfig,
     EncoderConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
 )
@@ -40,6 +42,7 @@ from regard.text.tokenizers.special_tokens import END, PAD, START
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
 SIDES = {"source_vocabulary": 11, "target_vocabulary": 13}
+ONE_VOCABULARY = dict.fromkeys(SIDES, max(SIDES.values()))
 CONFIGS = {
     "transformer": TransformerConfig(**STACK, **SIDES),
     "rnn-seq2seq": RecurrentTranslatorConfig(**CELL, **SIDES, attention="none"),
@@ -48,9 +51,11 @@ CONFIGS = {
     "rnn-lm": RecurrentLMConfig(**CELL, vocabulary=13),
     "encoder": EncoderConfig(**STACK, vocabulary=13),
     "classifier": ClassifierConfig(**STACK, **SIDES),
+    "summarizer": SummarizerConfig(**STACK, **ONE_VOCABULARY),
+    "answerer": AnswererConfig(**STACK, **ONE_VOCABULARY),
 }
 TRANSLATORS = ("transformer", "rnn-seq2seq", "rnn-attention")
-PREDICTS = [kind for kind in CONFIGS if kind not in ("encoder", "classifier")]
+PREDICTS = [kind for kind in CONFIGS if kind not in ("encoder", "classifier", "summarizer", "answerer")]
 
 
 def model_of(kind: str) -> nn.Module:

@@ -15,6 +15,8 @@ from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from regard.api.classifier import Classifier
+    from regard.api.copying.answerer import Answerer
+    from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
@@ -29,10 +31,12 @@ COMMANDS = {
     "Writer": ("generates text", "generate"),
     "Embedder": ("computes embeddings", "embed"),
     "Classifier": ("classifies texts", "classify"),
+    "Summarizer": ("summarizes texts", "summarize"),
+    "Answerer": ("answers questions", "answer"),
     "WordVectors": ("has vectors of words", "words nearest"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "WordVectors")
+Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "Summarizer", "Answerer", "WordVectors")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[

@@ -6,9 +6,12 @@ config.json of a model folder contains them; a recipe sets them.
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
 from regard.models.config.transformer import (
+    AnswererConfig,
     ClassifierConfig,
     EncoderConfig,
+    PointerGeneratorConfig,
     StackConfig,
+    SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
 )
@@ -17,13 +20,16 @@ from regard.models.config.word_vectors import WordVectorConfig
 __all__ = [
     "CELLS",
     "SIZE",
+    "AnswererConfig",
     "ClassifierConfig",
     "Config",
     "EncoderConfig",
+    "PointerGeneratorConfig",
     "RecurrentConfig",
     "RecurrentLMConfig",
     "RecurrentTranslatorConfig",
     "StackConfig",
+    "SummarizerConfig",
     "TransformerConfig",
     "TransformerLMConfig",
     "WordVectorConfig",

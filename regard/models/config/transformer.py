@@ -243,6 +243,48 @@ class TransformerConfig(StackConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PointerGeneratorConfig(TransformerConfig):
+    """The encoder-decoder Transformer that copies tokens of the source; its source and target have one vocabulary."""
+
+    share_embeddings: bool = True
+
+    @property
+    def kind(self) -> str:
+        raise NotImplementedError("a SummarizerConfig or an AnswererConfig has a kind")
+
+    @property
+    def cross_layers(self) -> list[str]:
+        return [*super().cross_layers, "pointer"]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source_vocabulary != self.target_vocabulary:
+            raise SettingError(
+                "source_vocabulary",
+                f"a model that copies has one vocabulary for both sides, got source_vocabulary="
+                f"{self.source_vocabulary} and target_vocabulary={self.target_vocabulary}",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarizerConfig(PointerGeneratorConfig):
+    """The pointer-generator that summarizes texts."""
+
+    @property
+    def kind(self) -> str:
+        return "summarizer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswererConfig(PointerGeneratorConfig):
+    """The pointer-generator that answers questions about a text."""
+
+    @property
+    def kind(self) -> str:
+        return "answerer"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TransformerLMConfig(StackConfig):
     """The Transformer language model."""
 

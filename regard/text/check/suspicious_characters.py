@@ -9,6 +9,7 @@ from functools import cache
 from html.entities import html5
 
 from regard.text.files.mojibake import MOJIBAKE_PATTERN
+from regard.text.tokenizers.special_tokens import SEPARATOR
 
 MOJIBAKE = "UTF-8 decoded with the wrong encoding"
 REPLACED = "replacement characters U+FFFD"
@@ -54,7 +55,7 @@ class CharacterChecker:
     def __init__(self) -> None:
         self.characters = 0
         self.scripts = Counter[str]()  # characters of each script except Latin
-        self._harmless = set[str]()  # characters that are known to be unsuspicious
+        self._harmless = {SEPARATOR}  # characters that are known to be unsuspicious
 
     def find(self, text: str, *, has_breaks: bool = False) -> dict[str, int]:
         """Return the kinds of problems of a text and the first offset of each; other scripts by name, in capitals.

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from regard.errors import DataError, UsageError, unknown_name
 from regard.text.files.lines import Fault, Finding, no_findings, read_lines, try_lines
-from regard.text.files.rows import Columns, Findings, Row, document_rows, pair_rows, parallel_rows
+from regard.text.files.rows import Columns, Findings, Row, document_rows, pair_rows, parallel_rows, question_rows
 
 __all__ = [
     "Corpus",
@@ -30,6 +30,7 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_parallel",
+    "read_questions",
 ]
 
 Files = str | Path | Sequence[str | Path]
@@ -105,6 +106,15 @@ def read_pairs(files: Files, columns: Columns | None = None, *, faults: Policy =
     """
     paths, findings = _paths(files), no_findings()
     return _collect([(str(path), pair_rows(path, columns, findings)) for path in paths], paths, findings, faults)
+
+
+def read_questions(files: Files, *, separator: str, faults: Policy = "stop") -> Corpus:
+    """Read questions from .jsonl files with the keys "story", "question" and "answer".
+
+    A source is the story, the separator and the question; a target is the answer. `faults` is as for read_parallel.
+    """
+    paths, findings = _paths(files), no_findings()
+    return _collect([(str(path), question_rows(path, separator, findings)) for path in paths], paths, findings, faults)
 
 
 def read_documents(files: Files, column: str = "text", *, faults: Policy = "stop") -> Corpus:

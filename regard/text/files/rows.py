@@ -28,6 +28,7 @@ __all__ = [
 Row = tuple[int, str | Fault, str | Fault | None]  # line number, source, target
 Findings = defaultdict[str, Finding]
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which are possible in JSON but not in UTF-8
+QUESTION_KEYS = ("story", "question", "answer")
 PAIR_SUFFIXES = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
@@ -70,6 +71,30 @@ def pair_rows(path: Path, columns: Columns | None, findings: Findings) -> Iterat
     if suffix == ".parquet":
         return _parquet_rows(path, column_names(columns or ("source", "target")))
     return _record_rows(path, pair_format(path, suffix, columns), findings)
+
+
+def question_rows(path: Path, separator: str, findings: Findings) -> Iterator[Row]:
+    """Yield the questions of a .jsonl file as pairs: story, separator and question, and the answer.
+
+    A row with an empty part becomes an empty pair.
+    """
+    if file_format(path) != ".jsonl":
+        raise UsageError(
+            f"{path}: questions are read from .jsonl files (also compressed: .gz, .xz, .zst), with "
+            f'{{"story": …, "question": …, "answer": …}} in each line, got {path.suffix or "no suffix"}'
+        )
+    for record in JsonLines(path, QUESTION_KEYS).records(try_lines(path, findings)):
+        if isinstance(record, Fault):
+            yield record.line, record, None
+            continue
+        cells = [_checked(path, record.number, *cell) for cell in zip(QUESTION_KEYS, record.texts, strict=True)]
+        story, question, answer = cells
+        if fault := next((cell for cell in cells if isinstance(cell, Fault)), None):
+            yield record.number, fault, answer
+        elif all(cell.strip() for cell in cells if isinstance(cell, str)):
+            yield record.number, f"{story} {separator} {question}", answer
+        else:
+            yield record.number, "", ""
 
 
 def document_rows(path: Path, column: str, findings: Findings) -> Iterator[Row] | None:

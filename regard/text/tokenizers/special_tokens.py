@@ -24,6 +24,7 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDDC)))
 PLACEHOLDER_BYTES = (*range(0xF5, 0x100), 0xC0)
 JOINER_BYTE = 0xC1
+SEPARATOR = PLACEHOLDERS[-1]  # between a story and a question about it; both have no other placeholders
 
 
 def wrap(tokens: Sequence[int], *, start: bool = True, end: bool = True) -> list[int]:

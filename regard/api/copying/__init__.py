@@ -1,0 +1,1 @@
+"""Models that copy from a text: a Summarizer and an Answerer."""

@@ -1,0 +1,1 @@
+"""Tasks of models that copy from a text: summarization and question answering."""

@@ -75,7 +75,7 @@ def tatoeba_table(results: Sequence[Line]) -> str:
         lines = lines_of(results, system, direction, "raw")
         scores = (spread(_bleu(lines)), spread([line["chrf"]["value"] for line in lines]))
         numbers = (_published(system, goal), _required(goal), *scores, _size(lines), _work(lines))
-        rows.append((f"`{system.recipe}`", *numbers, verdict(goal, _bleu(lines))))
+        rows.append((_name(system), *numbers, verdict(goal, _bleu(lines))))
     return _table(head, rows)
 
 

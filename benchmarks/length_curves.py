@@ -63,7 +63,7 @@ class Size:
     test: int | None = None
 
 
-FULL = Size(passes=4, parameters=8_000_000, vocabulary=4000, steps=5000, batch_tokens=12_288, held_out=1000)
+FULL = Size(passes=4, parameters=8_000_000, vocabulary=4000, steps=2500, batch_tokens=12_288, held_out=1000)
 QUICK = Size(1, 100_000, 400, steps=4, batch_tokens=512, held_out=20, train=400, test=60)
 
 
@@ -119,7 +119,6 @@ def write_recipes(folder: Path, train: Sequence[Pair], validation: Sequence[Pair
     """A recipe for each system and limit: they differ in the model and in the lengths of the texts alone."""
     sizes = {"source_vocabulary": size.vocabulary, "target_vocabulary": size.vocabulary}
     models = matched_sizes(list(SYSTEMS.values()), size.parameters, **sizes, shared=True)
-    on_gpu = device.startswith("cuda")
     for limit in LIMITS:
         lengths = range(1, limit + 1)
         texts = [text for i in range(size.passes) for text in joined_texts(train, lengths, Random(f"train {i}"))]
@@ -148,8 +147,10 @@ def write_recipes(folder: Path, train: Sequence[Pair], validation: Sequence[Pair
                     validate_every=max(1, size.steps // 4),
                     samples=0,
                     device=device,
-                    compile=on_gpu,
-                    capture=on_gpu or None,
+                    # Not compiled: the decoder's step was compiled eight times for these long texts, minutes before
+                    # the first step. A captured step needs no Python either.
+                    compile=False,
+                    capture=True if device.startswith("cuda") else None,
                 ),
                 decoding=DecodingRecipe(sentences=0),
             )

@@ -147,8 +147,8 @@ def write_recipes(folder: Path, train: Sequence[Pair], validation: Sequence[Pair
                     validate_every=max(1, size.steps // 4),
                     samples=0,
                     device=device,
-                    # Not compiled: the decoder's step was compiled eight times for these long texts, minutes before
-                    # the first step. A captured step needs no Python either.
+                    # Not compiled: GRU.step was compiled again until torch's limit of eight, and the first 50 steps
+                    # of RNNsearch took six minutes. A captured step needs no Python either.
                     compile=False,
                     capture=True if device.startswith("cuda") else None,
                 ),

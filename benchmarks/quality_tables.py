@@ -64,7 +64,7 @@ def multi30k_table(results: Sequence[Line]) -> str:
         values = _bleu(tokenised)
         numbers = (_published(system, goal), _required(goal), spread(values), spread(_bleu(raw)))
         work = (_size(tokenised), _work(tokenised))
-        rows.append((f"`{system.recipe}`", _arrow(direction), *numbers, *work, verdict(goal, values)))
+        rows.append((_name(system), _arrow(direction), *numbers, *work, verdict(goal, values)))
     return _table(head, rows)
 
 
@@ -75,7 +75,7 @@ def tatoeba_table(results: Sequence[Line]) -> str:
         lines = lines_of(results, system, direction, "raw")
         scores = (spread(_bleu(lines)), spread([line["chrf"]["value"] for line in lines]))
         numbers = (_published(system, goal), _required(goal), *scores, _size(lines), _work(lines))
-        rows.append((f"`{system.recipe}`", *numbers, verdict(goal, _bleu(lines))))
+        rows.append((_name(system), *numbers, verdict(goal, _bleu(lines))))
     return _table(head, rows)
 
 
@@ -87,8 +87,7 @@ def shakespeare_table(results: Sequence[Line]) -> str:
         values = [line["nats"] for line in lines]
         ours = (_with_stride(values, lines), spread(_known(line["validation"]["loss"] for line in lines), 4))
         numbers = (_published(system, goal), _required(goal), *ours, _size(lines), _work(lines))
-        name = f"`{system.recipe}`" + (f", {system.change}" if system.change else "")
-        rows.append((name, *numbers, verdict(goal, values, lower=True)))
+        rows.append((_name(system), *numbers, verdict(goal, values, lower=True)))
     return _table(head, rows)
 
 
@@ -213,6 +212,10 @@ def _work(lines: Sequence[Line]) -> str:
     if any(line["preparing"] >= 1 for line in alone):
         told += f" and {mean(line['preparing'] for line in alone):.0f} s to prepare"
     return told
+
+
+def _name(system: System) -> str:
+    return f"`{system.recipe}`" + (f", {system.change}" if system.change else "")
 
 
 def _published(system: System, goal: Goal) -> str:

@@ -25,6 +25,8 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample
 from regard.look.inside.random_features import exact_weights, jane_head, limit_weights, relative_error
 from regard.look.lecture_examples import jane_flow
+from regard.look.pictures.concepts.normalization import state_changes
+from regard.look.pictures.concepts.three_heads import search_weights, three_heads_weights
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
 from regard.positions.absolute import distance_variance
@@ -34,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"
 TARGET = ROOT / "regard" / "look" / "page" / "static" / "scenes"
 TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features")
-FIELDS = ("tag", "title", "question", "choices", "answer", "state", "trace", "notes")
+FIELDS = ("id", "tag", "title", "question", "choices", "answer", "state", "trace", "notes")
 
 
 def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
@@ -44,7 +46,7 @@ def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, di
     scenes = [make_scene(scene, traces, numbers) for scene in content["scenes"]]
     ids = [scene["id"] for scene in scenes]
     if len(set(ids)) < len(ids):
-        raise SystemExit(f"{path}: two scenes have the same tag")
+        raise SystemExit(f"{path}: two scenes have the same id: give the second one of a tag an id")
     return scenes, traces
 
 
@@ -59,7 +61,7 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any], numbers: dict[str,
     if trace is not None and trace not in traces:
         raise SystemExit(f"scene {scene['tag']}: no trace {trace!r} is recorded")
     texts = {field: scene.get(field, "").format_map(numbers) for field in ("question", "answer", "notes")}
-    name = scene["tag"].lower().replace(", ", "-")
+    name = scene.get("id") or scene["tag"].lower().replace(", ", "-")
     return {"id": name, **scene, **texts, "trace": None if trace is None else f"{trace}.json"}
 
 
@@ -80,23 +82,48 @@ def record_trace(wanted: dict[str, Any]) -> Trace | None:
 
 def scene_numbers() -> dict[str, str]:
     """Return the text of each number, by its name."""
-    return {**worked_example(), **self_attention(), **position_variance(), **missing_factor()}
+    examples = (worked_example, search, three_heads, self_attention, position_variance, norms, missing_factor)
+    return {name: text for example in examples for name, text in example().items()}
 
 
 def worked_example() -> dict[str, str]:
-    """D6 and D9: scores, weights and output of the first query, and its largest weight with the scale."""
+    """D6 and D9: scores, weights and output of the first query, and its largest weight by other scores."""
     Q, K = torch.tensor([[2.0, -1, 0]]), torch.tensor([[2.0, 1, -1], [0, 3, -1], [1, 1, 3]])
     V = torch.tensor([[2.0, 3, 1], [2, -1, 0], [0, 5, 1]])
     y, weights = attend(Q, K, V, score="dot", return_weights=True)
     _, scaled = attend(Q, K, V, score="scaled", return_weights=True)
+    additive = (Q + K).tanh().sum(-1).softmax(-1)  # with W_q = W_k = I and w = 1, as in the Lab
     first, *others = (f"{score:.0f}".replace("-", "−") for score in (Q @ K.T)[0].tolist())
     return {
         "score_of_k1": first,
         "scores_of_others": " and ".join(others),
         "weight_of_k1": f"{weights[0, 0]:.3f}",
         "scaled_weight_of_k1": f"{scaled[0, 0]:.3f}",
+        "additive_weight_of_k1": f"{additive[0]:.3f}",
         "output_of_q1": ", ".join(f"{value:.3f}" for value in y[0].tolist()),
     }
+
+
+def search() -> dict[str, str]:
+    """D4: the weights of the videos."""
+    _, weights = search_weights()
+    *first, last = (f"{weight:.2f}" for weight in weights.tolist())
+    return {"search_weights": f"{', '.join(first)} and {last}"}
+
+
+def three_heads() -> dict[str, str]:
+    """D11: the word that each head of “l'Afrique” attends to most, with its weight."""
+    names = ("what_word", "when_word", "who_word")
+    return {
+        name: f"“{jane_flow().words[int(row.argmax())]}” with a weight of {row.max():.2f}"
+        for name, row in zip(names, three_heads_weights(), strict=True)
+    }
+
+
+def norms() -> dict[str, str]:
+    """E1: by how much the other sentences of a batch change the last state of one, with either norm."""
+    changes = {name: values[-1] for name, values in state_changes().items()}
+    return {f"{name.replace(' ', '_')}_change": f"{change:.2f}" for name, change in changes.items()}
 
 
 def self_attention() -> dict[str, str]:

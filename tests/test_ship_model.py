@@ -81,3 +81,9 @@ def test_no_model_goes_out_without_its_owners(run: Path, script: ModuleType) -> 
 def test_the_card_of_a_shipped_model_says_how_to_use_it(folder: Path) -> None:
     usage, *_ = task_for(read_config(folder)["kind"]).usage.splitlines()
     assert f"\n{usage.replace('FOLDER', 'THIS_FOLDER')}\n" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_all_shipped_models_together_stay_below_30_megabytes() -> None:
+    """The package carries them all, so a larger model has to be weighed against the others."""
+    sizes = {file: file.stat().st_size for file in (ROOT / "regard/shipped").rglob("*") if file.is_file()}
+    assert 0 < sum(sizes.values()) < 30_000_000

@@ -22,7 +22,9 @@ def compare_models(
     what: Annotated[list[str] | None, typer.Argument(help="Text files or a recipe; default: the demo corpus.")] = None,
     systems: Annotated[
         str | None,
-        typer.Option(help="Comma-separated subset of rnn, bahdanau, luong-dot, luong-bilinear, transformer."),
+        typer.Option(
+            help="Comma-separated subset of rnn, bahdanau, luong-dot, luong-bilinear, transformer, transformer-post."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/compare"),
     test_source: Annotated[Path | None, typer.Option(help="Test sentences; default: held out from the data.")] = None,

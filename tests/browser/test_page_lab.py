@@ -45,6 +45,14 @@ def test_key_value_preset_is_the_lectures(lab: Any) -> None:
     assert "score=scaled" in page.url
 
 
+def test_presets_of_further_scenes_show_the_numbers_of_their_answers(lab: Any) -> None:
+    """D4: 4 · 3/√18 and 4 · 2/√24 before the softmax. D11: each head finds its word. D3: the sums of tanh."""
+    assert cells(lab("&preset=search"), "weights") == [["0.703", "0.213", "0.042", "0.042"]]
+    what, when, who = cells(lab("&preset=heads"), "weights")
+    assert (what[1], when[4], who[0]) == ("0.941", "0.902", "0.947")
+    assert cells(lab("&preset=d6&score=additive"), "weights")[0][0] == "0.108"
+
+
 def test_masked_preset_hatches_the_barred_cell(lab: Any) -> None:
     """D10: 2, 2, −∞ gives a half, a half, nothing."""
     page = lab("&preset=masked")

@@ -1,7 +1,7 @@
 """D17: with and without attention, BLEU by sentence length; the task is made here and the trainer is ours.
 
 The "language" has twelve words, its translation has twelve others, in the same order. Nothing but memory is needed,
-which is what one vector for a whole sentence lacks (Bahdanau et al. 2015, figure 2).
+which is what one vector for a whole sentence lacks (Bahdanau et al. 2015, figure 2). At the end, two shipped models.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from random import Random
 import pytest
 import torch
 
-from regard import RecurrentTranslator, RecurrentTranslatorConfig
+from regard import RecurrentTranslator, RecurrentTranslatorConfig, load
 from regard.decoding.engine import generate_tokens
+from regard.demo.corpus import demo_pairs
 from regard.evaluation.by_length import Bucket, scores_by_length
 from regard.tasks.objective import objective
 from regard.text.batches.batch import Batch
@@ -103,3 +104,15 @@ def test_D17_with_it_quality_holds(curves: tuple[list[Bucket], list[Bucket]]) ->
 def test_D17_the_gap_grows_with_the_length(curves: tuple[list[Bucket], list[Bucket]]) -> None:
     gaps = [with_attention.bleu.value - without.bleu.value for without, with_attention in zip(*curves, strict=True)]
     assert gaps == sorted(gaps) and gaps[-1] > gaps[0] + 30
+
+
+@pytest.mark.parametrize(("name", "long"), [("demo-rnn-seq2seq", (40, 80)), ("lecture", (85, 100))])
+def test_the_shipped_models_are_alike_on_short_sentences_only(name: str, long: tuple[int, int]) -> None:
+    """docs/results.md has the table of 600 sentences; these are the first 150 of them."""
+    pairs = demo_pairs("test", 150)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translations = load(name, device="cpu").translate(sources, beam=1)
+    outputs = [translation.text for translation in translations]
+    short_ones, _, long_ones = scores_by_length(outputs, references, sources, edges=(10, 20), minimum=1, samples=20)
+    assert short_ones.bleu.value > 93
+    assert long[0] < long_ones.bleu.value < long[1]

@@ -19,10 +19,11 @@ LEGEND = 1.9  # inches beside the axes
 MARKERS = "os^DvP"  # five colours and six markers distinguish thirty systems
 
 
-def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
+def length_plot(curves: Mapping[str, Sequence[Bucket]], *, trained: Mapping[str, int] | None = None) -> Figure:
     """Plot BLEU against the length of the source, with a 95% confidence band for each system; D17.
 
-    The systems must have been scored on the same sentences, so that their buckets are the same.
+    The systems must have been scored on the same sentences, so that their buckets are the same. `trained` has the
+    longest sentences that a system was trained on: beyond them its line is dashed.
     """
     buckets = _shared_buckets(curves)
     figure = new_figure(max(7.2, 0.6 * len(buckets) + 1.5) + LEGEND, 4.8)
@@ -30,7 +31,13 @@ def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
     x = [bucket.middle for bucket in buckets]
     for i, (name, curve) in enumerate(curves.items()):
         scores = [bucket.bleu for bucket in curve]
-        _line(axes, i, name, x, [score.value for score in scores])
+        y = [score.value for score in scores]
+        limit = (trained or {}).get(name, buckets[-1].high)
+        inside = sum(bucket.low <= limit for bucket in buckets)
+        _line(axes, i, name, x[:inside], y[:inside])
+        if inside < len(x):
+            start = max(inside - 1, 0)
+            _line(axes, i, "_beyond", x[start:], y[start:], linestyle="--")  # the legend leaves such names out
         low, high = zip(*(score.interval or (score.value, score.value) for score in scores), strict=True)
         axes.fill_between(x, low, high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0)
     # Two lines under each tick: the lengths and the number of sentences.
@@ -38,7 +45,7 @@ def length_plot(curves: Mapping[str, Sequence[Bucket]]) -> Figure:
     axes.set(xlabel="source length in words, and number of sentences", ylabel="BLEU")
     axes.set_ylim(bottom=0)
     _finish(axes, "BLEU by sentence length")
-    caption(figure, _about(buckets))
+    caption(figure, _about(buckets, beyond="Dashed: longer than in training." if trained else ""))
     return figure
 
 
@@ -76,9 +83,9 @@ def _shared_buckets(curves: Mapping[str, Sequence[Bucket]]) -> Sequence[Bucket]:
     return first[1]
 
 
-def _line(axes: Axes, i: int, name: str, x: Sequence[float], y: Sequence[float]) -> None:
+def _line(axes: Axes, i: int, name: str, x: Sequence[float], y: Sequence[float], linestyle: str = "-") -> None:
     colour, mark = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-    axes.plot(x, y, color=colour, marker=mark, markersize=5.5, linewidth=2.0, label=name)
+    axes.plot(x, y, color=colour, marker=mark, markersize=5.5, linewidth=2.0, linestyle=linestyle, label=name)
 
 
 def _finish(axes: Axes, title: str) -> None:
@@ -93,10 +100,10 @@ def _lengths(bucket: Bucket) -> str:
     return str(bucket.low) if bucket.low == bucket.high else f"{bucket.low}–{bucket.high}"
 
 
-def _about(buckets: Sequence[Bucket]) -> str:
+def _about(buckets: Sequence[Bucket], beyond: str) -> str:
     """Return the caption: how the numbers were computed, and which buckets were merged."""
     score = buckets[0].bleu
-    parts = []
+    parts = [beyond] if beyond else []
     if score.interval is not None:
         parts.append("Bands: 95% confidence intervals by bootstrap resampling.")
     joined = [_lengths(bucket) for bucket in buckets if bucket.merged > 1]

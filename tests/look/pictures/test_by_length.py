@@ -46,6 +46,19 @@ def test_length_plot_shows_the_scores(clipped, tmp_path) -> None:
     assert save(figure, tmp_path / "length.png").stat().st_size > 10_000
 
 
+def test_length_plot_is_dashed_beyond_the_lengths_of_training() -> None:
+    figure = length_plot(CURVES, trained={"+ Bahdanau": 10})
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(CURVES)
+    whole, inside, beyond = axes.lines
+    assert list(whole.get_xdata()) == [4.5, 8.5, 17.5] and whole.get_linestyle() == "-"
+    assert list(inside.get_ydata()) == [82, 83] and inside.get_linestyle() == "-"
+    assert list(beyond.get_ydata()) == [83, 79] and beyond.get_linestyle() == "--"
+    assert beyond.get_color() == inside.get_color() != whole.get_color()
+    assert "Dashed: longer than in training." in figure.get_supxlabel()
+    assert "Dashed" not in length_plot(CURVES).get_supxlabel()
+
+
 def test_length_plot_says_how_it_was_made() -> None:
     text = " ".join(length_plot(CURVES).get_supxlabel().split())
     assert "95%" in text and "nrefs:1|tok:13a" in text

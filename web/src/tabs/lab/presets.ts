@@ -107,4 +107,44 @@ export const PRESETS: readonly Preset[] = [
       [0, 1.2, 3.1],
     ],
   },
+  {
+    id: "heads",
+    title: "Three heads of one word",
+    score: "dot",
+    mask: "none",
+    queries: ["what?", "when?", "who?"],
+    keys: WORDS,
+    about:
+      "Three queries of the word l'Afrique, one for each head: they ask for the action, the time and the person. The matrices W_Q of the heads were chosen by hand (D11).",
+    q: [
+      [0, 4.4, 0, 0],
+      [0, 0, 0, 4.4],
+      [4.4, 0, 0, 0],
+    ],
+    k: MEANINGS,
+    v: MEANINGS,
+  },
+  {
+    id: "search",
+    title: "Attention as search",
+    score: "dot",
+    mask: "none",
+    queries: ["how does attention work in translation"],
+    keys: ["how attention works", "a translation with attention", "recurrent nets", "cooking pasta"],
+    about:
+      "A query is compared with four titles (keys), and the videos (values) are mixed. The columns are the words of the query: how, do, attention, work, in, translation. Texts are word counts of length 1, and the query is four times as long (D4).",
+    q: [[1.633, 1.633, 1.633, 1.633, 1.633, 1.633]],
+    k: [
+      [0.577, 0, 0.577, 0.577, 0, 0],
+      [0, 0, 0.5, 0, 0, 0.5],
+      [0, 0, 0, 0, 0, 0],
+      [0, 0, 0, 0, 0, 0],
+    ],
+    v: [
+      [1, 0, 0, 0],
+      [0, 1, 0, 0],
+      [0, 0, 1, 0],
+      [0, 0, 0, 1],
+    ],
+  },
 ];

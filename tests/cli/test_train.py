@@ -100,8 +100,8 @@ def test_a_dry_run_writes_nothing(files: tuple[Path, Path], tmp_path: Path, monk
 
 
 def start(files: tuple[Path, Path], out: Path) -> subprocess.Popen[str]:
-    """A training of 200 short steps without validations in between, in a process of its own."""
-    intervals = ("training.steps=200", "training.log_every=1", "training.validate_every=999", "training.save_every=999")
+    """A training of 80 short steps without validations in between, in a process of its own."""
+    intervals = ("training.steps=80", "training.log_every=1", "training.validate_every=999", "training.save_every=999")
     command = ["train", *map(str, files), "--out", str(out), *SMALL, *(f"--set={one}" for one in intervals)]
     return subprocess.Popen(
         [sys.executable, "-c", "from regard.cli import main; main()", *command],
@@ -125,23 +125,23 @@ def send_at_step(process: subprocess.Popen[str], step: int, number: signal.Signa
 def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp_path: Path) -> None:
     """That it ends with the same bits, and all about SIGTERM, is in tests/faults/test_stop.py."""
     process = start(files, tmp_path / "run")
-    said = send_at_step(process, 30, signal.SIGINT)
+    said = send_at_step(process, 20, signal.SIGINT)
     assert process.returncode == 130
     stopped = re.search(r"stopped by Ctrl-C after step (\d+)", said)
     assert stopped, said
     assert "Traceback" not in said
-    assert not (tmp_path / "run/training/step-00000200").exists()
+    assert not (tmp_path / "run/training/step-00000080").exists()
     rest = start(files, tmp_path / "run")
     said = rest.communicate(timeout=200)[1]
     assert rest.returncode == 0, said
     assert f"continuing from step {stopped[1]}\n" in said
-    assert (tmp_path / "run/training/step-00000200/weights.safetensors").exists()
+    assert (tmp_path / "run/training/step-00000080/weights.safetensors").exists()
 
 
 @pytest.mark.slow
 def test_sigterm_saves(files: tuple[Path, Path], tmp_path: Path) -> None:
     process = start(files, tmp_path / "run")
-    said = send_at_step(process, 30, signal.SIGTERM)
+    said = send_at_step(process, 20, signal.SIGTERM)
     assert process.returncode == 143
     assert "stopped by SIGTERM after step" in said
     assert list((tmp_path / "run/training").glob("step-*"))

@@ -62,6 +62,12 @@ _WHERE = {
     "EncoderConfig": "regard.models.config",
     "TextClassifier": "regard.models.text_classifier",
     "ClassifierConfig": "regard.models.config",
+    "VisionTransformer": "regard.models.arrays.vision_transformer",
+    "ImageClassifierConfig": "regard.models.config",
+    "PatchForecaster": "regard.models.arrays.patch_forecaster",
+    "ForecasterConfig": "regard.models.config",
+    "DLinear": "regard.models.arrays.dlinear",
+    "LinearForecasterConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -84,6 +90,8 @@ _WHERE = {
     "Embedder": "regard.api.embedder",
     "Classifier": "regard.api.classifier",
     "WordVectors": "regard.api.word_vectors",
+    "ImageClassifier": "regard.api.image_classifier",
+    "Forecaster": "regard.api.forecaster",
     # training
     "train": "regard.training.run.training_run",
 }

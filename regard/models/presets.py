@@ -12,10 +12,16 @@ from typing import Any
 from torch import nn
 
 from regard.errors import UsageError, unknown_name
+from regard.models.arrays.dlinear import DLinear
+from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.config import (
     ClassifierConfig,
     Config,
     EncoderConfig,
+    ForecasterConfig,
+    ImageClassifierConfig,
+    LinearForecasterConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     TransformerConfig,
@@ -39,6 +45,9 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "rnn-seq2seq": (RecurrentTranslatorConfig, RecurrentTranslator),
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),
     "word-vectors": (WordVectorConfig, WordVectorModel),
+    "image-classifier": (ImageClassifierConfig, VisionTransformer),
+    "forecaster": (ForecasterConfig, PatchForecaster),
+    "dlinear": (LinearForecasterConfig, DLinear),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

@@ -22,6 +22,7 @@ from regard.positions.absolute import (
     inner_products,
     rotation,
     sinusoidal,
+    sinusoidal_grid,
 )
 from regard.positions.alibi import Alibi, slopes
 from regard.positions.by_name import POSITIONS, SCHEMES, make_position, register_position, unregister_position
@@ -52,6 +53,7 @@ __all__ = [
     "register_position",
     "rotation",
     "sinusoidal",
+    "sinusoidal_grid",
     "slopes",
     "unregister_position",
 ]

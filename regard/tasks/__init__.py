@@ -31,6 +31,8 @@ TASKS: dict[str, Entry] = {
     "sentence embedding": Entry("regard.tasks.sentence_embedding", "embedder", ("encoder",)),
     "text classification": Entry("regard.tasks.classification", "classifier", ("classifier",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
+    "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",)),
+    "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear")),
 }
 _loaded: dict[str, Task] = {}
 
@@ -83,7 +85,7 @@ def default_kind(form: str) -> str:
 
 
 def face_for(kind: str) -> str:
-    """Return what `regard.load` returns for a kind of model: "translator", "writer", "embedder" or "classifier"."""
+    """Return what `regard.load` returns for a kind of model: such as "translator" or "image classifier"."""
     for entry in TASKS.values():
         if kind in entry.kinds:
             return entry.face

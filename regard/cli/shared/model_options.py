@@ -16,6 +16,8 @@ from regard.errors import DataError, UsageError
 if TYPE_CHECKING:
     from regard.api.classifier import Classifier
     from regard.api.embedder import Embedder
+    from regard.api.forecaster import Forecaster
+    from regard.api.image_classifier import ImageClassifier
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -30,9 +32,11 @@ COMMANDS = {
     "Embedder": ("computes embeddings", "embed"),
     "Classifier": ("classifies texts", "classify"),
     "WordVectors": ("has vectors of words", "words nearest"),
+    "ImageClassifier": ("classifies images", "classify"),
+    "Forecaster": ("forecasts series", "forecast"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "WordVectors")
+Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "WordVectors", "ImageClassifier", "Forecaster")
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[

@@ -7,6 +7,7 @@ it is checked here, so that later readers can rely on it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,19 @@ def _is_alignment(value: Any) -> bool:
     )
 
 
+def _is_scale(value: Any) -> bool:
+    """Whether these are the names, means and deviations of a series' columns."""
+    lists = [value.get(key) for key in ("columns", "mean", "deviation")] if isinstance(value, dict) else []
+    if not lists or not all(isinstance(entry, list) and len(entry) == len(lists[0]) > 0 for entry in lists):
+        return False
+    names, means, deviations = lists
+    return (
+        all(isinstance(name, str) for name in names)
+        and all(type(number) is float and math.isfinite(number) for number in [*means, *deviations])
+        and all(number > 0 for number in deviations)
+    )
+
+
 # The optional entries of config.json beside kind and settings: a check, and the requirement in words.
 INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "storage": (lambda value: value in STORAGES, f"one of {', '.join(STORAGES)}"),
@@ -126,5 +140,6 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
         "a list of words",
     ),
+    "series": (_is_scale, "the names, means and deviations of some columns"),
     "alignment": (_is_alignment, "the name of a layer and the number of a head"),
 }

@@ -127,9 +127,9 @@ class Loop:
             "tokens": state.progress.tokens,
             "skipped": state.progress.skipped,
         }
+        perplexity = f"perplexity {values['perplexity']:.2f}  " if self.step.loss_unit == "tokens" else ""
         line = (
-            f"loss {values['loss']:.3f}  perplexity {values['perplexity']:.2f}  lr {values['lr']:.2e}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s"
+            f"loss {values['loss']:.3f}  {perplexity}lr {values['lr']:.2e}  {values['tokens_per_second']:,.0f} tokens/s"
         )
         report.log(state.progress.step, "train", values, line)
         state.meter = Meter()

@@ -89,7 +89,7 @@ class ImageClassifier:
         probabilities = self.probabilities([self.pixels(image) for image in images])
         return [self._result(name, row) for name, row in zip(names, probabilities.tolist(), strict=True)]
 
-    def probabilities(self, pixels: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> Tensor:
+    def probabilities(self, pixels: Sequence[NDArray[np.uint8]]) -> Tensor:
         """Return the probability of each class for images of the model's size (N, C, H, W) -> (N, K)."""
         weight = next(self.model.parameters())
         results = []
@@ -101,7 +101,7 @@ class ImageClassifier:
 
     def evaluate(self, images: Images) -> dict[str, float]:
         """Return the share of labelled images of the model's size that get the right label."""
-        numbers = self.probabilities(images.pixels).argmax(-1).tolist()
+        numbers = self.probabilities(list(images.pixels)).argmax(-1).tolist()
         right = sum(self.labels[number] == label for number, label in zip(numbers, images.labels, strict=True))
         return {"accuracy": right / len(images), "images": len(images)}
 

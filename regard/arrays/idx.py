@@ -10,8 +10,11 @@ Images have the dimensions (N, H, W), labels (N,). The labels of `train-images-i
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import math
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +73,12 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8).reshape(sizes)
 
 
-def _open(path: Path):  # type: ignore[no-untyped-def]  # the types of streams differ
+def _open(path: Path) -> IO[bytes]:
     """Open a plain or compressed file; its header says how long the content is, so no other limit is needed."""
-    import gzip
-    import lzma
-
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
-    return opener(path, "rb")
+    match path.suffix.lower():
+        case ".gz":
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        case ".xz":
+            return lzma.open(path, "rb")
+        case _:
+            return path.open("rb")

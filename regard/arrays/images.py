@@ -88,7 +88,7 @@ def read_images(sources: Sequence[str | Path], size: Size | None = None, *, skip
     parts = [_read_idx(path, size) if is_idx_name(path) else _read_folder(path, size, skip) for path in paths]
     sizes = {part.pixels.shape[1:] for part in parts}
     if len(sizes) > 1:
-        return read_images(sources, parts[0].pixels.shape[1:], skip=skip)  # type: ignore[arg-type]  # three numbers
+        return read_images(sources, parts[0].pixels.shape[1:], skip=skip)
     pixels = np.concatenate([part.pixels for part in parts])
     labels = [label for part in parts for label in part.labels]
     report = ArrayReport(

@@ -115,7 +115,8 @@ def read_series(path: str | Path, variables: Sequence[str] = ()) -> Series:
     time_column = _time_column(names, table[0])
     chosen = _chosen_columns(path, names, variables, time_column)
     values = _numbers(path, names, table, chosen, delimiter)
-    times, changes = None, ()
+    times: tuple[str, ...] | None = None
+    changes: tuple[str, ...] = ()
     if time_column is not None:
         times = tuple(row[time_column].strip() for row in table)
         changes = _check_times(path, times)

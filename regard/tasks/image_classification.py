@@ -30,7 +30,7 @@ from regard.tasks.classification import AccuracyValidator
 from regard.tasks.corpora import Corpora
 from regard.tasks.losses import Objective, Together, image_loss
 from regard.tasks.task import Tokenizers
-from regard.tasks.validation import Validator
+from regard.tasks.validation import Measure, Validator
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.labels import LabelTokenizer, train_labels
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
@@ -119,7 +119,7 @@ class ImageClassification(ArrayTask):
         return partial(image_loss, smoothing=training.label_smoothing or 0.0)
 
     def validator(self, *args: Any, **options: Any) -> Validator:
-        return AccuracyValidator(*args, **options)
+        return ImageValidator(*args, **options)
 
     def input_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         channels, height, width = facts.shape
@@ -138,6 +138,12 @@ class ImageClassification(ArrayTask):
         if not isinstance(target, LabelTokenizer):
             raise ModelError(f"the labels of the image classifier are missing: the file {LabelTokenizer.FILE}")
         return ImageClassifier(model, target, info=info)
+
+
+class ImageValidator(AccuracyValidator):
+    """A validator that selects the model with the most right answers."""
+
+    measure = Measure("accuracy", "accuracy", why="the share of right answers is the goal")
 
 
 def chosen_patch(shape: tuple[int, ...]) -> int:

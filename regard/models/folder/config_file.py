@@ -109,14 +109,17 @@ def _is_alignment(value: Any) -> bool:
 
 def _is_scale(value: Any) -> bool:
     """Whether these are the names, means and deviations of a series' columns."""
-    lists = [value.get(key) for key in ("columns", "mean", "deviation")] if isinstance(value, dict) else []
-    if not lists or not all(isinstance(entry, list) and len(entry) == len(lists[0]) > 0 for entry in lists):
+    if not isinstance(value, dict):
         return False
-    names, means, deviations = lists
+    names, means, deviations = (value.get(key) for key in ("columns", "mean", "deviation"))
+    lists = (names, means, deviations)
+    if not all(isinstance(entries, list) and len(entries) == len(names or ()) > 0 for entries in lists):
+        return False
+    numbers = [*(means or ()), *(deviations or ())]
     return (
-        all(isinstance(name, str) for name in names)
-        and all(type(number) is float and math.isfinite(number) for number in [*means, *deviations])
-        and all(number > 0 for number in deviations)
+        all(isinstance(name, str) for name in names or ())
+        and all(type(number) is float and math.isfinite(number) for number in numbers)
+        and all(number > 0 for number in deviations or ())
     )
 
 

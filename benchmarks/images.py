@@ -32,6 +32,7 @@ from torch.nn import functional as F
 
 import regard
 from regard.arrays.images import Images, read_images
+from regard.demo.images import demo_images
 from regard.models.config import ImageClassifierConfig
 from regard.recipes.model_table import model_config
 from regard.tasks import task_for
@@ -132,7 +133,9 @@ def correct(model: nn.Module, images: Tensor, labels: Tensor, device: torch.devi
 
 
 def test_accuracy(model: nn.Module, test: Images, device: torch.device) -> float:
-    images, labels = torch.from_numpy(test.pixels), torch.tensor([int(label) for label in test.labels])
+    """Return the share of right answers; classes are numbered in the order of their labels."""
+    classes = sorted(set(test.labels))
+    images, labels = torch.from_numpy(test.pixels), torch.tensor([classes.index(label) for label in test.labels])
     parts = zip(images.split(1000), labels.split(1000), strict=True)
     return sum(correct(model, some, answers, device) for some, answers in parts) / len(test)
 
@@ -179,12 +182,14 @@ def main() -> int:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = options.data.resolve() / "fashion-mnist"
     overrides = dict(text.split("=", 1) for text in options.set)
-    overrides |= {"data.images": str(folder / "train-images-idx3-ubyte.gz")}
-    test = read_images([folder / "t10k-images-idx3-ubyte.gz"])
     if options.quick:
         overrides |= {"training.steps": "2", "training.validate_every": "2", "training.warmup": "1"}
-        overrides |= {"model.layers": "1", "data.validation": "59800", "training.batch_tokens": "400"}
-        test = test.select(range(0, len(test), 100))
+        overrides |= {"data.images": "", "data.demo": "70", "data.validation": "14"}
+        overrides |= {"model.layers": "1", "training.batch_tokens": "400"}
+        test = demo_images(14, seed=9)
+    else:
+        overrides |= {"data.images": str(folder / "train-images-idx3-ubyte.gz")}
+        test = read_images([folder / "t10k-images-idx3-ubyte.gz"])
     results: dict[str, list[dict[str, Any]]] = {system: [] for system in options.systems}
     for seed in options.seeds:
         recipe = read_recipe("fashion-mnist", {**overrides, "training.seed": seed})
@@ -221,7 +226,7 @@ def main() -> int:
         "command": command(),
         "hardware": hardware(device.type),
         "versions": {name: version(name) for name in ("torch", "numpy")},
-        "settings": overrides | {"data.images": "fashion-mnist"},
+        "settings": {key: value for key, value in overrides.items() if key != "data.images"},
         "runs": results,
         "summary": summary,
         "target reached": reached,

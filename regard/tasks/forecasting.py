@@ -147,6 +147,9 @@ class Forecasting(ArrayTask):
         sizes = SMALL if facts.characters <= SMALL_VALUES else LARGE
         for key, value in sizes.items():
             yield Choice(f"model.{key}", value, f"for {facts.characters:,} values (Nie et al. 2023)")
+        if tables["model"].get("position", ForecasterConfig.position) == "learned":
+            patches = (facts.tokens or 0) // max(1, facts.characters)
+            yield Choice("model.max_length", patches, "the patches of a window")
 
     def training_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         model, columns = tables["model"], facts.shape[1]

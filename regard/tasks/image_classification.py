@@ -127,10 +127,11 @@ class ImageClassification(ArrayTask):
             yield Choice(f"model.{key}", value, "the size of the images")
         patch = chosen_patch(facts.shape)
         yield Choice("model.patch", patch, f"at least {MIN_GRID} patches on a side")
+        if tables["model"].get("position", ImageClassifierConfig.position) == "learned":
+            yield Choice("model.max_length", row_tokens(facts), "the patches of an image, and the class token")
 
     def training_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
-        row_tokens = (facts.tokens or 0) // max(1, facts.samples)
-        yield Choice("training.batch_tokens", BATCH_IMAGES * row_tokens, f"{BATCH_IMAGES} images")
+        yield Choice("training.batch_tokens", BATCH_IMAGES * row_tokens(facts), f"{BATCH_IMAGES} images")
 
     def wrap(
         self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
@@ -144,6 +145,11 @@ class ImageValidator(AccuracyValidator):
     """A validator that selects the model with the most right answers."""
 
     measure = Measure("accuracy", "accuracy", why="the share of right answers is the goal")
+
+
+def row_tokens(facts: DataFacts) -> int:
+    """Return the tokens of an image."""
+    return (facts.tokens or 0) // max(1, facts.samples)
 
 
 def chosen_patch(shape: tuple[int, ...]) -> int:

@@ -140,7 +140,7 @@ def main() -> int:
     settings = dict(text.split("=", 1) for text in options.set)
     if options.quick:
         settings |= {"training.steps": "3", "training.validate_every": "3", "training.warmup": "1"}
-        settings |= {"data.rows": "1600", "data.validation": "730", "training.batch_tokens": "2352"}
+        settings |= {"data.rows": "2600", "data.validation": "730", "training.batch_tokens": "2352"}
     runs = [
         Run(data, horizon, model, seed, tuple(settings.items()))
         for seed in options.seeds

@@ -49,27 +49,6 @@ def sinusoidal(
     return table.to(device=device, dtype=dtype)
 
 
-def sinusoidal_grid(
-    rows: int,
-    columns: int,
-    dim: int,
-    *,
-    base: float = 10000.0,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """Return sinusoids of two axes for the cells of a grid, row by row: (rows · columns, dim); B2, G5.
-
-    Dosovitskiy et al. 2021, appendix D.4: the first half of a vector has the sinusoids of the row, the second half
-    those of the column. `dim` is a multiple of 4.
-    """
-    if dim % 4:
-        raise ValueError(f"dim must be a multiple of 4, a sine and a cosine of each axis, not {dim}")
-    down, across = (sinusoidal(n, dim // 2, base=base, dtype=dtype, device=device) for n in (rows, columns))
-    grid = torch.cat([down[:, None].expand(-1, columns, -1), across.expand(rows, -1, -1)], dim=-1)  # (R, C, D)
-    return grid.flatten(0, 1)
-
-
 def fraction(length: int, dim: int) -> Tensor:
     """Return the first rejected idea, (length, dim): each column runs from 0 at the first word to 1 at the last; B5.
 

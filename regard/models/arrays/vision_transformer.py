@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.models.config import ImageClassifierConfig
 from regard.models.decoding_state import Encoded
 from regard.models.stack import make_stack, make_vector_position, residual_dtype
-from regard.positions.absolute import sinusoidal_grid
+from regard.positions import SinusoidalGrid
 
 
 class VisionTransformer(nn.Module):
@@ -25,6 +25,7 @@ class VisionTransformer(nn.Module):
         width = config.dim - (config.position_width or 0)
         self.patches = nn.Linear(config.channels * config.patch**2, width)
         self.class_token = nn.Parameter(0.02 * torch.randn(width)) if config.pooling == "class" else None
+        self.grid = SinusoidalGrid(columns=config.grid[1], dim=config.dim) if config.two_axes else None
         self.position = None if config.two_axes else make_vector_position(config)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
@@ -44,8 +45,8 @@ class VisionTransformer(nn.Module):
     def encode(self, images: Tensor) -> Encoded:
         """(B, C, H, W) -> one vector per patch, after that of the class token if there is one; (B, n, p)."""
         x = self.patches(self.cut(images))  # (B, n, p); equation 1
-        if self.config.two_axes:
-            x = x + sinusoidal_grid(*self.config.grid, self.config.dim, dtype=x.dtype, device=x.device)
+        if self.grid is not None:
+            x = self.grid.embed(x, torch.arange(x.shape[1], device=x.device))
         if self.class_token is not None:
             x = torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], dim=1)  # (B, 1 + n, p)
         if self.position is not None:

@@ -20,6 +20,7 @@ class ArrayTask(Task):
     """A task whose input is no text."""
 
     loss_unit: ClassVar[LossUnit] = "samples"
+    fixed_shapes = True
     predicts_tokens = False
     tokenizer_kinds = ()
 

@@ -52,6 +52,7 @@ class Task(ABC):
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
     device: ClassVar[str | None] = None  # where it is trained unless the recipe says otherwise; None: the fastest
     compares_rows: ClassVar[bool] = False  # whether the loss of a row depends on the other rows of its batch
+    fixed_shapes: ClassVar[bool] = False  # whether batches can be padded to a few shapes, which can be captured
     predicts_tokens: ClassVar[bool] = True
     tokenizer_kinds: ClassVar[tuple[str, ...]] = ("unigram", "bpe", "characters")
     decodes_validation: ClassVar[bool] = False  # whether a validation decodes `decoding.sentences` samples

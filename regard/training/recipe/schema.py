@@ -114,6 +114,8 @@ def why_not_captured(kind: str, model: Mapping[str, Any]) -> str | None:
     """Return what keeps the steps of such a model from being captured as CUDA graphs, None if nothing does."""
     if task_for(kind).compares_rows:
         return "compares the rows of a batch, so its batches cannot be padded to a few shapes"
+    if not task_for(kind).fixed_shapes:
+        return "has batches of many shapes, and each shape would be captured anew"
     if issubclass(MODELS[kind][0], RecurrentConfig) and (model.get("layers") or 1) > 1:
         return "with several layers draws the dropout between them inside cuDNN, which a captured step cannot repeat"
     return None

@@ -90,6 +90,10 @@ def write(tmp_path: Path) -> Any:
             r"line 6: training.capture does not fit: .* encoder compares the rows of a batch",
         ),
         (
+            "[model]\nkind = 'classifier'\n[training]\ncapture = true",
+            r"line 6: training.capture does not fit: .* classifier has batches of many shapes",
+        ),
+        (
             "[model]\nkind = 'rnn-attention'\nlayers = 2\n[training]\ncapture = true",
             r"line 7: training.capture does not fit: .* draws the dropout between them inside cuDNN",
         ),
@@ -156,7 +160,7 @@ def test_what_can_be_recorded(write: Any) -> None:
     [
         ("[training]\nsteps = 1", r"^my.toml: the table \[data\] is missing"),
         ("data = 3", r"^my.toml, line 1: data is a table: write \[data\]"),
-        ("[data]", r"line 1: there is no training data: set source and target, or pairs, or text, or demo"),
+        ("[data]", r"line 1: there is no training data: set source and target, or pairs, text, images, series or demo"),
         ("[data]\nsource = 'a'", r"line 2: source and target have 1 and 0 files"),
         ("[data]\ntarget = ['a', 'b']\nsource = ['c']", r"line 3: source and target have 1 and 2 files"),
         ("[data]\nsource = 'a'\ntarget = 'a'", r"line 3: .*a is both source and target"),
@@ -329,7 +333,7 @@ def test_sizes_may_be_left_open(settings: dict[str, Any]) -> None:
 
 def test_config_of_each_kind() -> None:
     for kind in MODELS:
-        size = "dim" if kind == "word-vectors" else "layers"
+        size = {"word-vectors": "dim", "dlinear": "window"}.get(kind, "layers")
         recipe = Recipe(name="a", data=DataRecipe(demo=9), model={"kind": kind, size: 1})
         config: Any = recipe.config(source_vocabulary=11, target_vocabulary=13)
         assert config.kind == kind and getattr(config, size) == 1

@@ -7,6 +7,7 @@ G6; Nie et al. 2023.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -78,7 +79,7 @@ class Forecaster:
         steps = self.horizon if steps is None else steps
         if steps < 1:
             raise UsageError(f"steps must be at least 1, got {steps}")
-        history = self._read(series)
+        history = self.read(series)
         past = history.standardised[-self.lookback :]  # (L, C)
         while len(past) < self.lookback + steps:
             window = torch.from_numpy(past[-self.lookback :].T.copy())[None]  # (1, C, L)
@@ -92,7 +93,7 @@ class Forecaster:
         Every window reads the rows before its forecast, also those before `first`. Errors are those of values that
         are standardised as in training, so that columns of all sizes count the same.
         """
-        history = self._read(series)
+        history = self.read(series)
         first, last = self.lookback if first is None else first, len(history) if last is None else last
         if not self.lookback <= first <= last - self.horizon or last > len(history):
             raise DataError(
@@ -112,7 +113,7 @@ class Forecaster:
         """Return the weights of each layer and head on the patches of the last window, (layers, heads, C, n, n)."""
         if not isinstance(config_of(self.model), ForecasterConfig):
             raise UsageError("DLinear is linear and has no attention")
-        history = self._read(series)
+        history = self.read(series)
         window = torch.from_numpy(history.standardised[-self.lookback :].T.copy())[None]
         with record(self.model) as maps:
             self._predict(window)
@@ -124,7 +125,7 @@ class Forecaster:
         with torch.inference_mode(), evaluating(self.model):
             return self.model(windows.to(weight.device, weight.dtype)).float().cpu()
 
-    def _read(self, series: SeriesLike) -> Series:
+    def read(self, series: SeriesLike) -> Series:
         """Return a series that is long enough, on the scale of the training data where its columns are known."""
         if isinstance(series, str | Path):
             series = read_series(series, self._known_columns(Path(series)))
@@ -145,7 +146,8 @@ class Forecaster:
         from regard.text.files.lines import read_lines
 
         header = next(iter(read_lines(path)), "")
-        return self.columns if all(name in header for name in self.columns) else ()
+        names = [name.strip(' "') for name in re.split(r"[,;\t]", header)]
+        return self.columns if all(name in names for name in self.columns) else ()
 
     def _scale(self, series: Series) -> Scale:
         """Return the scale of the training data if the columns are the same, else that of the last window."""

@@ -50,7 +50,7 @@ class Forecasting(ArrayTask):
     models: ClassVar = {kind: MODELS[kind] for kind in ("forecaster", "dlinear")}
     forms = ("series", "demo")
     needs = "series (a CSV file)"
-    usage = "regard forecast -m FOLDER series.csv"
+    usage = "regard forecast -m FOLDER series.csv\nregard plot forecast -m FOLDER series.csv"
     face = "forecaster"
     array_keys = ("variables", "rows")
     length_key = "model.lookback"

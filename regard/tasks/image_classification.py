@@ -144,7 +144,7 @@ class ImageClassification(ArrayTask):
 class ImageValidator(AccuracyValidator):
     """A validator that selects the model with the most right answers."""
 
-    measure = Measure("accuracy", "accuracy", why="the share of right answers is the goal")
+    measure = Measure("accuracy", "accuracy", why="the share of right answers is the goal", share=True)
 
 
 def row_tokens(facts: DataFacts) -> int:

@@ -161,6 +161,17 @@ def test_commands(run: Any, file: Path, tmp_path: Path) -> None:
     assert "no text" in CliRunner().invoke(app, ["info", str(run.folder)]).stdout
 
 
+def test_plot(run: Any, file: Path, tmp_path: Path) -> None:
+    call = ["plot", "forecast", "-m", str(run.folder), str(file), "-o", str(tmp_path / "forecast.png")]
+    for options in ([], ["--at", "240"], ["--at", "24", "--column", "heat"]):
+        done = CliRunner().invoke(app, [*call, *options])
+        assert done.exit_code == 0, done.output
+    layer = CliRunner().invoke(app, [*call, "--layer", "0"])
+    assert layer.exit_code == (2 if run.folder.name == "dlinear" else 0)
+    for wrong in (["--at", "23"], ["--at", "241"], ["--column", "cold"], ["--layer", "9"]):
+        assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2, wrong
+
+
 def test_windows_of_a_batch() -> None:
     series = make_series(np.arange(40, dtype=float).reshape(20, 2))
     data = SeriesData(series, lookback=5, horizon=3, batch_tokens=8, row_tokens=2, seed=1)

@@ -127,6 +127,15 @@ def test_commands(run: Any, folder: Path, tmp_path: Path) -> None:
     assert "labels" in CliRunner().invoke(app, ["info", str(run.folder)]).stdout
 
 
+def test_plot(run: Any, folder: Path, tmp_path: Path) -> None:
+    call = ["plot", "image", "-m", str(run.folder), str(folder / "left/0.png"), "-o", str(tmp_path / "image.svg")]
+    for options in ([], ["--layer", "0"]):
+        done = CliRunner().invoke(app, [*call, *options])
+        assert done.exit_code == 0 and (tmp_path / "image.svg").is_file(), done.output
+    assert CliRunner().invoke(app, [*call, "--layer", "1"]).exit_code == 2
+    assert CliRunner().invoke(app, ["plot", "image", "-m", "fr-en", str(folder / "left/0.png")]).exit_code == 2
+
+
 def test_sizes_and_patches_are_chosen() -> None:
     assert [chosen_patch((1, side, side)) for side in (4, 14, 28, 32, 224)] == [1, 2, 4, 4, 16]
     assert image_size({}, (3, 28, 28)) == (3, 28, 28)

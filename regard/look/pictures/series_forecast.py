@@ -54,9 +54,8 @@ def forecast_plot(
     """
     L, C = history.shape
     if forecast.shape[1:] != (C,) or len(columns) != C:
-        raise ValueError(
-            f"the history has {C} columns, the forecast {forecast.shape[1:]}, and {len(columns)} have names"
-        )
+        sizes = f"{C}, {forecast.shape[1]} and {len(columns)}"
+        raise ValueError(f"history, forecast and names must have the same columns, got {sizes}")
     if weights is not None and weights.shape != (C, L):
         raise ValueError(f"weights must be ({C}, {L}), not of shape {tuple(weights.shape)}")
     figure = new_figure(9.5, ROW * C + 1.0)

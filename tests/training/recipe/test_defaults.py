@@ -23,7 +23,17 @@ CPU = Machine("cpu", cores=2, memory=8 * 2**30)
 GPU = Machine("cuda", cores=16, memory=24 * 2**30, bf16=True)
 PAIRS = DataRecipe(pairs="/a.tsv")
 LEFT_OPEN = {  # what other parts decide, or nobody need
-    "data": {"columns", "demo", "source_language", "target_language", "max_length", "context", "validation", "names", "rows"},
+    "data": {
+        "columns",
+        "demo",
+        "source_language",
+        "target_language",
+        "max_length",
+        "context",
+        "validation",
+        "names",
+        "rows",
+    },
     "tokenizer": {"size", "shared", "min_count"},
     "training": {"capture"},
     "decoding": {"max_tokens"},

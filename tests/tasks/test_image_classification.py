@@ -110,6 +110,9 @@ def test_attention_is_a_distribution_over_the_patches(run: Any, folder: Path) ->
         torch.testing.assert_close(total, expected)
     else:
         assert (total < 1).all()  # the class token also attends to itself
+        with regard.record(classifier.model) as maps:
+            classifier.classify(folder / "left/0.png")
+        torch.testing.assert_close(weights[0], maps["encoder.0.self"][0, :, 0, 1:].view(2, 4, 4))  # token 0, row by row
 
 
 def test_commands(run: Any, folder: Path, tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ def test_what_can_be_recorded(write: Any) -> None:
     for model in ("layers = 6", "kind = 'rnn-attention'", "kind = 'rnn-seq2seq'\nlayers = 1"):
         training = read_recipe(write(f"{PAIRS}[model]\n{model}\n[training]\ncapture = true\n")).training
         assert training.capture and training.fixed_shapes
+    for data in ("text = 'a.txt'", "demo = 9\n[model]\nkind = 'image-classifier'", "series = 'a.csv'"):
+        assert read_recipe(write(f"[data]\n{data}\n[training]\ncapture = true\n")).training.capture
     off = read_recipe(write(f"{PAIRS}[model]\nkind = 'encoder'\n[training]\ncapture = false\n")).training
     assert off.capture is False and not off.fixed_shapes
     assert not TrainingRecipe(precision="fp16").fixed_shapes and TrainingRecipe(compile=True).fixed_shapes

@@ -67,6 +67,12 @@ _WHERE = {
     "PointerGenerator": "regard.models.pointer_generator",
     "SummarizerConfig": "regard.models.config",
     "AnswererConfig": "regard.models.config",
+    "VisionTransformer": "regard.models.arrays.vision_transformer",
+    "ImageClassifierConfig": "regard.models.config",
+    "PatchForecaster": "regard.models.arrays.patch_forecaster",
+    "ForecasterConfig": "regard.models.config",
+    "DLinear": "regard.models.arrays.dlinear",
+    "LinearForecasterConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -91,6 +97,8 @@ _WHERE = {
     "Summarizer": "regard.api.copying.summarizer",
     "Answerer": "regard.api.copying.answerer",
     "WordVectors": "regard.api.word_vectors",
+    "ImageClassifier": "regard.api.image_classifier",
+    "Forecaster": "regard.api.forecaster",
     # training
     "train": "regard.training.run.training_run",
 }

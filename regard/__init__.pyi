@@ -5,6 +5,8 @@ from regard.api.classifier import Classifier as Classifier
 from regard.api.copying.answerer import Answerer as Answerer
 from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
+from regard.api.forecaster import Forecaster as Forecaster
+from regard.api.image_classifier import ImageClassifier as ImageClassifier
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
@@ -41,10 +43,16 @@ from regard.layers.feedforward import FeedForward as FeedForward
 from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
+from regard.models.arrays.dlinear import DLinear as DLinear
+from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster
+from regard.models.arrays.vision_transformer import VisionTransformer as VisionTransformer
 from regard.models.config import (
     AnswererConfig as AnswererConfig,
     ClassifierConfig as ClassifierConfig,
     EncoderConfig as EncoderConfig,
+    ForecasterConfig as ForecasterConfig,
+    ImageClassifierConfig as ImageClassifierConfig,
+    LinearForecasterConfig as LinearForecasterConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
     SummarizerConfig as SummarizerConfig,

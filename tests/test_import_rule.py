@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ORDER = (
     "text",
+    "arrays",
     "demo",
     "positions",
     "attention",
@@ -100,6 +101,7 @@ ORDER_INSIDE = {
         "text_classifier",
         "recurrent_translator",
         "word_vectors",
+        "arrays",
         "presets",
         "foreign_folder",
         "folder",

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from regard.cli.answer import answer_questions
 from regard.cli.bench import bench_model
 from regard.cli.check import check_files
-from regard.cli.classify import classify_lines
+from regard.cli.classify import classify_inputs
 from regard.cli.compare import compare_models
 from regard.cli.convert import convert_heads
 from regard.cli.demo import show_demo
@@ -27,6 +27,7 @@ from regard.cli.embed import embed_lines
 from regard.cli.evaluate import evaluate_model
 from regard.cli.explore import explore_models
 from regard.cli.export import export_model
+from regard.cli.forecast import forecast_series
 from regard.cli.generate import generate_text
 from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
@@ -100,9 +101,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "translate": translate_text,
     "generate": generate_text,
     "embed": embed_lines,
-    "classify": classify_lines,
+    "classify": classify_inputs,
     "summarize": summarize_lines,
     "answer": answer_questions,
+    "forecast": forecast_series,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,

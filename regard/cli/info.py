@@ -19,11 +19,15 @@ USES = {
     "summarizer": ("summarize",),
     "answerer": ("answer",),
     "word-vectors": ("words nearest", "words analogy", "plot words"),
+    "image-classifier": ("classify", "plot image"),
+    "forecaster": ("forecast", "plot forecast"),
+    "dlinear": ("forecast", "plot forecast"),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
+    "height", "width", "channels", "patch", "lookback", "horizon", "stride",
 )  # fmt: skip
 
 
@@ -48,11 +52,14 @@ def describe(model: str) -> dict[str, Any]:
     from regard.api.model_names import find_model
     from regard.models.folder import verify_folder
     from regard.tasks.loading import load
+    from regard.text.tokenizers.tokenizer import NO_TOKENIZER
 
     folder = find_model(model)
     face = load(folder, device="cpu")
     files = {name: (folder / name).stat().st_size for name in verify_folder(folder)}
-    source, target, config = face.tokenizer, getattr(face, "target_tokenizer", face.tokenizer), face.info
+    config = face.info
+    source = getattr(face, "tokenizer", getattr(face, "label_tokenizer", NO_TOKENIZER))
+    target = getattr(face, "target_tokenizer", source)
     kind = str(config["kind"])
     return {
         "folder": str(folder),
@@ -110,7 +117,14 @@ def lines_of(description: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def vocabulary_line(sizes: dict[str, Any], tokenizers: dict[str, str]) -> str:
-    names = {"SubwordTokenizer": "subwords", "CharacterTokenizer": "characters", "WordTokenizer": "words"}
+    names = {
+        "SubwordTokenizer": "subwords",
+        "CharacterTokenizer": "characters",
+        "WordTokenizer": "words",
+        "LabelTokenizer": "labels with special tokens",
+    }
+    if not sizes["target"]:
+        return "none, because the model reads no text"
     if sizes["shared"]:
         return f"{sizes['source']:,} {names.get(tokenizers['source'], 'tokens')}"
     sides = (f"{side} {sizes[side]:,} {names.get(tokenizers[side], 'tokens')}" for side in ("source", "target"))
@@ -135,7 +149,7 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
-        if value and name in ("source", "target", "pairs", "text", "demo")
+        if value and name in ("source", "target", "pairs", "text", "images", "series", "demo")
     ]
 
 

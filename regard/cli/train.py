@@ -16,12 +16,14 @@ SAMPLE_LINES = 100  # of a single file, in which tabs may separate pairs
 
 
 def train_model(
-    what: Annotated[list[str], typer.Argument(help="Text files, a recipe (.toml), or the name of a shipped recipe.")],
+    what: Annotated[
+        list[str], typer.Argument(help="Files or folders of data, a recipe (.toml), or the name of a shipped recipe.")
+    ],
     model: Annotated[
         str | None,
         typer.Option(
             help="Kind: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder, classifier, "
-            "summarizer, answerer or word-vectors."
+            "summarizer, answerer, word-vectors, image-classifier, forecaster or dlinear."
         ),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
@@ -56,6 +58,8 @@ def train_model(
       regard train pairs.tsv                pairs in one file (.tsv, .csv, .jsonl, .parquet)
       regard train text.txt                 one text: a language model
       regard train text.txt --model word-vectors
+      regard train FOLDER --model image-classifier
+      regard train series.csv --model forecaster
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """

@@ -12,11 +12,17 @@ from typing import Any
 from torch import nn
 
 from regard.errors import UsageError, unknown_name
+from regard.models.arrays.dlinear import DLinear
+from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.config import (
     AnswererConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
+    ForecasterConfig,
+    ImageClassifierConfig,
+    LinearForecasterConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     SummarizerConfig,
@@ -44,6 +50,9 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "rnn-seq2seq": (RecurrentTranslatorConfig, RecurrentTranslator),
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),
     "word-vectors": (WordVectorConfig, WordVectorModel),
+    "image-classifier": (ImageClassifierConfig, VisionTransformer),
+    "forecaster": (ForecasterConfig, PatchForecaster),
+    "dlinear": (LinearForecasterConfig, DLinear),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

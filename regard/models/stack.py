@@ -118,14 +118,20 @@ class Stack(nn.Module):
                 )
 
 
+def make_vector_position(config: StackConfig) -> Position | None:
+    """Make the position scheme for inputs that are vectors already; None if it acts inside attention."""
+    position = _make_position(config, causal=False)
+    return position if position.acts_on == "embedding" else None
+
+
 def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
     """Make the input of these settings, with the position scheme if it acts on embeddings."""
-    position = _make_position(config, causal=False)
+    position = make_vector_position(config)
     return TokenInput(
         embedding=Embedding(
             vocabulary=vocabulary, dim=config.dim - (config.position_width or 0), scale=config.scale_embedding
         ),
-        position=position if position.acts_on == "embedding" else None,
+        position=position,
         dropout=config.dropout,
     )
 

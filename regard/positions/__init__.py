@@ -9,6 +9,7 @@ Attention by itself ignores the order of its input (B1). The schemes that encode
 
 Fixed schemes have no parameters and, except for `Fraction`, accept any position. `Learned` is limited to its trained
 length; the learned relative schemes treat all far distances alike. `make_position` creates a scheme by its name.
+`SinusoidalGrid` has sinusoids of two axes, for the patches of an image.
 """
 
 from regard.positions.absolute import (
@@ -25,6 +26,7 @@ from regard.positions.absolute import (
 )
 from regard.positions.alibi import Alibi, slopes
 from regard.positions.by_name import POSITIONS, SCHEMES, make_position, register_position, unregister_position
+from regard.positions.grid import SinusoidalGrid
 from regard.positions.interface import ModelSizes, Position
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Interpolation, LlamaScaling, Rotary
@@ -43,6 +45,7 @@ __all__ = [
     "Rotary",
     "ShawRelative",
     "Sinusoidal",
+    "SinusoidalGrid",
     "T5Buckets",
     "distance_variance",
     "fraction",

@@ -55,15 +55,20 @@ class Sentences(Protocol):
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Counts over the training data; `words` and `characters` are those that the model learns to generate."""
+    """Counts over the training data; `words` and `characters` are those that the model learns to generate.
 
-    samples: int  # pairs, or documents of a language model
+    For images and series, `characters` are pixels and values, and there are no words.
+    """
+
+    samples: int  # pairs, documents of a language model, images or windows of a series
     words: int
     characters: int
     distinct_words: int
     shared_letters: float = 1.0  # fraction of the source's letters that also occur in the target
     validation_samples: int = 0
     validation_characters: int = 0
+    tokens: int | None = None  # of one pass, where no tokenizer decides: patches of images and series
+    shape: tuple[int, ...] = ()  # of an image: channels, height, width
 
 
 def facts_of(corpus: Sentences, validation: Sentences | None = None) -> DataFacts:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from regard.errors import unknown_name
-from regard.models.config import Config, RecurrentConfig, StackConfig
+from regard.models.config import Config, ImageClassifierConfig, RecurrentConfig, StackConfig
 from regard.models.config.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
 from regard.models.presets import MODELS, PRESETS
 from regard.settings import SettingError, unknown_key
@@ -109,7 +110,13 @@ def _placeholders(schema: type[Config], settings: Mapping[str, Any]) -> dict[str
         if not isinstance(heads, int):
             return {}
         columns = [settings.get("d_v"), (settings.get("position_width") or 0) + 1]
-        return {"heads": heads, "dim": heads * next(size for size in columns if isinstance(size, int))}
+        width = heads * next(size for size in columns if isinstance(size, int))
+        if issubclass(schema, ImageClassifierConfig):
+            # Sinusoids of two axes need four columns, and an image of unknown size has one patch.
+            sides = [settings[key] for key in ("height", "width") if isinstance(settings.get(key), int)]
+            patch = settings.get("patch") or (math.gcd(*sides) if sides else 1)
+            return {"heads": heads, "dim": 4 * width, "height": patch, "width": patch, "patch": patch}
+        return {"heads": heads, "dim": width}
     if issubclass(schema, RecurrentConfig) and settings.get("tie_output"):
         width = settings.get("hidden", settings.get("embedding", 2))
         return {"hidden": width, "embedding": width} if isinstance(width, int) else {}

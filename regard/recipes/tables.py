@@ -17,7 +17,12 @@ from regard.recipes.schedule import SCHEDULES, check_schedule
 from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice, number
 
 # The keys of [data] that name files.
-FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
+FILES = (
+    *(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text", "images")),
+    "series",
+)
+FORMS = ("source", "pairs", "text", "images", "series", "demo")  # how the data is given
+ARRAY_KEYS = ("variables", "rows", "shift", "flip")  # of [data], for series and images
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -37,18 +42,23 @@ POSITIVE = ValueRule(above=0)
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """The training data: parallel files, files of pairs, plain text, or the demo corpus; exactly one of these."""
+    """The training data: parallel files, files of pairs, text, images, a series, or demo data; exactly one of these."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     pairs: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()  # folders with a folder per class, or IDX files
+    series: tuple[str, ...] = ()  # one CSV file
     columns: tuple[str | int, str | int] | None = None  # of `pairs`: column numbers from 0, or keys of JSON lines
-    demo: int | None = number(None, rule=COUNT)  # sentence pairs; for a language model, characters
+    variables: tuple[str, ...] = ()  # columns of a series; none: all
+    rows: int | None = number(None, rule=COUNT)  # of a series, the first ones; None: all
+    demo: int | None = number(None, rule=COUNT)  # sentence pairs, images or rows; for a language model, characters
     validation_source: tuple[str, ...] = ()
     validation_target: tuple[str, ...] = ()
     validation_pairs: tuple[str, ...] = ()
     validation_text: tuple[str, ...] = ()
+    validation_images: tuple[str, ...] = ()
     validation: int | None = number(None, rule=COUNT)  # held out when there are no such files; unit as `demo`
     source_language: str | None = None
     target_language: str | None = None
@@ -60,6 +70,8 @@ class DataRecipe:
     typed: float = number(0.0, rule=SHARE)
     join: float = number(0.0, rule=SHARE)
     bare: float = number(0.0, rule=SHARE)
+    shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
+    flip: bool = False  # training mirrors half of the images
     names: int | None = number(
         None, rule=COUNT
     )  # capitalized words that occur less often are copied instead of spelled out
@@ -84,17 +96,21 @@ class DataRecipe:
                 )
         if self.columns is not None and self.form != "pairs":
             raise SettingError("data.columns", f"columns is for files of pairs, but the data is given as {self.form}")
+        if len(self.series) > 1:
+            raise SettingError("data.series", f"a model learns from one series, got {len(self.series)} files")
 
     @property
     def form(self) -> str:
-        """How the data is given: "source" (and target), "pairs", "text" or "demo"."""
+        """How the data is given: one of FORMS; "source" comes with target."""
         form = self._form("")
         if form is None:
-            raise SettingError("data", "there is no training data: set source and target, or pairs, or text, or demo")
+            raise SettingError(
+                "data", "there is no training data: set source and target, or pairs, text, images, series or demo"
+            )
         return form
 
     def _form(self, prefix: str) -> str | None:
-        forms = [key for key in ("source", "pairs", "text", "demo") if getattr(self, prefix + key, None)]
+        forms = [key for key in FORMS if getattr(self, prefix + key, None)]
         if len(forms) > 1:
             raise SettingError(
                 f"data.{prefix}{forms[1]}",

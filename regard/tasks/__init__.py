@@ -33,6 +33,8 @@ TASKS: dict[str, Entry] = {
     "summarization": Entry("regard.tasks.copying.summarization", "summarizer", ("summarizer",)),
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
+    "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",)),
+    "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear")),
 }
 _loaded: dict[str, Task] = {}
 
@@ -85,7 +87,7 @@ def default_kind(form: str) -> str:
 
 
 def face_for(kind: str) -> str:
-    """Return what `regard.load` returns for a kind of model: "translator", "writer", "embedder" or "classifier"."""
+    """Return what `regard.load` returns for a kind of model: such as "translator" or "image classifier"."""
     for entry in TASKS.values():
         if kind in entry.kinds:
             return entry.face

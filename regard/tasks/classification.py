@@ -64,7 +64,7 @@ class TextClassification(Task):
     def make_data(
         self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> PairData:
-        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=False)
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -29,17 +29,21 @@ LONGEST_TEXTS = 64  # texts with the most characters; the one with the most toke
 SAMPLING_FACTOR = 1.5  # sampled subwords make a text longer by up to this factor
 
 
+Samples = TypeVar("Samples")  # a Corpus, Images or a Series
+
+
 @dataclass(frozen=True)
-class Corpora:
+class Corpora(Generic[Samples]):
     """The training part and the validation part, with gold alignments if the data has them."""
 
-    train: Corpus
-    validation: Corpus
+    train: Samples
+    validation: Samples
     gold: Sequence[set[tuple[int, int]]] | None = None
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"{self.train.fingerprint} {self.validation.fingerprint}".encode()).hexdigest()
+        parts: Any = self.train, self.validation
+        return hashlib.sha256(" ".join(part.fingerprint for part in parts).encode()).hexdigest()
 
 
 def check_files(data: DataRecipe) -> None:

@@ -13,7 +13,7 @@ MAX_CONFIG_BYTES = 4 * 2**20
 
 
 def face_of(folder: Path) -> str:
-    """Return what `regard.load` will return for a folder: "translator", "writer", "embedder" or "classifier"."""
+    """Return what `regard.load` will return for a folder: such as "translator" or "image classifier"."""
     return face_for(kind_of(folder))
 
 

@@ -40,6 +40,7 @@ class LanguageModeling(Task):
     needs = "text"
     usage = 'regard generate -m FOLDER "…"\nregard evaluate -m FOLDER text.txt\nregard explore FOLDER'
     face = "writer"
+    fixed_shapes = True
     length_key = "data.context"
     default_model = "a language model for text"
     recurrent_layers = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from regard.api.model_names import find_model
 from regard.api.translator import Translator
@@ -23,19 +23,24 @@ if TYPE_CHECKING:
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
+    from regard.api.forecaster import Forecaster
+    from regard.api.image_classifier import ImageClassifier
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
+
+    Face: TypeAlias = (
+        Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors | ImageClassifier | Forecaster
+    )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-def load(
-    name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto"
-) -> Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors:
+def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto") -> Face:
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders), a Classifier (text classifiers), a Summarizer, an Answerer or WordVectors.
+    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier or a
+    Forecaster.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
@@ -56,7 +61,8 @@ def load(
         model, info = load_modules(folder, device, dtype)
         wrap = wrap_model  # type: ignore[assignment]  # also a function of a model and its tokenizers
     try:
-        tokenizers = read_tokenizers(folder, max_tokens=max(model.config.vocabularies))
+        sizes = model.config.vocabularies
+        tokenizers = read_tokenizers(folder, max_tokens=max(sizes, default=0), expected=bool(sizes))
         return wrap(model, *tokenizers, info=info, pack=True)
     except ModelError as error:
         raise error if str(folder) in str(error) else ModelError(f"{folder}: {error}") from error
@@ -81,7 +87,7 @@ def load_modules(
 
 def wrap_model(
     model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
-) -> Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors:
+) -> Face:
     """Return what `regard.load` returns for a model in memory; for `pack` see the Translator and the Writer."""
     from regard.models.protocols import config_of
 

@@ -19,6 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
+from regard.models.arrays.dlinear import DLinear
+from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
 from regard.models.text_classifier import TextClassifier
 from regard.text.batches.batch import Batch
@@ -114,9 +117,35 @@ def classification_loss(model: TextClassifier, batch: Batch, *, smoothing: float
     """Predict the label of each text; many to one. The label is the first target token."""
     count = len(batch.ids)
     logits = model(_repeated(batch.source, END))[:count]  # (b, C)
+    return _class_loss(logits, batch.labels[:count, 0] - len(SPECIAL_TOKENS), smoothing)
+
+
+def image_loss(model: VisionTransformer, batch: Batch, *, smoothing: float = 0.0) -> Loss:
+    """Predict the class of each image; G5. The label is the number of the class, below 0 if there is none."""
+    count = len(batch.ids)
+    return _class_loss(model(_or_dummy(batch.source))[:count], batch.labels[:count, 0], smoothing)
+
+
+def forecast_loss(model: PatchForecaster | DLinear, batch: Batch) -> Loss:
+    """Mean squared error of a window's forecast over its columns and points, summed over the windows; G6."""
+    count = len(batch.ids)
+    forecast = model(_or_dummy(batch.source))[:count]  # (b, C, F)
+    total = (forecast.float() - batch.labels[:count]).square().mean((1, 2)).sum()
+    return Loss(total, total.detach(), count)
+
+
+def _or_dummy(samples: Any) -> Tensor:
+    """Return arrays (B, …); of an empty batch, one sample of zeros."""
+    return samples if len(samples) else samples.new_zeros(1, *samples.shape[1:])
+
+
+def _class_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Loss:
+    """Return the cross-entropy of logits (b, C) at the classes (b,); below 0, a label has no class.
+
+    Training never saw such a label: it is counted as wrong, and its likelihood is left out.
+    """
+    count = len(labels)
     logits = logits.to(at_least_float32(logits.dtype))
-    labels = batch.labels[:count, 0] - len(SPECIAL_TOKENS)  # (b,)
-    # A label that training never saw has no class: it is counted as wrong, and its likelihood is left out.
     labels = torch.where(labels < 0, IGNORED, labels)
     total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
     nll = F.cross_entropy(logits.detach(), labels, reduction="sum", ignore_index=IGNORED)

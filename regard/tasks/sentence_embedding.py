@@ -54,7 +54,7 @@ class SentenceEmbedding(Task):
         self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> PairData:
         # The rows of a batch are compared with each other, so there can be no rows of padding.
-        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=False)
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

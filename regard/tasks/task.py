@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from regard.arrays.batches import ArrayData
 from regard.models.config import Config
-from regard.recipes.facts import Choice, DataFacts
+from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.tables import RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, check_files
 from regard.tasks.losses import Objective, Together
@@ -24,11 +25,13 @@ from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import CooccurrenceData
 from regard.text.batches.pairs import PairData
 from regard.text.batches.windows import WindowData
-from regard.text.files.corpus import Corpus
+from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-Data = PairData | WindowData | CooccurrenceData
-Tokenizers = tuple[Tokenizer, Tokenizer]  # of source and target; the same object if they share one
+Data = PairData | WindowData | CooccurrenceData | ArrayData
+Tokenizers = tuple[
+    Tokenizer, Tokenizer
+]  # of source and target; the same object if they share one; NO_TOKENIZER without
 LossUnit = Literal["tokens", "samples"]  # the unit that the loss is averaged over
 # Change the weights by a batch in step i, with the optimizer's learning rate and state; return the mean loss.
 Update = Callable[[Batch, torch.optim.Optimizer, int], Tensor]
@@ -40,14 +43,16 @@ class Task(ABC):
 
     name: ClassVar[str]
     models: ClassVar[Mapping[str, tuple[type[Config], type[nn.Module]]]]  # by kind; the first is the default
-    forms: ClassVar[tuple[str, ...]]  # of [data] that it can learn from: "source", "pairs", "text", "demo"
+    forms: ClassVar[tuple[str, ...]]  # of [data] that it can learn from, of regard.recipes.tables.FORMS
     needs: ClassVar[str]  # the same in words
     usage: ClassVar[str]  # commands that use the model in FOLDER, one per line
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
+    array_keys: ClassVar[tuple[str, ...]] = ()  # of [data], for images or series, that have an effect
     loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
     device: ClassVar[str | None] = None  # where it is trained unless the recipe says otherwise; None: the fastest
     compares_rows: ClassVar[bool] = False  # whether the loss of a row depends on the other rows of its batch
+    fixed_shapes: ClassVar[bool] = False  # whether batches can be padded to a few shapes, which can be captured
     predicts_tokens: ClassVar[bool] = True
     tokenizer_kinds: ClassVar[tuple[str, ...]] = ("unigram", "bpe", "characters")
     decodes_validation: ClassVar[bool] = False  # whether a validation decodes `decoding.sentences` samples
@@ -70,13 +75,22 @@ class Task(ABC):
         """Return the size of the validation part in the unit of data.validation."""
         return len(corpora.validation)
 
+    def facts(self, recipe: RecipeTables, corpora: Corpora) -> DataFacts:
+        """Return the statistics of the data that settings are chosen from."""
+        return facts_of(corpora.train, corpora.validation)
+
+    def check(self, recipe: RecipeTables, corpora: Corpora) -> list[str]:
+        """Return warnings about the data, one per line."""
+        limit = recipe.data.max_length or DEFAULT_MAX_TOKENS
+        return short_check(corpora.train, corpora.validation, limit=limit)
+
     @abstractmethod
-    def make_tokenizers(self, recipe: RecipeTables, corpus: Corpus) -> Tokenizers:
+    def make_tokenizers(self, recipe: RecipeTables, corpus: Any) -> Tokenizers:
         """Train the tokenizers on the training part."""
 
     @abstractmethod
     def make_data(
-        self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
+        self, recipe: RecipeTables, corpus: Any, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> Data:
         """Tokenise a part of the data and divide it into batches; those of the validation part never change."""
 
@@ -117,6 +131,10 @@ class Task(ABC):
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         """Yield defaults of [tokenizer] from the recipe's tables so far and the data."""
+        yield from ()
+
+    def input_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
+        """Yield defaults of [model] that follow from the shape of the data; others are chosen after them."""
         yield from ()
 
     def model_defaults(self, tables: Mapping[str, Any]) -> Iterator[Choice]:

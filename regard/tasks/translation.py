@@ -58,6 +58,7 @@ class TranslationTask(Task):
         'regard translate -m FOLDER -t "…"\nregard evaluate -m FOLDER source.txt reference.txt\nregard explore FOLDER'
     )
     face = "translator"
+    fixed_shapes = True
     decodes_validation = True
     label_smoothing = (0.1, "as in Vaswani et al. 2017")
 
@@ -77,7 +78,7 @@ class TranslationTask(Task):
         if recipe.data.placeholders:
             languages = recipe.data.source_language, recipe.data.target_language
             corpus = hide_corpus(corpus, languages, recipe.training.seed)
-        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=True)
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

@@ -27,6 +27,7 @@ class Measure:
     label: str
     lower_is_better: bool = False
     why: str = ""  # this one and not another
+    share: bool = False  # a share of all samples, shown in percent
 
     def value(self, scores: Mapping[str, Any]) -> float:
         """Return the measured value; BLEU and chrF are stored with their signatures."""
@@ -39,7 +40,8 @@ class Measure:
 
     def describe(self, scores: Mapping[str, Any]) -> str:
         """Return the name and the value, such as "chrF 21.3"."""
-        return f"{self.label} {self.value(scores):.{3 if self.lower_is_better else 1}f}"
+        digits = ".1%" if self.share else ".3f" if self.lower_is_better else ".1f"
+        return f"{self.label} {self.value(scores):{digits}}"
 
 
 LOSS = Measure("loss", "validation loss", lower_is_better=True)

@@ -23,7 +23,11 @@ MODEL_TABLES = [
     ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier", "summarizer", "answerer")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
     ("### Word vectors", ("word-vectors",)),
+    ("### Images", ("image-classifier",)),
+    ("### Forecasting", ("forecaster",)),
+    ("### DLinear", ("dlinear",)),
 ]
+EXTENDED = ("### Images", "### Forecasting")  # tables with what differs from, or is not in, that of Transformers
 
 
 def rows_under(heading: str) -> dict[str, list[str]]:
@@ -35,14 +39,24 @@ def rows_under(heading: str) -> dict[str, list[str]]:
     return found
 
 
+def model_rows(heading: str) -> dict[str, list[str]]:
+    """The rows of a table of [model], with those of Transformers where it extends them."""
+    return {**(rows_under("### Transformers") if heading in EXTENDED else {}), **rows_under(heading)}
+
+
 def choices_of(kind: str) -> set[str]:
     """What `complete` fills in when nothing but the kind and the data is given."""
+    data, shape, tokens = DataRecipe(source=("a",), target=("b",)), (), None
     if kind.endswith(("-lm", "-vectors")):
         data = DataRecipe(text=("a.txt",))
-    else:
-        data = DataRecipe(pairs=("a.jsonl",)) if kind == "answerer" else DataRecipe(source=("a",), target=("b",))
+    elif kind == "answerer":
+        data = DataRecipe(pairs=("a.jsonl",))
+    elif kind == "image-classifier":
+        data, shape, tokens = DataRecipe(images=("a",)), (3, 32, 32), 650_000
+    elif kind in ("forecaster", "dlinear"):
+        data, shape, tokens = DataRecipe(series=("a.csv",)), (10_000, 7), 42 * 500_000
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})
-    facts = DataFacts(samples=10_000, words=100_000, characters=500_000, distinct_words=5_000)
+    facts = DataFacts(10_000, words=100_000, characters=500_000, distinct_words=5_000, tokens=tokens, shape=shape)
     return {choice.key for choice in complete(recipe, facts, Machine("cpu", 2, 2**33))[1]}
 
 
@@ -81,7 +95,7 @@ def test_tables(table: str) -> None:
 
 @pytest.mark.parametrize(("heading", "kinds"), MODEL_TABLES)
 def test_model_tables(heading: str, kinds: tuple[str, ...]) -> None:
-    rows = rows_under(heading)
+    rows = model_rows(heading)
     for kind in kinds:
         shown = {
             key: default
@@ -126,7 +140,7 @@ def test_names_of_choices_exist() -> None:
             if rule is not None and rule.choices:
                 assert told(rows[field.name]) | {field.default} == {*rule.choices, field.default}, field.name
     for heading, kinds in MODEL_TABLES:
-        rows = rows_under(heading)
+        rows = model_rows(heading)
         for kind in kinds:
             for field in dataclasses.fields(MODELS[kind][0]):
                 rule = field.metadata.get("rule")

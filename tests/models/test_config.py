@@ -16,6 +16,9 @@ from regard.models.config import (
     ClassifierConfig,
     Config,
     EncoderConfig,
+    ForecasterConfig,
+    ImageClassifierConfig,
+    LinearForecasterConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     SummarizerConfig,
@@ -36,6 +39,9 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     AnswererConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
+    ImageClassifierConfig: {"vocabulary": 10},
+    ForecasterConfig: {},
+    LinearForecasterConfig: {},
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
 CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style")

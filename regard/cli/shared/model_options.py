@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
+    from regard.api.forecaster import Forecaster
+    from regard.api.image_classifier import ImageClassifier
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -34,9 +36,22 @@ COMMANDS = {
     "Summarizer": ("summarizes texts", "summarize"),
     "Answerer": ("answers questions", "answer"),
     "WordVectors": ("has vectors of words", "words nearest"),
+    "ImageClassifier": ("classifies images", "classify"),
+    "Forecaster": ("forecasts series", "forecast"),
 }
 
-Face = TypeVar("Face", "Translator", "Writer", "Embedder", "Classifier", "Summarizer", "Answerer", "WordVectors")
+Face = TypeVar(
+    "Face",
+    "Translator",
+    "Writer",
+    "Embedder",
+    "Classifier",
+    "Summarizer",
+    "Answerer",
+    "WordVectors",
+    "ImageClassifier",
+    "Forecaster",
+)
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]
 Models = Annotated[

@@ -3,6 +3,7 @@
 config.json of a model folder contains them; a recipe sets them.
 """
 
+from regard.models.config.arrays import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
 from regard.models.config.transformer import (
@@ -24,6 +25,9 @@ __all__ = [
     "ClassifierConfig",
     "Config",
     "EncoderConfig",
+    "ForecasterConfig",
+    "ImageClassifierConfig",
+    "LinearForecasterConfig",
     "PointerGeneratorConfig",
     "RecurrentConfig",
     "RecurrentLMConfig",

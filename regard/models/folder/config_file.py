@@ -7,6 +7,7 @@ it is checked here, so that later readers can rely on it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,22 @@ def _is_alignment(value: Any) -> bool:
     return isinstance(heads, list) and bool(heads) and all(map(_is_head, heads))
 
 
+def _is_scale(value: Any) -> bool:
+    """Whether these are the names, means and deviations of a series' columns."""
+    if not isinstance(value, dict):
+        return False
+    names, means, deviations = (value.get(key) for key in ("columns", "mean", "deviation"))
+    lists = (names, means, deviations)
+    if not all(isinstance(entries, list) and len(entries) == len(names or ()) > 0 for entries in lists):
+        return False
+    numbers = [*(means or ()), *(deviations or ())]
+    return (
+        all(isinstance(name, str) for name in names or ())
+        and all(type(number) is float and math.isfinite(number) for number in numbers)
+        and all(number > 0 for number in deviations or ())
+    )
+
+
 # The optional entries of config.json beside kind and settings: a check, and the requirement in words.
 INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "storage": (lambda value: value in STORAGES, f"one of {', '.join(STORAGES)}"),
@@ -135,5 +152,6 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
         "a list of words",
     ),
+    "series": (_is_scale, "the names, means and deviations of some columns"),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

@@ -55,12 +55,44 @@ class Tokenizer(Protocol):
         """Return the name of the tokenizer's file in a model folder, and its content."""
 
 
-def read_tokenizers(folder: str | Path, *, max_tokens: int | None = None) -> tuple[Tokenizer, Tokenizer]:
+class NoTokenizer:
+    """Takes the place of a tokenizer where a model neither reads nor writes text, such as one for series."""
+
+    size = 0
+
+    def encode(self, text: str) -> list[int]:
+        raise TypeError("this model has no tokenizer: its input is no text")
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
+        raise TypeError("this model has no tokenizer: its output is no text")
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        return [self.decode([token]) for token in tokens]
+
+    def words(self, tokens: Sequence[int]) -> list[Word]:
+        return [Word(self.decode([token]), i, i + 1) for i, token in enumerate(tokens)]
+
+    def save(self) -> tuple[str, bytes]:
+        raise TypeError("this model has no tokenizer, so there is no file of it")
+
+
+NO_TOKENIZER = NoTokenizer()
+
+
+def read_tokenizers(
+    folder: str | Path, *, max_tokens: int | None = None, expected: bool = True
+) -> tuple[Tokenizer, Tokenizer]:
     """Read the tokenizers of source and target in a model folder; a shared tokenizer is one object.
 
-    `max_tokens` is the vocabulary of the model: a file that is too large for it is refused before it is read.
+    `max_tokens` is the vocabulary of the model: a file that is too large for it is refused before it is read. If none
+    is `expected`, because the model has no vocabulary, both are NO_TOKENIZER.
     """
     folder = Path(folder)
+    if not expected:
+        return NO_TOKENIZER, NO_TOKENIZER
     shared = _read(folder, "", max_tokens)
     sides = [_read(folder, side, max_tokens) for side in SIDES]
     if shared is not None and any(sides):
@@ -78,7 +110,12 @@ def read_tokenizers(folder: str | Path, *, max_tokens: int | None = None) -> tup
 
 
 def tokenizer_files(source: Tokenizer, target: Tokenizer) -> dict[str, bytes]:
-    """Return the files that read_tokenizers reads, by name: one if both sides share a tokenizer, else two."""
+    """Return the files that read_tokenizers reads, by name: one if both sides share a tokenizer, else two.
+
+    A model without a tokenizer has no such file.
+    """
+    if isinstance(source, NoTokenizer) and isinstance(target, NoTokenizer):
+        return {}
     files = [source.save(), target.save()]
     if files[0] == files[1]:
         return dict(files[:1])

@@ -86,8 +86,10 @@ class Chooser:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one pass over the data, estimated from its words."""
+        """Tokens of one pass over the data, estimated from its words where it is text."""
         facts = self.facts
+        if facts.tokens is not None:
+            return facts.tokens
         if self.tables["tokenizer"]["kind"] == "characters":
             return facts.characters + facts.samples
         return int(max(PIECES_PER_WORD * facts.words, facts.characters / CHARACTERS_PER_PIECE)) + facts.samples
@@ -136,6 +138,7 @@ def _choose_device(c: Chooser) -> None:
 def _choose_model(c: Chooser) -> None:
     """Choose sizes from the data; on a CPU one size smaller, and none of the large ones, so that training ends."""
     c.take("model.kind", c.kind, c.task.default_model)
+    c.take_all(c.task.input_defaults(c.tables, c.facts))
     wanted = c.size()
     on_cpu = c.machine.type == "cpu"
     size = SIZES[min(CPU_LARGEST, max(0, SIZES.index(wanted) - 1))] if on_cpu else wanted

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard.arrays.idx import is_label_name
 from regard.errors import DataError, UsageError, unknown_name
 from regard.models.presets import MODELS
 from regard.tasks import task_for
@@ -31,7 +32,7 @@ def recipe_for_files(
     target_language: str | None = None,
     columns: tuple[str | int, str | int] | None = None,
 ) -> Recipe:
-    """The recipe for files given alone: two parallel files, files of pairs, or text for a language model.
+    """The recipe for files given alone: parallel files, files of pairs, text, folders of images, or a series.
 
     Shards of parallel files are told apart by the language in their names: a.fr b.fr a.en b.en.
     """
@@ -42,13 +43,23 @@ def recipe_for_files(
         raise UsageError(
             "no files were given: two parallel ones, one of pairs (.tsv, .csv, .jsonl, .parquet) or one of text"
         )
+    forms = task_for(model).forms if model else ()
     for path in paths:
-        if not path.is_file():
+        if path.is_dir() and "images" not in forms:
+            raise UsageError(
+                f"{path} is a folder: with images in it, one folder per class, give --model image-classifier"
+            )
+        if not path.exists():
             raise DataError(missing_file(path))
     _refuse_twins(paths)
+    if "images" in forms:
+        images = [path for path in paths if not is_label_name(path)]  # they are found beside the images
+        return _recipe(DataRecipe(images=_names(images)), name, model)
+    if "series" in forms:
+        return _recipe(DataRecipe(series=_names(paths)), name, model)
     pairs = [path for path in paths if content_name(path).suffix.lower() in PAIR_SUFFIXES]
     languages: tuple[str, str] | None = None
-    if ("text" in task_for(model).forms) if model else (len(paths) == 1 and not pairs):
+    if ("text" in forms) if model else (len(paths) == 1 and not pairs):
         data = DataRecipe(text=_names(paths))
     elif len(pairs) == len(paths):
         data = DataRecipe(pairs=_names(paths))
@@ -62,6 +73,10 @@ def recipe_for_files(
     if source_language is None and target_language is None and languages:
         source_language, target_language = languages
     data = dataclasses.replace(data, columns=columns, source_language=source_language, target_language=target_language)
+    return _recipe(data, name, model)
+
+
+def _recipe(data: DataRecipe, name: str | None, model: str | None) -> Recipe:
     return Recipe(name=name or _run_name(data), data=data, model={} if model is None else {"kind": model})
 
 
@@ -129,6 +144,8 @@ def _run_name(data: DataRecipe) -> str:
     """The languages, else the names of the files."""
     if data.source_language and data.target_language:
         return f"{data.source_language}-{data.target_language}"
-    firsts = [Path(files[0]) for files in (data.source, data.target, data.pairs, data.text) if files]
+    firsts = [
+        Path(files[0]) for files in (data.source, data.target, data.pairs, data.text, data.images, data.series) if files
+    ]
     name = re.sub(r"[^\w.+-]+", "-", "-".join(map(_stem, firsts))).strip("-.+")
     return name or "model"

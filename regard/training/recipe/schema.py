@@ -17,7 +17,7 @@ from regard.models.config import Config, RecurrentConfig, StackConfig
 from regard.models.presets import MODELS
 from regard.positions import SCHEMES
 from regard.recipes.model_table import checked_model, model_config, model_keys
-from regard.recipes.tables import SHARES, DataRecipe, DecodingRecipe, TokenizerRecipe, TrainingRecipe
+from regard.recipes.tables import ARRAY_KEYS, SHARES, DataRecipe, DecodingRecipe, TokenizerRecipe, TrainingRecipe
 from regard.settings import SettingError, unknown_key
 from regard.tasks import default_kind, task_for
 from regard.tasks.task import Task
@@ -75,6 +75,9 @@ class Recipe:
     def _misfits(self) -> Iterator[tuple[str, str]]:
         """Yield settings that this kind of model would ignore; there are no options without effect."""
         yield from self.task.misfits(self)
+        for key in ARRAY_KEYS:
+            if key not in self.task.array_keys and getattr(self.data, key) != getattr(DataRecipe, key):
+                yield f"data.{key}", "learns from other data"
         kinds = self.task.tokenizer_kinds
         if self.tokenizer.kind not in (None, *kinds):
             yield "tokenizer.kind", f"has tokens of another kind: {', '.join(kinds)}"
@@ -111,6 +114,8 @@ def why_not_captured(kind: str, model: Mapping[str, Any]) -> str | None:
     """Return what keeps the steps of such a model from being captured as CUDA graphs, None if nothing does."""
     if task_for(kind).compares_rows:
         return "compares the rows of a batch, so its batches cannot be padded to a few shapes"
+    if not task_for(kind).fixed_shapes:
+        return "has batches of many shapes, and each shape would be captured anew"
     if issubclass(MODELS[kind][0], RecurrentConfig) and (model.get("layers") or 1) > 1:
         return "with several layers draws the dropout between them inside cuDNN, which a captured step cannot repeat"
     return None

@@ -230,7 +230,7 @@ def _override(tables: Tables, key: str, value: Any) -> dict[str, str]:
     if not outer:
         tables[setting] = value
         return {setting: origin}
-    if outer == ["data"]:
+    if outer == ["data"] and value != "":
         data = {"data": {setting: value}}
         _make_absolute(data, Path.cwd())
         value = data["data"][setting]

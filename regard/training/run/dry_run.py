@@ -26,7 +26,7 @@ def dry_run_report(recipe: Recipe, *, init: str | Path | None = None) -> str:
         cost = forecast(ready)
     report = [
         *data_report(ready.train, str(ready.corpora.train.report), len(ready.corpora.validation)),
-        f"vocabulary: {' and '.join(f'{size:,}' for size in sorted(sizes))} pieces",
+        *([f"vocabulary: {' and '.join(f'{size:,}' for size in sorted(sizes))} pieces"] if any(sizes) else []),
         f"parameters: {cost.parameters:,}",
         *cost.lines(),
     ]

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.machine import device_name, number_of_cores
+from regard.recipes.tables import FILES
 from regard.training.loop.report import training_time
 from regard.training.recipe.schema import Recipe
 from regard.training.state.progress import Progress
@@ -62,7 +63,7 @@ def _data(recipe: Recipe) -> str:
     data = recipe.data
     if data.demo:
         return "The demo corpus of regard, made by its own grammar; free of rights."
-    files = [name for names in (data.source, data.target, data.pairs, data.text) for name in names]
+    files = [name for key in FILES if not key.startswith("validation_") for name in getattr(data, key)]
     listed = ", ".join(f"`{os.path.basename(name)}`" for name in files)
     return f"Trained on {listed}. {OWNERS_MISSING}"
 

@@ -15,19 +15,18 @@ from regard.api.model_names import find_model
 from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
-from regard.models.presets import make_model
+from regard.models.presets import MODELS, make_model
 from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
-from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
 from regard.text.tokenizers.tokenizer import read_tokenizers
 from regard.training.budget.fit import fit_batch
 from regard.training.checkpoint.checkpoints import seed_generators
 from regard.training.parallel.group import ALONE, Group
 from regard.training.prepared import Prepared
-from regard.training.recipe.defaults import Choice, complete, facts_of
+from regard.training.recipe.defaults import Choice, complete
 from regard.training.recipe.schema import Recipe
 from regard.training.run.data import make_data
 from regard.training.run.run_start import resumed_recipe, start_from, with_held_out, write_start
@@ -60,15 +59,15 @@ def prepare(
     is_resumed = resume_folder is not None and (resume_folder / "recipe.toml").exists()
     if resume_folder is not None and is_resumed:
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
-        tokenizers = read_tokenizers(resume_folder)
+        tokenizers = read_tokenizers(resume_folder, expected=has_vocabulary(recipe.kind))
     else:
         recipe, choices = choose_settings(asked, corpora, init)
         if init is None:
             tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
         else:
-            tokenizers = read_tokenizers(find_model(init))
+            tokenizers = read_tokenizers(find_model(init), expected=has_vocabulary(recipe.kind))
     if group.first:
-        for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or DEFAULT_MAX_TOKENS):
+        for line in recipe.task.check(recipe, corpora):
             say(f"data: {line}")
     device = group.device(find_device(recipe.training.device or "auto"))
     model = initial_model(recipe, tokenizers, init, device)
@@ -103,7 +102,12 @@ def prepare(
 def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
     """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
     start = with_held_out(asked if init is None else start_from(asked, init), corpora)
-    return complete(start, facts_of(corpora.train, corpora.validation), this_machine(start.training.device))
+    return complete(start, start.task.facts(start, corpora), this_machine(start.training.device))
+
+
+def has_vocabulary(kind: str) -> bool:
+    """Whether models of that kind have a tokenizer, of texts or of labels."""
+    return bool(MODELS[kind][0].vocabulary_fields())
 
 
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:

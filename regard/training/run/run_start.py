@@ -17,6 +17,7 @@ from regard.models.folder.config_file import read_json, shortened
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice
 from regard.recipes.model_table import table_of
+from regard.recipes.tables import FILES
 from regard.tasks.corpora import Corpora
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.training.recipe.schema import Recipe
@@ -65,7 +66,7 @@ def first_weights(init: str | Path | None) -> str | None:
 def with_held_out(asked: Recipe, corpora: Corpora) -> Recipe:
     """Record the size of the validation part in the recipe, so that the next start splits the data the same way."""
     data = asked.data
-    if data.validation is not None or data.validation_source or data.validation_pairs or data.validation_text:
+    if data.validation is not None or any(getattr(data, key) for key in FILES if key.startswith("validation_")):
         return asked
     return dataclasses.replace(asked, data=dataclasses.replace(data, validation=asked.task.held_out(corpora)))
 

@@ -23,7 +23,17 @@ CPU = Machine("cpu", cores=2, memory=8 * 2**30)
 GPU = Machine("cuda", cores=16, memory=24 * 2**30, bf16=True)
 PAIRS = DataRecipe(pairs="/a.tsv")
 LEFT_OPEN = {  # what other parts decide, or nobody need
-    "data": {"columns", "demo", "source_language", "target_language", "max_length", "context", "validation", "names"},
+    "data": {
+        "columns",
+        "demo",
+        "source_language",
+        "target_language",
+        "max_length",
+        "context",
+        "validation",
+        "names",
+        "rows",
+    },
     "tokenizer": {"size", "shared", "min_count"},
     "training": {"capture"},
     "decoding": {"max_tokens"},
@@ -42,6 +52,11 @@ facts = st.builds(
     distinct_words=st.integers(1, 10**7),
     shared_letters=st.floats(0, 1),
 )
+ARRAYS = {  # what a pass over images, or windows of a series, adds to the counts
+    "image-classifier": lambda facts: {"tokens": 65 * facts.samples, "shape": (3, 32, 32)},
+    "forecaster": lambda facts: {"tokens": 42 * facts.characters, "shape": (facts.samples, 7)},
+    "dlinear": lambda facts: {"tokens": facts.characters, "shape": (facts.samples, 7)},
+}
 machines = st.sampled_from(
     [CPU, GPU, Machine("cpu", 64, 2**40), Machine("mps", 8, 2**34), Machine("cuda:1", 4, 2**33, bf16=False)]
 )
@@ -49,12 +64,14 @@ machines = st.sampled_from(
 
 @given(kind=st.sampled_from([None, *MODELS]), facts=facts, machine=machines)
 def test_nothing_stays_open_and_the_result_can_train(kind: str | None, facts: DataFacts, machine: Machine) -> None:
+    facts = dataclasses.replace(facts, **ARRAYS[kind](facts)) if kind in ARRAYS else facts
     recipe, choices = complete(
         Recipe(name="a", data=DataRecipe(demo=9), model={"kind": kind} if kind else {}), facts, machine
     )
     for table, settings in dataclasses.asdict(recipe).items():
         for key, value in settings.items() if table != "name" else ():
-            assert value is not None or key in LEFT_OPEN.get(table, ()), f"{table}.{key}"
+            without_text = table == "tokenizer" and kind in ARRAYS
+            assert value is not None or without_text or key in LEFT_OPEN.get(table, ()), f"{table}.{key}"
     for choice in choices:
         table, _, key = choice.key.partition(".")
         assert dataclasses.asdict(recipe)[table][key] == choice.value
@@ -123,6 +140,7 @@ def test_what_is_given_stays(training: dict[str, Any], model: dict[str, Any], ma
         (GPU, {"kind": "rnn-attention", "layers": 1}, {}, True),
         (GPU, {"kind": "rnn-attention", "layers": 2}, {}, None),  # its dropout cannot be repeated
         (GPU, {"kind": "encoder"}, {}, None),
+        (GPU, {"kind": "classifier"}, {}, None),  # its batches have many shapes
         (GPU, {}, {"precision": "fp16"}, None),
         (dataclasses.replace(GPU, bf16=False), {}, {}, None),  # which takes fp16
         (CPU, {}, {}, None),

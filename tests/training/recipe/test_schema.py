@@ -90,6 +90,10 @@ def write(tmp_path: Path) -> Any:
             r"line 6: training.capture does not fit: .* encoder compares the rows of a batch",
         ),
         (
+            "[model]\nkind = 'classifier'\n[training]\ncapture = true",
+            r"line 6: training.capture does not fit: .* classifier has batches of many shapes",
+        ),
+        (
             "[model]\nkind = 'rnn-attention'\nlayers = 2\n[training]\ncapture = true",
             r"line 7: training.capture does not fit: .* draws the dropout between them inside cuDNN",
         ),
@@ -146,6 +150,8 @@ def test_what_can_be_recorded(write: Any) -> None:
     for model in ("layers = 6", "kind = 'rnn-attention'", "kind = 'rnn-seq2seq'\nlayers = 1"):
         training = read_recipe(write(f"{PAIRS}[model]\n{model}\n[training]\ncapture = true\n")).training
         assert training.capture and training.fixed_shapes
+    for data in ("text = 'a.txt'", "demo = 9\n[model]\nkind = 'image-classifier'", "series = 'a.csv'"):
+        assert read_recipe(write(f"[data]\n{data}\n[training]\ncapture = true\n")).training.capture
     off = read_recipe(write(f"{PAIRS}[model]\nkind = 'encoder'\n[training]\ncapture = false\n")).training
     assert off.capture is False and not off.fixed_shapes
     assert not TrainingRecipe(precision="fp16").fixed_shapes and TrainingRecipe(compile=True).fixed_shapes
@@ -156,7 +162,7 @@ def test_what_can_be_recorded(write: Any) -> None:
     [
         ("[training]\nsteps = 1", r"^my.toml: the table \[data\] is missing"),
         ("data = 3", r"^my.toml, line 1: data is a table: write \[data\]"),
-        ("[data]", r"line 1: there is no training data: set source and target, or pairs, or text, or demo"),
+        ("[data]", r"line 1: there is no training data: set source and target, or pairs, text, images, series or demo"),
         ("[data]\nsource = 'a'", r"line 2: source and target have 1 and 0 files"),
         ("[data]\ntarget = ['a', 'b']\nsource = ['c']", r"line 3: source and target have 1 and 2 files"),
         ("[data]\nsource = 'a'\ntarget = 'a'", r"line 3: .*a is both source and target"),
@@ -329,7 +335,7 @@ def test_sizes_may_be_left_open(settings: dict[str, Any]) -> None:
 
 def test_config_of_each_kind() -> None:
     for kind in MODELS:
-        size = "dim" if kind == "word-vectors" else "layers"
+        size = {"word-vectors": "dim", "dlinear": "window"}.get(kind, "layers")
         recipe = Recipe(name="a", data=DataRecipe(demo=9), model={"kind": kind, size: 1})
         config: Any = recipe.config(source_vocabulary=11, target_vocabulary=13)
         assert config.kind == kind and getattr(config, size) == 1

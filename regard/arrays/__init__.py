@@ -1,0 +1,1 @@
+"""Data that is no text: images and series of numbers, from files to arrays to batches."""

@@ -1,0 +1,1 @@
+"""Networks whose input is no text: images and series of numbers."""

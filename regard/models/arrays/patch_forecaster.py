@@ -1,0 +1,65 @@
+"""A forecaster: patches of a series are the tokens of a Transformer encoder.
+
+Nie et al. 2023 (PatchTST), section 3.1; G6. Each column is forecast alone, with the same weights, so a model accepts
+any number of columns.
+
+    B windows   C columns   L points that are read   F points that are forecast   n patches   p model width
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.models.config import ForecasterConfig
+from regard.models.stack import make_stack, make_vector_position, residual_dtype
+
+EPSILON = 1e-5  # added to the variance of a window, which is 0 if all its values are equal
+
+
+class PatchForecaster(nn.Module):
+    """Instance normalization, patches, a Transformer encoder, and a linear layer from all states to the forecast."""
+
+    def __init__(self, config: ForecasterConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.dim - (config.position_width or 0)
+        self.patches = nn.Linear(config.patch, width)
+        self.position = make_vector_position(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = make_stack(config, config.layers, causal=False, cross=False)
+        self.head_dropout = nn.Dropout(config.head_dropout)
+        self.output = nn.Linear(config.patches * config.dim, config.horizon)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name and its normalization; see regard.traits."""
+        return frozenset({"PatchForecaster"} | ({"instance-norm"} if self.config.instance_norm else set()))
+
+    def forward(self, series: Tensor) -> Tensor:
+        """series (B, C, L) -> the next points of each column (B, C, F)."""
+        check_windows(series, self.config.lookback)
+        if not self.config.instance_norm:
+            return self._forecast(series)
+        mean = series.mean(-1, keepdim=True)  # (B, C, 1)
+        deviation = (series.var(-1, keepdim=True, correction=0) + EPSILON).sqrt()
+        return self._forecast((series - mean) / deviation) * deviation + mean
+
+    def _forecast(self, series: Tensor) -> Tensor:
+        x = self.patches(self.cut(series).flatten(0, 1))  # (B C, n, p)
+        if self.position is not None:
+            x = self.position.embed(x, torch.arange(x.shape[1], device=x.device))
+        x = self.encoder(self.dropout(x.to(residual_dtype(x))))
+        return self.output(self.head_dropout(x.flatten(1))).view(*series.shape[:2], -1).to(series.dtype)
+
+    def cut(self, series: Tensor) -> Tensor:
+        """Cut (B, C, L) into overlapping patches (B, C, n, patch); the last point is repeated for one more patch."""
+        extended = F.pad(series, (0, self.config.stride), mode="replicate")
+        return extended.unfold(-1, self.config.patch, self.config.stride)
+
+
+def check_windows(series: Tensor, lookback: int) -> None:
+    """Raise ValueError unless a series is (B, C, lookback)."""
+    if series.dim() != 3 or series.shape[-1] != lookback:
+        raise ValueError(f"series must be (B, C, {lookback}), got {tuple(series.shape)}")

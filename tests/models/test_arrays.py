@@ -1,0 +1,44 @@
+"""Networks for series: what instance normalisation promises, and the patches that are cut."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard import DLinear, PatchForecaster
+from regard.models.config import ForecasterConfig, LinearForecasterConfig
+
+SIZES = {"lookback": 24, "horizon": 6, "patch": 8, "stride": 4, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
+
+
+@pytest.mark.parametrize("instance_norm", [True, False])
+def test_level_and_unit_of_a_window_do_not_matter_with_instance_norm(instance_norm: bool) -> None:
+    torch.manual_seed(1)
+    model = PatchForecaster(ForecasterConfig(**SIZES, instance_norm=instance_norm)).double().eval()
+    series = torch.randn(3, 2, 24, dtype=torch.float64)
+    units = torch.tensor([10.0, 0.3], dtype=torch.float64)[:, None]  # of each column
+    levels = torch.tensor([5.0, -70.0], dtype=torch.float64)[:, None]
+    expected = model(series) * units + levels
+    assert torch.allclose(model(series * units + levels), expected, rtol=1e-3, atol=1e-3) is instance_norm
+
+
+def test_columns_are_forecast_alone() -> None:
+    model = PatchForecaster(ForecasterConfig(**SIZES)).eval()
+    series = torch.randn(2, 3, 24)
+    torch.testing.assert_close(model(series)[:, 1:2], model(series[:, 1:2]))
+
+
+def test_patches_overlap_and_the_last_point_is_repeated() -> None:
+    config = ForecasterConfig(**SIZES)
+    patches = PatchForecaster(config).cut(torch.arange(24.0).view(1, 1, 24))[0, 0]
+    assert len(patches) == config.patches == 6
+    assert patches[1].tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert patches[-1].tolist() == [20, 21, 22, 23, 23, 23, 23, 23]
+
+
+def test_trend_of_dlinear_is_the_moving_average() -> None:
+    model = DLinear(LinearForecasterConfig(lookback=6, horizon=2, window=3))
+    trend = model.moving_average(torch.tensor([[[0.0, 3, 6, 3, 0, 3]]]))
+    torch.testing.assert_close(trend, torch.tensor([[[1.0, 3, 4, 3, 2, 2]]]))
+    linear = sum(parameter.numel() for parameter in model.parameters())
+    assert linear == 2 * (6 * 2 + 2)

@@ -20,7 +20,7 @@ from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice
 FILES = tuple(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text"))
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
-PRECISIONS = ("fp32", "bf16", "fp16")
+PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
 FAULTS = ("stop", "skip")

@@ -20,6 +20,8 @@ from regard.attention.multihead import Cache, MultiHeadAttention
 from regard.attention.projections import StackedProjection, cut_heads
 from regard.attention.scores import Score
 from regard.attention.sdpa import HALVES
+from regard.kernels.fp8.linear import linear, linear_with_constant_bias
+from regard.kernels.fp8.scales import training_scales
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 
@@ -36,11 +38,15 @@ class FusedStackedProjection(FusedClass, StackedProjection):
     traits = StackedProjection.traits
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if key is not query or value is not query or self.bias is None or self.why_not(query) is not None:
+        if key is not query or value is not query:
             return super().forward(query, key, value)
+        scales = training_scales(self)
+        if self.bias is None or self.why_not(query) is not None:
+            q, k, v = self.split_heads(linear(query, self.weight, self.bias, scales))
+            return q, k, v
         from regard.kernels.training.split_heads_triton import CutHeads
 
-        x = F.linear(query, self.weight, self.bias.detach())
+        x = linear(query, self.weight, self.bias.detach(), scales)
         q, k, v = CutHeads.apply(x, self.bias, self.sizes.heads)
         return q, k, v
 
@@ -148,7 +154,7 @@ class FusedMultiHeadAttention(FusedClass, MultiHeadAttention):
         y = heads.transpose(1, 2).flatten(2)
         if self.output is None:
             return y
-        return F.linear(y, self.output.weight, self.output.bias.detach()) if detach_bias else self.output(y)
+        return linear_with_constant_bias(self.output, y) if detach_bias else self.output(y)
 
 
 def why_not_short(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None) -> str | None:
@@ -197,6 +203,6 @@ def _project_with_constant_bias(projection: StackedProjection, query: Tensor, ke
     assert projection.bias is not None
     weight, bias, rows = projection.weight, projection.bias.detach(), projection.rows[0]
     if key is query:
-        return projection.split_heads(F.linear(query, weight, bias))
+        return projection.split_heads(linear(query, weight, bias, training_scales(projection)))
     q = cut_heads(F.linear(query, weight[:rows], bias[:rows]), projection.sizes.heads, projection.sizes.d_k)
     return [q, *projection.split_heads(F.linear(key, weight[rows:], bias[rows:]), first=1)]

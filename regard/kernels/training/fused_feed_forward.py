@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.kernels.fp8.linear import Fp8Linear, linear_with_constant_bias
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 from regard.layers.checks import check_like, check_width
@@ -35,7 +36,7 @@ class FusedFeedForward(FusedClass, FeedForward):
         """Return the reason why the kernel cannot compute the inner layer, or None if it can."""
         if self.activation not in ACTIVATIONS:
             return "the kernel has ReLU and GELU by tanh only"
-        if not is_plain(self.up, nn.Linear):
+        if not is_plain(self.up, nn.Linear, Fp8Linear):
             return "the first matrix was replaced or hooked"
         return why_not_train(self, KNOWN, x, self.dropout)
 
@@ -46,7 +47,7 @@ class FusedFeedForward(FusedClass, FeedForward):
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
         bias: Tensor | None = self.up.bias
-        h = F.linear(x, self.up.weight, None if bias is None else bias.detach())
+        h = linear_with_constant_bias(self.up, x)
         if seed is None and self.dropout:
             seed = draw_seed(h)
         h, _ = activated(h, bias, seed, self.dropout, self.activation == "relu")
@@ -58,4 +59,4 @@ class FusedFeedForward(FusedClass, FeedForward):
             h = F.dropout(self._activate(self._project_up(x)), self.dropout, self.training)
         else:
             h = self._inner(x, seed)
-        return F.linear(h, self.down.weight, self.down.bias.detach()) if detach_bias else self.down(h)
+        return linear_with_constant_bias(self.down, h) if detach_bias else self.down(h)

@@ -123,7 +123,7 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
             start_placeholders(model, tokenizers)
     model.to(device)
     if recipe.training.kernels == "auto" and device.type == "cuda":
-        kernels.fuse(model)
+        kernels.fuse(model, fp8=recipe.training.precision == "fp8")
     return model
 
 

@@ -1,0 +1,80 @@
+"""Train a model with products of 8-bit numbers: which of its layers, and on which devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from regard.kernels.fp8.casts import MULTIPLE
+from regard.kernels.fp8.linear import Fp8Linear
+from regard.kernels.fp8.scales import Fp8Scales, ProductScales
+from regard.kernels.training.fused_attention import FusedMultiHeadAttention, FusedStackedProjection
+from regard.kernels.training.fused_feed_forward import FusedFeedForward
+from regard.machine import compute_capability
+from regard.models.protocols import TokenPredictor
+
+HOPPER = (9, 0)  # compute capability
+HEAD = True
+
+
+def why_not_fp8(device: torch.device) -> str | None:
+    """Return the reason why a device has no products of 8-bit numbers, or None if it has."""
+    if device.type != "cuda":
+        return f"it needs an NVIDIA GPU, and the device is {device.type}"
+    if compute_capability(device) < HOPPER:
+        return "it needs an NVIDIA GPU of the Hopper generation (H100) or later"
+    return None
+
+
+def enable_fp8(model: nn.Module) -> None:
+    """Let the fused layers of a model and its output layer multiply 8-bit numbers in training, in place."""
+    layers = [layer for layer in _layers(model) if _fits(layer.weight)]
+    scales = Fp8Scales(len(layers) + 1, next(model.parameters()).device)
+    *for_layers, for_head = scales.products
+    for layer, product_scales in zip(layers, for_layers, strict=True):
+        if type(layer) is nn.Linear:
+            layer.__class__ = Fp8Linear
+        layer.fp8_scales = product_scales  # type: ignore[assignment]
+    if HEAD and isinstance(model, TokenPredictor) and _fits(model.output_table[0]):
+        scales.head = for_head
+    model.all_fp8_scales = scales  # type: ignore[assignment]
+
+
+def disable_fp8(model: nn.Module) -> None:
+    """Undo `enable_fp8`."""
+    for module in model.modules():
+        for name in ("fp8_scales", "all_fp8_scales"):
+            module.__dict__.pop(name, None)
+
+
+def all_scales(model: nn.Module) -> Fp8Scales | None:
+    """Return the scales of a model that was enabled, or None."""
+    return getattr(model, "all_fp8_scales", None)
+
+
+def head_scales(model: object) -> ProductScales | None:
+    """Return the scales of the output layer, or None if it is not trained in 8 bits."""
+    if not isinstance(model, nn.Module) or not model.training or not torch.is_grad_enabled():
+        return None
+    scales = all_scales(model)
+    return None if scales is None else scales.head
+
+
+def _layers(model: nn.Module) -> Iterator[nn.Linear | FusedStackedProjection]:
+    """The layers of the blocks that are products of one input and one weight."""
+    for module in model.modules():
+        linear: list[nn.Module | None] = []
+        if type(module) is FusedMultiHeadAttention:
+            linear = [module.output]
+            if type(module.input) is FusedStackedProjection:
+                yield module.input
+        elif type(module) is FusedFeedForward:
+            linear = [module.up, module.down]
+        yield from (layer for layer in linear if type(layer) is nn.Linear)
+
+
+def _fits(weight: Tensor) -> bool:
+    """Whether both sizes of a weight are multiples of 16, as the products need it."""
+    return all(size % MULTIPLE == 0 for size in weight.shape)

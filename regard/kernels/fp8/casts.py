@@ -1,10 +1,10 @@
 """Cast a matrix to 8-bit floating-point numbers, as it is and transposed.
 
 Micikevicius et al. 2022, FP8 formats for deep learning. Values and weights are cast to e4m3, which has 3 bits of
-mantissa; gradients, which differ more in magnitude, to e5m2, which has 2. One scale serves a whole matrix. It is a power
-of two, so it rounds nothing, and it follows the largest magnitude of the step before (delayed scaling): the current one
-would be known only after another pass over the numbers. A number that exceeds the range becomes the largest number of
-the format. It must be 1.75 times as large as the largest of the step before, at least.
+mantissa; gradients, which differ more in magnitude, to e5m2, which has 2. One scale serves a whole matrix. It is a
+power of two, so it rounds nothing. It follows the largest magnitude of the step before (delayed scaling), because the
+current one is known only after another pass over the numbers. A number beyond the range of the format becomes the
+largest number of the format; it is at least 1.75 times as large as the largest number of the step before.
 
 Casts are stored as bytes (uint8), which every part of torch can pass on; products.py reads them as numbers.
 
@@ -49,8 +49,8 @@ class Cast(NamedTuple):
 def cast_both(x: Tensor, amax: Tensor, form: Format) -> Cast:
     """Cast x (R, C) with the scale of `amax` (2,), in which the largest magnitude of x is stored for the next step.
 
-    amax[0] is the largest magnitude of the last step, and 0 before the first one, which scales by the current magnitude.
-    amax[1] collects the next one; see scales.py.
+    amax[0] is the largest magnitude of the last step. It is 0 before the first step, which scales by the current
+    magnitude. amax[1] collects the next one; see scales.py.
     """
     x = x.contiguous()
     if not runs_triton(x.device):
@@ -78,7 +78,7 @@ def _cast_by_torch(x: Tensor, amax: Tensor, form: Format) -> Cast:
     amax[1] = torch.maximum(amax[1], largest)
     used = torch.where(amax[0] > 0, amax[0], amax[1])
     exponent = (form.top + 1 - torch.frexp(used).exponent).clamp(-126, 126) * (used > 0)
-    scaled = (x.float() * torch.ldexp(torch.ones(()), exponent)).clamp(-form.limit, form.limit)
+    scaled = (x.float() * torch.ldexp(used.new_ones(()), exponent)).clamp(-form.limit, form.limit)
     straight = torch.where(finite, scaled, torch.nan).to(form.dtype).view(torch.uint8)
     transposed = torch.nn.functional.pad(straight.T, (0, -len(x) % MULTIPLE)).contiguous()
-    return Cast(straight, transposed, torch.ldexp(torch.ones(()), -exponent))
+    return Cast(straight, transposed, torch.ldexp(used.new_ones(()), -exponent))

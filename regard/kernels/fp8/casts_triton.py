@@ -104,7 +104,15 @@ def launch_scan(x: Tensor, amax: Tensor) -> None:
 
 
 def launch_cast(
-    x: Tensor, amax: Tensor, straight: Tensor, transposed: Tensor, inverse: Tensor, *, top: int, limit: float, e5m2: bool
+    x: Tensor,
+    amax: Tensor,
+    straight: Tensor,
+    transposed: Tensor,
+    inverse: Tensor,
+    *,
+    top: int,
+    limit: float,
+    e5m2: bool,
 ) -> None:
     R, C, padded = x.shape[0], x.shape[1], transposed.shape[1]
     cast_kernel[(triton.cdiv(padded, TILE_ROWS), triton.cdiv(C, TILE_COLUMNS))](

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.library import custom_op
 from torch.nn import functional as F
 
-from regard.kernels.fp8.casts import E4M3, E5M2, Cast, cast_both, empty_cast
+from regard.kernels.fp8.casts import E4M3, E5M2, cast_both, empty_cast
 from regard.kernels.fp8.products import product
 from regard.kernels.fp8.scales import ProductScales, training_scales
 from regard.kernels.fused_class import FusedClass
@@ -27,8 +27,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, scales: ProductScales
     """Return x w^T + bias (…, N), by products of 8 bits if there are scales."""
     if scales is None:
         return F.linear(x, weight, bias)
-    y = fp8_linear(x, weight, bias, *scales)[0]
-    return y
+    return fp8_linear(x, weight, bias, *scales)[0]
 
 
 class Fp8Linear(FusedClass, nn.Linear):
@@ -51,7 +50,7 @@ def linear_with_constant_bias(layer: nn.Linear, x: Tensor) -> Tensor:
 @custom_op("regard::fp8_linear", mutates_args=())
 def fp8_linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, x_amax: Tensor, weight_amax: Tensor, gradient_amax: Tensor
-) -> list[Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """x (…, K) -> y (…, N) in bfloat16, and for the backward pass x and w: transposed bytes and inverse scales."""
     x_cast = cast_both(x.flatten(0, -2), x_amax, E4M3)
     w_cast = cast_both(weight, weight_amax, E4M3)
@@ -63,7 +62,7 @@ def fp8_linear(
         dtype=torch.bfloat16,
         bias=None if bias is None else bias.to(torch.bfloat16),
     )
-    return [y.unflatten(0, x.shape[:-1]), x_cast.transposed, x_cast.inverse, w_cast.transposed, w_cast.inverse]
+    return y.unflatten(0, x.shape[:-1]), x_cast.transposed, x_cast.inverse, w_cast.transposed, w_cast.inverse
 
 
 @custom_op("regard::fp8_linear_back", mutates_args=())
@@ -86,10 +85,10 @@ def fp8_linear_back(
 @fp8_linear.register_fake
 def _(
     x: Tensor, weight: Tensor, bias: Tensor | None, x_amax: Tensor, weight_amax: Tensor, gradient_amax: Tensor
-) -> list[Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x_cast, w_cast = empty_cast(x.flatten(0, -2)), empty_cast(weight)
     y = x.new_empty(*x.shape[:-1], len(weight), dtype=torch.bfloat16)
-    return [y, x_cast.transposed, x_cast.inverse, w_cast.transposed, w_cast.inverse]
+    return y, x_cast.transposed, x_cast.inverse, w_cast.transposed, w_cast.inverse
 
 
 @fp8_linear_back.register_fake
@@ -99,15 +98,14 @@ def _(grad_out: Tensor, x_transposed: Tensor, x_inverse: Tensor, w_transposed: T
     return dx, grad_out.new_empty(N, K, dtype=rest[-1])
 
 
-def _save_casts(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+def _save_casts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, weight, bias, _, _, gradient_amax = inputs
     ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
     ctx.save_for_backward(*output[1:], gradient_amax)
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, gradients: list[Tensor | None]) -> tuple[Tensor | None, ...]:
-    grad_out = gradients[0]
+def _gradients(ctx: Any, grad_out: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     if grad_out is None:
         return (None,) * 6
     x_dtype, weight_dtype, bias_dtype = ctx.dtypes

@@ -1,6 +1,6 @@
 """The output layer of a model, whose scores over the vocabulary are computed for some rows at a time, in 8 bits.
 
-    n rows   p width   V vocabulary
+n rows   p width   V vocabulary
 """
 
 from __future__ import annotations

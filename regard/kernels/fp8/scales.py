@@ -1,6 +1,6 @@
 """The largest magnitudes from which the scales of 8-bit products follow: one tensor for a whole model.
 
-    L matrices that are cast in a training step
+L matrices that are cast in a training step
 """
 
 from __future__ import annotations

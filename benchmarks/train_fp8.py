@@ -1,0 +1,435 @@
+"""Does training with 8-bit matrix products pay, and does it learn the same? GPT-2 (124 M) on an H100 or H200.
+
+Four stages, each in a process of its own: casts and products alone; the gradients of two blocks; tokens per second of
+regard in fp8 and bf16 and of a plain GPT-2, compiled; with --curve the losses of 2,000 steps on a text. Prints tables
+and, as the last line, everything as one JSON object. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import torch
+from timing import Samples, command, hardware, keep, sample, take_turns
+from torch import Tensor
+from train_contenders import Setting
+from train_gpu import CELLS
+from train_gpu_batches import InMemory, chain_batches
+from train_gpu_contenders import GPT_RECIPE, Ours, Plain, PlainGPT, copy_gpt_weights
+from train_gpu_measures import memory_now, memory_peak, one_pass, print_profile
+
+import regard
+from regard.kernels import fuse
+from regard.kernels.fp8 import enable, output
+from regard.kernels.fp8.casts import E4M3, E5M2, _cast_by_torch, cast_both
+from regard.kernels.fp8.products import product
+from regard.models.config import Config
+from regard.models.presets import make_model, preset
+from regard.tasks.objective import objective
+from regard.tasks.precision import autocast
+from regard.text.batches.batch import Batch
+from regard.training.loop.cuda_graphs import CapturedSteps
+from regard.training.loop.torch_compile import uncompiled
+from regard.training.recipe.schema import TrainingRecipe
+
+STAGES = ("products", "gradients", "speed", "curve")
+TO_REACH = 1.35  # times the tokens per second of the plain model
+CLOSE = 0.01  # of the losses of bf16 and fp8 after the curve
+HEADS = {"bf16": (False, True), "bf16 scores": (True, True), "fp8": (True, False)}  # HEAD, EXACT_SCORES
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def config_of(setting: Setting) -> Config:
+    return preset(
+        "gpt2", vocabulary=setting.vocabulary, layers=setting.layers, dim=setting.dim, heads=setting.heads,
+        hidden=setting.hidden, max_length=setting.length, dropout=setting.dropout,
+    )  # fmt: skip
+
+
+def setting_of(args: argparse.Namespace) -> Setting:
+    if args.quick:
+        return Setting("gpt2", 2, 32, 2, 64, vocabulary=304, batch_tokens=256, length=32, batches=4, dropout=0.0)
+    return CELLS["gpt2"].setting
+
+
+def recipe_of(precision: str, batch_tokens: int, device: str) -> TrainingRecipe:
+    gpu = device == "cuda"
+    return replace(GPT_RECIPE, batch_tokens=batch_tokens, precision=precision, compile=gpu, capture=gpu)
+
+
+# Stage 1
+
+
+def products_stage(args: argparse.Namespace, device: str) -> dict:
+    """Casts in every way, compared with torch's, and the three products of every layer in bf16 and fp8."""
+    setting = setting_of(args)
+    tokens, p, d_ff, V = setting.batch_tokens, setting.dim, setting.hidden, setting.vocabulary
+    casts = check_casts([(tokens, p), (tokens, d_ff), (tokens // 3 // 16 * 16, V)], device)
+    if device == "cuda":
+        check_awkward(device)
+    layers = {"qkv": (tokens, 3 * p, p), "out": (tokens, p, p), "up": (tokens, d_ff, p), "down": (tokens, p, d_ff)}
+    layers["head"] = (tokens // 3 // 16 * 16, V, p)
+    return {"casts": casts, "products": {name: time_products(name, *sizes, device) for name, sizes in layers.items()}}
+
+
+def check_casts(shapes: list[tuple[int, int]], device: str) -> list[dict]:
+    casters: dict[str, Callable] = {"torch": _cast_by_torch, "regard": cast_both}
+    if device == "cuda":
+        from train_fp8_casts import CASTERS
+
+        casters |= CASTERS
+    from train_fp8_casts import numbers, wrong_bytes
+
+    rows = []
+    say(f"{'cast':26}{'shape':>16}{'format':>8}{'wrong':>9}{'wrong^T':>9}{'us':>9}{'GB/s':>7}")
+    for shape in shapes:
+        x = numbers(*shape, device)
+        for form in (E4M3, E5M2):
+            reference = _cast_by_torch(x, torch.zeros(2, device=device), form)
+            for name, caster in casters.items():
+                try:
+                    amax = torch.tensor([x.abs().max().item(), 0.0], device=device)
+                    straight, turned = wrong_bytes(caster(x, amax, form), reference, transposed=name != "rows only")
+                    run = partial(caster, x, amax, form)
+                    seconds = median(sample(run, 5, device) for _ in range(3))
+                except Exception as error:
+                    say(f"{name:26} failed: {str(error).splitlines()[0][:150]}")
+                    continue
+                width = "e5m2" if form is E5M2 else "e4m3"
+                rate = x.numel() * 4 / seconds / 1e9
+                say(f"{name:26}{shape!s:>16}{width:>8}{straight:>9.1%}{turned:>9.1%}{1e6 * seconds:>9.1f}{rate:>7,.0f}")
+                rows.append(
+                    {"way": name, "shape": shape, "format": width, "wrong": straight, "turned": turned, "s": seconds}
+                )
+    return rows
+
+
+def check_awkward(device: str) -> None:
+    """Sizes that fill no tile, 32-bit inputs, numbers that are not finite, and the first step."""
+    from train_fp8_casts import numbers
+
+    for shape in ((16, 16), (1000, 776), (4096 + 3, 80)):
+        for dtype in (torch.float32, torch.bfloat16):
+            x = numbers(*shape, device, dtype)
+            x[0, 0], x[-1, -1], x[1, 1] = float("nan"), float("inf"), 1e-30
+            for form in (E4M3, E5M2):
+                for last in (0.0, 0.01):
+                    states = [torch.tensor([last, 0.0], device=device) for _ in range(2)]
+                    ours, theirs = cast_both(x, states[0], form), _cast_by_torch(x, states[1], form)
+                    same = [torch.equal(*pair) for pair in (*zip(ours, theirs, strict=True), states)]
+                    if not all(same):
+                        nan = [cast.straight.view(form.dtype).float().isnan().sum().item() for cast in (ours, theirs)]
+                        say(f"awkward cast {shape} {dtype} {form.dtype} last {last}: same {same}, NaN {nan}")
+    say("awkward casts compared")
+
+
+def time_products(name: str, R: int, N: int, K: int, device: str) -> dict:
+    """The TFLOP/s of y, dx and dw in bf16 and fp8 without casts, and the errors of fp8."""
+    from train_fp8_casts import numbers
+
+    x, w, g = (numbers(*shape, device) for shape in ((R, K), (N, K), (R, N)))
+    amax = torch.zeros(3, 2, device=device)
+    X, W, G = cast_both(x, amax[0], E4M3), cast_both(w, amax[1], E4M3), cast_both(g, amax[2], E5M2)
+    half, result = torch.bfloat16, {}
+    runs = {
+        "y": (
+            lambda: x @ w.T,
+            lambda: product(X.straight, W.straight, (E4M3, E4M3), (X.inverse, W.inverse), dtype=half),
+        ),
+        "dx": (
+            lambda: g @ w,
+            lambda: product(G.straight, W.transposed, (E5M2, E4M3), (G.inverse, W.inverse), dtype=half),
+        ),
+        "dw": (
+            lambda: g.T @ x,
+            lambda: product(
+                G.transposed, X.transposed, (E5M2, E4M3), (G.inverse, X.inverse), dtype=torch.float32, exact=True
+            ),
+        ),
+    }  # fmt: skip
+    for which, (plain, eight) in runs.items():
+        try:
+            expected, actual = plain().float(), eight().float()
+            error = ((actual - expected).norm() / expected.norm()).item()
+            del expected, actual
+            speeds = [2 * R * N * K / median(sample(run, 5, device) for _ in range(3)) / 1e12 for run in (plain, eight)]
+            say(f"{name:6}{which:4} bf16 {speeds[0]:>7,.0f}  fp8 {speeds[1]:>7,.0f} TFLOP/s  error {error:.4f}")
+            result[which] = {"bf16": speeds[0], "fp8": speeds[1], "error": error}
+        except Exception as error:
+            say(f"{name} {which} failed: {str(error).splitlines()[0][:200]}")
+    return result
+
+
+# Stage 2
+
+
+def gradients_stage(args: argparse.Namespace, device: str) -> dict:
+    """The gradients of two blocks and the output layer in fp8 and bf16, against float32."""
+    setting = setting_of(args)
+    setting = replace(setting, layers=2, batch_tokens=max(setting.length, setting.batch_tokens // 16))
+    batch = chain_batches(replace(setting, batches=1), device, fixed=True)[0]
+    gradients, losses = {}, {}
+    for precision in ("fp32", "bf16", "fp8"):
+        torch.manual_seed(0)
+        model = make_model(config_of(setting)).to(device).train()
+        fuse(model, fp8=precision == "fp8")
+        for _ in range(2):  # the second step scales by the magnitudes of the first
+            if (scales := enable.all_scales(model)) is not None:
+                scales.start_step()
+            model.zero_grad()
+            with autocast(torch.device(device), precision):
+                loss = objective(model)(model, batch).total / batch.tokens
+            loss.backward()
+        losses[precision] = loss.item()
+        gradients[precision] = {name: one.grad.float() for name, one in model.named_parameters()}
+    errors = {
+        precision: {name: relative(gradients[precision][name], exact) for name, exact in gradients["fp32"].items()}
+        for precision in ("bf16", "fp8")
+    }
+    say(f"losses {losses}")
+    for name in errors["fp8"]:
+        say(f"{name:50} bf16 {errors['bf16'][name]:.4f}  fp8 {errors['fp8'][name]:.4f}")
+    return {"losses": losses, "errors": errors}
+
+
+def relative(actual: Tensor, expected: Tensor) -> float:
+    return ((actual - expected).norm() / expected.norm()).item()
+
+
+# Stage 3
+
+
+def speed_stage(args: argparse.Namespace, device: str) -> dict:
+    """Tokens per second, interleaved; then kernels of the fp8 step; then other precisions of the output layer."""
+    setting = setting_of(args)
+    batches = chain_batches(setting, device, fixed=True)
+    recipes = {name: recipe_of(name, setting.batch_tokens, device) for name in ("bf16", "fp8")}
+    contenders: dict[str, Ours | Plain] = {}
+    for name, recipe in recipes.items():
+        torch.manual_seed(0)
+        contenders[f"regard {name}"] = Ours(config_of(setting), InMemory(batches), recipe, device)
+    plain = PlainGPT(setting)
+    copy_gpt_weights(contenders["regard bf16"].model, plain)
+    plain_recipe = replace(recipes["bf16"], precision="bf16")
+    contenders["torch"] = Plain(plain, batches, plain_recipe, device, compiled=device == "cuda", ragged=False)
+    memory = {}
+    for name, contender in list(contenders.items()):
+        began = time.perf_counter()
+        try:
+            memory_now(contender.device)
+            one_pass(contender)
+            memory_before = memory_now(contender.device)
+            one_pass(contender)
+            memory[name] = {key: value - memory_before[key] for key, value in memory_peak(contender.device).items()}
+            say(f"{name} ready after {time.perf_counter() - began:.1f} s, loss {contender.look():.4f}")
+        except Exception:
+            traceback.print_exc()
+            say(f"{name} failed")
+            del contenders[name]
+    runs = {name: lambda contender=contender: one_pass(contender) for name, contender in contenders.items()}
+    samples = take_turns(runs, device=device, rounds=args.rounds, budget=0.0)
+    tokens = setting.batch_tokens * setting.batches
+    result: dict = {name: speed(samples, name, tokens, setting.batches) for name in contenders}
+    for name, numbers in result.items():
+        ratio = numbers["tokens_per_second"] / result.get("torch", numbers)["tokens_per_second"]
+        say(f"{name:14}{numbers['tokens_per_second']:>12,.0f} tokens/s {numbers['ms']:>8.2f} ms/step {ratio:>6.3f}")
+    if args.profile:
+        for name in ("regard fp8", "regard bf16"):
+            if name in contenders:
+                steps = setting.batches
+                print_profile(name, lambda name=name: one_pass(contenders[name]), steps, device)
+                sys.stdout.flush()
+    ours = contenders.pop("regard fp8", None)
+    contenders.clear(), runs.clear(), gc.collect()
+    if ours is not None:
+        result["heads"] = other_heads(ours, args, device)
+    return result | {"memory": memory}
+
+
+def speed(samples: Samples, name: str, tokens: int, steps: int) -> dict:
+    seconds = samples.median(name)
+    return {"tokens_per_second": tokens / seconds, "ms": 1e3 * seconds / steps, "seconds": samples.seconds[name]}
+
+
+def other_heads(ours: Ours, args: argparse.Namespace, device: str) -> dict:
+    """The step of the same model with the output layer in other precisions."""
+    scales, result, steps = enable.all_scales(ours.model), {}, setting_of(args).batches
+    for name, (head, exact) in HEADS.items():
+        if device == "cuda":
+            ours.train_step.graphs = None
+            gc.collect(), torch.cuda.empty_cache()
+            ours.train_step.graphs = CapturedSteps(ours.train_step.on_device, say)
+        scales.head, output.EXACT_SCORES = scales.products[-1] if head else None, exact
+        one_pass(ours)
+        seconds = median(sample(lambda: one_pass(ours), 1, device) for _ in range(3))
+        result[name] = 1e3 * seconds / steps
+        say(f"output layer {name:12}{result[name]:>8.2f} ms/step, loss {ours.look():.4f}")
+    return result
+
+
+# Stage 4
+
+
+def curve_stage(args: argparse.Namespace, device: str) -> dict:
+    """The losses of both precisions, from the same weights on the same windows of a text."""
+    setting = setting_of(args)
+    ids = words_of(args.text, setting.vocabulary)
+    split = int(0.95 * len(ids))
+    say(f"{len(ids):,} tokens, {len(ids.unique()):,} distinct")
+    steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
+    result = {}
+    for name in args.precisions.split(","):
+        precision, _, head = name.partition("/")
+        enable.HEAD, output.EXACT_SCORES = HEADS[head or args.head]
+        result[name] = train_curve(setting, precision, ids[:split], ids[split:], steps, rows, device)
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    names = list(result)
+    for name in names[1:]:
+        apart = {key: result[name][key] - result[names[0]][key] for key in ("last", "held_out")}
+        say(f"{name} minus {names[0]}: last 100 steps {apart['last']:+.4f}, held-out text {apart['held_out']:+.4f}")
+        result[name]["apart"] = apart
+    return result
+
+
+def train_curve(
+    setting: Setting, precision: str, train: Tensor, held_out: Tensor, steps: int, rows: int, device: str
+) -> dict:
+    recipe = replace(
+        recipe_of(precision, rows * setting.length, device),
+        lr=6e-4, schedule="cosine", warmup=max(1, steps // 10), steps=steps, floor=0.1,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    ours = Ours(config_of(setting), InMemory([]), recipe, device)
+    draw, began, losses = torch.Generator().manual_seed(0), time.perf_counter(), []
+    every = min(100, steps // 4)
+    with ours.kernels():
+        for step in range(1, steps + 1):
+            ours.step(window_batch(train, rows, setting.length, draw, device))
+            if step % every == 0:
+                losses.append(round(ours.look(), 4))
+                if step % (5 * every) == 0:
+                    say(f"{precision} step {step}: {losses[-1]:.4f} ({time.perf_counter() - began:.0f} s)")
+    draw, nll, count = torch.Generator().manual_seed(1), 0.0, 0
+    ours.model.eval()
+    with torch.no_grad(), uncompiled():
+        for _ in range(2 if steps < 100 else 32):
+            batch = window_batch(held_out, rows, setting.length, draw, device)
+            nll, count = nll + ours.loss(batch).item(), count + 1
+    say(f"{precision}: last {losses[-1]:.4f}, held-out {nll / count:.4f}, skipped {ours.state.progress.skipped}")
+    return {"losses": losses, "last": losses[-1], "held_out": nll / count, "skipped": ours.state.progress.skipped}
+
+
+def window_batch(ids: Tensor, rows: int, length: int, draw: torch.Generator, device: str) -> Batch:
+    starts = torch.randint(len(ids) - length - 1, (rows,), generator=draw)
+    tokens = torch.stack([ids[start : start + length + 1] for start in starts]).to(device)
+    return Batch(
+        list(range(rows)), None, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), rows * length, fixed=True
+    )
+
+
+def words_of(path: Path | None, vocabulary: int) -> Tensor:
+    """Words with the space before them, and signs; a rare word is spelled, so that no token is unknown."""
+    text = ("the cat sees the dog , and the dog sees me . " * 400) if path is None else path.read_text("utf-8")
+    words = re.findall(r" ?\w+| ?[^\w\s]+|\s+", text)
+    letters = sorted(set(text))[: vocabulary // 2]
+    first = 8  # below: special tokens
+    frequent = [word for word, _ in Counter(words).most_common(vocabulary - first - len(letters)) if len(word) > 1]
+    table = {word: first + i for i, word in enumerate([*letters, *frequent])}
+
+    def spelled() -> Iterator[int]:
+        for word in words:
+            if word in table:
+                yield table[word]
+            else:
+                yield from (table[letter] for letter in word if letter in table)
+
+    return torch.tensor(list(spelled()))
+
+
+RUN = {"products": products_stage, "gradients": gradients_stage, "speed": speed_stage, "curve": curve_stage}
+
+
+def in_own_process(stage: str) -> dict | None:
+    """The result of a stage in a process of its own; what it prints appears at once."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", __file__, *sys.argv[1:], "--alone", stage], stdout=subprocess.PIPE, text=True
+    )
+    last = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if last:
+            say(last)
+        last = line.rstrip("\n")
+    if process.wait() or not last.startswith("{"):
+        say(f"{last}\nstage {stage} failed with exit status {process.returncode}")
+        return None
+    return json.loads(last)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="products,gradients,speed", metavar="STAGES", help=",".join(STAGES))
+    parser.add_argument("--curve", action="store_true", help="compare 2,000 steps on a text too")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="the text of the curve")
+    parser.add_argument("--precisions", default="bf16,fp8", help="of the curve; fp8/HEAD sets that of the output layer")
+    parser.add_argument("--head", choices=tuple(HEADS), default="bf16 scores", help="the output layer of the curve")
+    parser.add_argument("--steps", type=int, default=2000, help="of the curve")
+    parser.add_argument("--rows", type=int, default=8, help="windows of 1,024 tokens in a batch of the curve")
+    parser.add_argument("--rounds", type=int, default=4, help="samples of each contender")
+    parser.add_argument("--profile", action="store_true", help="the kernels that take most time")
+    parser.add_argument("--quick", action="store_true", help="toy sizes on the CPU, seconds: does it run?")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object here too")
+    parser.add_argument("--alone", metavar="STAGE", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.only = [*args.only.split(","), *(["curve"] if args.curve else [])]
+    if unknown := set(args.only) - set(STAGES):
+        parser.error(f"--only {','.join(sorted(unknown))}: the stages are {','.join(STAGES)}")
+    if not args.quick and not torch.cuda.is_available():
+        print("torch sees no CUDA device here, so this is --quick: toy sizes, which prove nothing")
+        args.quick = True
+    return args
+
+
+def main() -> int:
+    args = arguments()
+    device = "cpu" if args.quick else "cuda"
+    if args.alone:
+        print(json.dumps(RUN[args.alone](args, device)))
+        return 0
+    report = {"benchmark": "train_fp8", "command": command(), "hardware": hardware(device)}
+    report["versions"] = {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__}
+    say(report["hardware"], report["versions"])
+    stages, began = {}, time.perf_counter()
+    for stage in args.only:
+        say(f"\n== {stage} ({time.perf_counter() - began:.0f} s)")
+        stages[stage] = in_own_process(stage)
+        keep(report | {"stages": stages}, args.out)
+    speeds = stages.get("speed") or {}
+    if "regard fp8" in speeds and "torch" in speeds:
+        ratio = speeds["regard fp8"]["tokens_per_second"] / speeds["torch"]["tokens_per_second"]
+        report["ratio"] = ratio
+        say(f"\nfp8 against the plain model: {ratio:.3f}, to reach {TO_REACH}")
+    print(json.dumps(report | {"stages": stages}))
+    return int(None in stages.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,9 @@
 """Cast a matrix to 8-bit floating-point numbers, as it is and transposed, in one Triton kernel, for NVIDIA GPUs.
 
-Micikevicius et al. 2022. `torch._scaled_mm` wants both factors with the summed dimension contiguous. The products of the
-backward pass sum over other dimensions than that of the forward pass, so each matrix is needed in both orders. A program
-reads a tile once and writes it twice; the tile is wide enough that both orders are written in whole memory sectors.
-Bytes are stored one by one, and the compiler chooses how they are exchanged between threads.
+Micikevicius et al. 2022. `torch._scaled_mm` wants both factors with the summed dimension contiguous. The products of
+the backward pass sum over other dimensions than that of the forward pass, so each matrix is needed in both orders. A
+program reads a tile once and writes it twice; the tile is so large that both orders are written in whole sectors of
+memory. The compiler chooses how threads exchange the bytes.
 
     R rows: all tokens, or the outputs of a weight   C columns: inputs
 """

@@ -53,8 +53,8 @@ def token_loss(
 
     so that it equals the plain loss if the passes agree, and the learning rate keeps its meaning.
 
-    `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run. With the scales
-    `fp8`, the output layer multiplies 8-bit numbers.
+    `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run. With the
+    scales `fp8`, the output layer multiplies 8-bit numbers.
     """
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be a share from 0 up to, but not including, 1; got {smoothing}")

@@ -1,8 +1,9 @@
 """Does training with 8-bit matrix products pay, and does it learn the same? GPT-2 (124 M) on an H100 or H200.
 
-Four stages, each in a process of its own: casts and products alone; the gradients of two blocks; tokens per second of
-regard in fp8 and bf16 and of a plain GPT-2, compiled; with --curve the losses of 2,000 steps on a text. Prints tables
-and, as the last line, everything as one JSON object. See benchmarks/README.md.
+Five stages, each in a process of its own: casts and products alone; the gradients of two blocks; tokens per second of
+regard in fp8 and bf16 and of a plain GPT-2, compiled; and with --only also: the losses of 2,000 steps on a text in both
+precisions (curve), and of fewer steps with other roundings (ablations). Prints tables and, as the last line, everything
+as one JSON object. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 
 import torch
 from timing import Samples, command, hardware, keep, sample, take_turns
-from torch import Tensor
+from torch import Tensor, nn
 from train_contenders import Setting
+from train_fp8_ablations import ROUNDINGS, emulated
+from train_fp8_checks import Inspection, check_casts, relative, say, time_kernels, time_products
 from train_gpu import CELLS
 from train_gpu_batches import InMemory, chain_batches
 from train_gpu_contenders import GPT_RECIPE, Ours, Plain, PlainGPT, copy_gpt_weights
@@ -33,9 +36,8 @@ from train_gpu_measures import memory_now, memory_peak, one_pass, print_profile
 
 import regard
 from regard.kernels import fuse
+from regard.kernels.devices import runs_triton
 from regard.kernels.fp8 import enable, output
-from regard.kernels.fp8.casts import E4M3, E5M2, _cast_by_torch, cast_both
-from regard.kernels.fp8.products import product
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
 from regard.tasks.objective import objective
@@ -45,14 +47,11 @@ from regard.training.loop.cuda_graphs import CapturedSteps
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.recipe.schema import TrainingRecipe
 
-STAGES = ("products", "gradients", "speed", "curve")
+STAGES = ("products", "gradients", "speed", "curve", "ablations")
 TO_REACH = 1.35  # times the tokens per second of the plain model
 CLOSE = 0.01  # of the losses of bf16 and fp8 after the curve
+ABLATIONS = "bf16,fp8,fp8/bf16 scores,fp8/fp8," + ",".join(ROUNDINGS)
 HEADS = {"bf16": (False, True), "bf16 scores": (True, True), "fp8": (True, False)}  # HEAD, EXACT_SCORES
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
 
 
 def config_of(setting: Setting) -> Config:
@@ -77,102 +76,16 @@ def recipe_of(precision: str, batch_tokens: int, device: str) -> TrainingRecipe:
 
 
 def products_stage(args: argparse.Namespace, device: str) -> dict:
-    """Casts in every way, compared with torch's, and the three products of every layer in bf16 and fp8."""
+    """Casts, compared with torch's, kernels that cast, and the three products of every layer in bf16 and fp8."""
     setting = setting_of(args)
     tokens, p, d_ff, V = setting.batch_tokens, setting.dim, setting.hidden, setting.vocabulary
-    casts = check_casts([(tokens, p), (tokens, d_ff), (tokens // 3 // 16 * 16, V)], device)
+    result: dict = {"casts": check_casts(tokens, p, d_ff, V, device)}
     if device == "cuda":
-        check_awkward(device)
+        result["kernels"] = time_kernels(tokens, setting.heads, p, d_ff, device)
     layers = {"qkv": (tokens, 3 * p, p), "out": (tokens, p, p), "up": (tokens, d_ff, p), "down": (tokens, p, d_ff)}
     layers["head"] = (tokens // 3 // 16 * 16, V, p)
-    return {"casts": casts, "products": {name: time_products(name, *sizes, device) for name, sizes in layers.items()}}
-
-
-def check_casts(shapes: list[tuple[int, int]], device: str) -> list[dict]:
-    casters: dict[str, Callable] = {"torch": _cast_by_torch, "regard": cast_both}
-    if device == "cuda":
-        from train_fp8_casts import CASTERS
-
-        casters |= CASTERS
-    from train_fp8_casts import numbers, wrong_bytes
-
-    rows = []
-    say(f"{'cast':26}{'shape':>16}{'format':>8}{'wrong':>9}{'wrong^T':>9}{'us':>9}{'GB/s':>7}")
-    for shape in shapes:
-        x = numbers(*shape, device)
-        for form in (E4M3, E5M2):
-            reference = _cast_by_torch(x, torch.zeros(2, device=device), form)
-            for name, caster in casters.items():
-                try:
-                    amax = torch.tensor([x.abs().max().item(), 0.0], device=device)
-                    straight, turned = wrong_bytes(caster(x, amax, form), reference, transposed=name != "rows only")
-                    run = partial(caster, x, amax, form)
-                    seconds = median(sample(run, 5, device) for _ in range(3))
-                except Exception as error:
-                    say(f"{name:26} failed: {str(error).splitlines()[0][:150]}")
-                    continue
-                width = "e5m2" if form is E5M2 else "e4m3"
-                rate = x.numel() * 4 / seconds / 1e9
-                say(f"{name:26}{shape!s:>16}{width:>8}{straight:>9.1%}{turned:>9.1%}{1e6 * seconds:>9.1f}{rate:>7,.0f}")
-                rows.append(
-                    {"way": name, "shape": shape, "format": width, "wrong": straight, "turned": turned, "s": seconds}
-                )
-    return rows
-
-
-def check_awkward(device: str) -> None:
-    """Sizes that fill no tile, 32-bit inputs, numbers that are not finite, and the first step."""
-    from train_fp8_casts import numbers
-
-    for shape in ((16, 16), (1000, 776), (4096 + 3, 80)):
-        for dtype in (torch.float32, torch.bfloat16):
-            x = numbers(*shape, device, dtype)
-            x[0, 0], x[-1, -1], x[1, 1] = float("nan"), float("inf"), 1e-30
-            for form in (E4M3, E5M2):
-                for last in (0.0, 0.01):
-                    states = [torch.tensor([last, 0.0], device=device) for _ in range(2)]
-                    ours, theirs = cast_both(x, states[0], form), _cast_by_torch(x, states[1], form)
-                    same = [torch.equal(*pair) for pair in (*zip(ours, theirs, strict=True), states)]
-                    if not all(same):
-                        nan = [cast.straight.view(form.dtype).float().isnan().sum().item() for cast in (ours, theirs)]
-                        say(f"awkward cast {shape} {dtype} {form.dtype} last {last}: same {same}, NaN {nan}")
-    say("awkward casts compared")
-
-
-def time_products(name: str, R: int, N: int, K: int, device: str) -> dict:
-    """The TFLOP/s of y, dx and dw in bf16 and fp8 without casts, and the errors of fp8."""
-    from train_fp8_casts import numbers
-
-    x, w, g = (numbers(*shape, device) for shape in ((R, K), (N, K), (R, N)))
-    amax = torch.zeros(3, 2, device=device)
-    X, W, G = cast_both(x, amax[0], E4M3), cast_both(w, amax[1], E4M3), cast_both(g, amax[2], E5M2)
-    half, result = torch.bfloat16, {}
-    runs = {
-        "y": (
-            lambda: x @ w.T,
-            lambda: product(X.straight, W.straight, (E4M3, E4M3), (X.inverse, W.inverse), dtype=half),
-        ),
-        "dx": (
-            lambda: g @ w,
-            lambda: product(G.straight, W.transposed, (E5M2, E4M3), (G.inverse, W.inverse), dtype=half),
-        ),
-        "dw": (
-            lambda: g.T @ x,
-            lambda: product(
-                G.transposed, X.transposed, (E5M2, E4M3), (G.inverse, X.inverse), dtype=torch.float32, exact=True
-            ),
-        ),
-    }  # fmt: skip
-    for which, (plain, eight) in runs.items():
-        try:
-            expected, actual = plain().float(), eight().float()
-            error = ((actual - expected).norm() / expected.norm()).item()
-            del expected, actual
-            speeds = [2 * R * N * K / median(sample(run, 5, device) for _ in range(3)) / 1e12 for run in (plain, eight)]
-            say(f"{name:6}{which:4} bf16 {speeds[0]:>7,.0f}  fp8 {speeds[1]:>7,.0f} TFLOP/s  error {error:.4f}")
-            result[which] = {"bf16": speeds[0], "fp8": speeds[1], "error": error}
-        except Exception as error:
-            say(f"{name} {which} failed: {str(error).splitlines()[0][:200]}")
+    names = args.layers.split(",") if args.layers else []
+    result["products"] = {name: time_products(name, *layers[name], device) for name in names}
     return result
 
 
@@ -180,24 +93,20 @@ def time_products(name: str, R: int, N: int, K: int, device: str) -> dict:
 
 
 def gradients_stage(args: argparse.Namespace, device: str) -> dict:
-    """The gradients of two blocks and the output layer in fp8 and bf16, against float32."""
+    """The gradients of two blocks and the output layer in fp8 and bf16, against float32; and the casts of the step."""
     setting = setting_of(args)
     setting = replace(setting, layers=2, batch_tokens=max(setting.length, setting.batch_tokens // 16))
     batch = chain_batches(replace(setting, batches=1), device, fixed=True)[0]
-    gradients, losses = {}, {}
+    gradients, losses, casts = {}, {}, []
     for precision in ("fp32", "bf16", "fp8"):
         torch.manual_seed(0)
         model = make_model(config_of(setting)).to(device).train()
         fuse(model, fp8=precision == "fp8")
-        for _ in range(2):  # the second step scales by the magnitudes of the first
-            if (scales := enable.all_scales(model)) is not None:
-                scales.start_step()
-            model.zero_grad()
-            with autocast(torch.device(device), precision):
-                loss = objective(model)(model, batch).total / batch.tokens
-            loss.backward()
-        losses[precision] = loss.item()
-        gradients[precision] = {name: one.grad.float() for name, one in model.named_parameters()}
+        for _ in range(3 if precision == "fp8" else 1):  # the second step scales by the magnitudes of the first
+            losses[precision] = one_backward(model, batch, precision, device)
+        gradients[precision] = {name: weight.grad.float() for name, weight in model.named_parameters()}
+        if precision == "fp8" and runs_triton(torch.device(device)):
+            casts = inspected(model, batch, device)
     errors = {
         precision: {name: relative(gradients[precision][name], exact) for name, exact in gradients["fp32"].items()}
         for precision in ("bf16", "fp8")
@@ -205,11 +114,28 @@ def gradients_stage(args: argparse.Namespace, device: str) -> dict:
     say(f"losses {losses}")
     for name in errors["fp8"]:
         say(f"{name:50} bf16 {errors['bf16'][name]:.4f}  fp8 {errors['fp8'][name]:.4f}")
-    return {"losses": losses, "errors": errors}
+    return {"losses": losses, "errors": errors, "casts": casts}
 
 
-def relative(actual: Tensor, expected: Tensor) -> float:
-    return ((actual - expected).norm() / expected.norm()).item()
+def one_backward(model: nn.Module, batch: Batch, precision: str, device: str) -> float:
+    """A step without an update."""
+    if (scales := enable.all_scales(model)) is not None:
+        scales.start_step()
+    model.zero_grad()
+    with autocast(torch.device(device), precision):
+        loss = objective(model)(model, batch).total / batch.tokens
+    loss.backward()
+    return loss.item()
+
+
+def inspected(model: nn.Module, batch: Batch, device: str) -> list[dict]:
+    """All casts of a step; print those of the first and the last block and of the output layer."""
+    inspection = Inspection(model)
+    with uncompiled(), inspection.watching():
+        one_backward(model, batch, "fp8", device)
+    blocks = sorted({int(name) for row in inspection.rows if (name := row["name"].partition(".")[0]).isdigit()})
+    inspection.table({str(blocks[0]), str(blocks[-1]), "head"})
+    return inspection.rows
 
 
 # Stage 3
@@ -224,10 +150,11 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
     for name, recipe in recipes.items():
         torch.manual_seed(0)
         contenders[f"regard {name}"] = Ours(config_of(setting), InMemory(batches), recipe, device)
-    plain = PlainGPT(setting)
-    copy_gpt_weights(contenders["regard bf16"].model, plain)
-    plain_recipe = replace(recipes["bf16"], precision="bf16")
-    contenders["torch"] = Plain(plain, batches, plain_recipe, device, compiled=device == "cuda", ragged=False)
+    if not args.without_plain:
+        plain = PlainGPT(setting)
+        copy_gpt_weights(contenders["regard bf16"].model, plain)
+        plain_recipe = replace(recipes["bf16"], precision="bf16")
+        contenders["torch"] = Plain(plain, batches, plain_recipe, device, compiled=device == "cuda", ragged=False)
     memory = {}
     for name, contender in list(contenders.items()):
         began = time.perf_counter()
@@ -275,7 +202,7 @@ def other_heads(ours: Ours, args: argparse.Namespace, device: str) -> dict:
             ours.train_step.graphs = None
             gc.collect(), torch.cuda.empty_cache()
             ours.train_step.graphs = CapturedSteps(ours.train_step.on_device, say)
-        scales.head, output.EXACT_SCORES = scales.products[-1] if head else None, exact
+        scales.head, output.EXACT_SCORES = scales.amax[-1] if head else None, exact
         one_pass(ours)
         seconds = median(sample(lambda: one_pass(ours), 1, device) for _ in range(3))
         result[name] = 1e3 * seconds / steps
@@ -298,23 +225,56 @@ def curve_stage(args: argparse.Namespace, device: str) -> dict:
         precision, _, head = name.partition("/")
         enable.HEAD, output.EXACT_SCORES = HEADS[head or args.head]
         result[name] = train_curve(setting, precision, ids[:split], ids[split:], steps, rows, device)
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-    names = list(result)
-    for name in names[1:]:
-        apart = {key: result[name][key] - result[names[0]][key] for key in ("last", "held_out")}
-        say(f"{name} minus {names[0]}: last 100 steps {apart['last']:+.4f}, held-out text {apart['held_out']:+.4f}")
-        result[name]["apart"] = apart
+    compare(result)
     return result
 
 
+def ablations_stage(args: argparse.Namespace, device: str) -> dict:
+    """The losses with the layers of the blocks rounded in other ways, the output layer in bf16; not compiled."""
+    setting = setting_of(args)
+    ids = words_of(args.text, setting.vocabulary)
+    split = int(0.95 * len(ids))
+    steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
+    result: dict = {}
+    for name in args.ablations.split(","):
+        kind, _, head = name.partition("/")
+        enable.HEAD, output.EXACT_SCORES = HEADS[head or "bf16"]
+        began = time.perf_counter()
+        with emulated(ROUNDINGS[kind]) if kind in ROUNDINGS else nullcontext():
+            precision = "bf16" if kind == "bf16" else "fp8"
+            inspect = kind == "fp8" and runs_triton(torch.device(device))
+            sizes = ids[:split], ids[split:], steps, rows, device
+            result[name] = train_curve(setting, precision, *sizes, compiled=False, inspect=inspect)
+        say(f"{name}: {time.perf_counter() - began:.1f} s, {result[name]['losses']}")
+    compare(result)
+    return result
+
+
+def compare(result: dict) -> None:
+    """Add the distances from the first entry."""
+    first, *others = result
+    for name in others:
+        apart = {key: result[name][key] - result[first][key] for key in ("last", "held_out")}
+        say(f"{name} minus {first}: last steps {apart['last']:+.4f}, held-out text {apart['held_out']:+.4f}")
+        result[name]["apart"] = apart
+
+
 def train_curve(
-    setting: Setting, precision: str, train: Tensor, held_out: Tensor, steps: int, rows: int, device: str
+    setting: Setting,
+    precision: str,
+    train: Tensor,
+    held_out: Tensor,
+    steps: int,
+    rows: int,
+    device: str,
+    *,
+    compiled: bool = True,
+    inspect: bool = False,
 ) -> dict:
     recipe = replace(
         recipe_of(precision, rows * setting.length, device),
         lr=6e-4, schedule="cosine", warmup=max(1, steps // 10), steps=steps, floor=0.1,
+        compile=compiled and device == "cuda",
     )  # fmt: skip
     torch.manual_seed(0)
     ours = Ours(config_of(setting), InMemory([]), recipe, device)
@@ -327,14 +287,21 @@ def train_curve(
                 losses.append(round(ours.look(), 4))
                 if step % (5 * every) == 0:
                     say(f"{precision} step {step}: {losses[-1]:.4f} ({time.perf_counter() - began:.0f} s)")
+    if inspect:
+        inspected(ours.model, window_batch(train, rows, setting.length, draw, device), device)
     draw, nll, count = torch.Generator().manual_seed(1), 0.0, 0
-    ours.model.eval()
+    ours.model.eval()  # in which the products are of 16 bits
     with torch.no_grad(), uncompiled():
         for _ in range(2 if steps < 100 else 32):
             batch = window_batch(held_out, rows, setting.length, draw, device)
             nll, count = nll + ours.loss(batch).item(), count + 1
-    say(f"{precision}: last {losses[-1]:.4f}, held-out {nll / count:.4f}, skipped {ours.state.progress.skipped}")
-    return {"losses": losses, "last": losses[-1], "held_out": nll / count, "skipped": ours.state.progress.skipped}
+    skipped = ours.state.progress.skipped
+    say(f"{precision}: last {losses[-1]:.4f}, held-out {nll / count:.4f}, skipped {skipped}")
+    del ours
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return {"losses": losses, "last": losses[-1], "held_out": nll / count, "skipped": skipped}
 
 
 def window_batch(ids: Tensor, rows: int, length: int, draw: torch.Generator, device: str) -> Batch:
@@ -365,6 +332,7 @@ def words_of(path: Path | None, vocabulary: int) -> Tensor:
 
 
 RUN = {"products": products_stage, "gradients": gradients_stage, "speed": speed_stage, "curve": curve_stage}
+RUN["ablations"] = ablations_stage
 
 
 def in_own_process(stage: str) -> dict | None:
@@ -387,7 +355,9 @@ def in_own_process(stage: str) -> dict | None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="products,gradients,speed", metavar="STAGES", help=",".join(STAGES))
-    parser.add_argument("--curve", action="store_true", help="compare 2,000 steps on a text too")
+    parser.add_argument("--layers", default="qkv,out,up,down,head", help="whose products are measured alone")
+    parser.add_argument("--without-plain", action="store_true", help="no plain GPT-2 beside")
+    parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8, fp8/HEAD, or a rounding")
     parser.add_argument("--text", type=Path, metavar="FILE", help="the text of the curve")
     parser.add_argument("--precisions", default="bf16,fp8", help="of the curve; fp8/HEAD sets that of the output layer")
     parser.add_argument("--head", choices=tuple(HEADS), default="bf16 scores", help="the output layer of the curve")
@@ -399,7 +369,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object here too")
     parser.add_argument("--alone", metavar="STAGE", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    args.only = [*args.only.split(","), *(["curve"] if args.curve else [])]
+    args.only = args.only.split(",")
     if unknown := set(args.only) - set(STAGES):
         parser.error(f"--only {','.join(sorted(unknown))}: the stages are {','.join(STAGES)}")
     if not args.quick and not torch.cuda.is_available():

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard.kernels.fp8.casts import MULTIPLE
 from regard.kernels.fp8.linear import Fp8Linear
-from regard.kernels.fp8.scales import Fp8Scales, ProductScales
-from regard.kernels.training.fused_attention import FusedMultiHeadAttention, FusedStackedProjection
+from regard.kernels.fp8.scales import Fp8Scales
+from regard.kernels.training.fused_attention import FusedStackedProjection
 from regard.kernels.training.fused_feed_forward import FusedFeedForward
 from regard.machine import compute_capability
 from regard.models.protocols import TokenPredictor
@@ -32,30 +32,30 @@ def enable_fp8(model: nn.Module) -> None:
     """Let the fused layers of a model and its output layer multiply 8-bit numbers in training, in place."""
     layers = [layer for layer in _layers(model) if _fits(layer.weight)]
     scales = Fp8Scales(len(layers) + 1, next(model.parameters()).device)
-    *for_layers, for_head = scales.products
-    for layer, product_scales in zip(layers, for_layers, strict=True):
+    *for_layers, for_head = scales.amax.unbind()
+    for layer, amax in zip(layers, for_layers, strict=True):
         if type(layer) is nn.Linear:
             layer.__class__ = Fp8Linear
-        layer.fp8_scales = product_scales  # type: ignore[assignment]
+        layer.fp8_amax = amax
     if HEAD and isinstance(model, TokenPredictor) and _fits(model.output_table[0]):
         scales.head = for_head
-    model.all_fp8_scales = scales  # type: ignore[assignment]
+    model.fp8_scales = scales  # type: ignore[assignment]
 
 
 def disable_fp8(model: nn.Module) -> None:
     """Undo `enable_fp8`."""
     for module in model.modules():
-        for name in ("fp8_scales", "all_fp8_scales"):
+        for name in ("fp8_amax", "fp8_scales"):
             module.__dict__.pop(name, None)
 
 
 def all_scales(model: nn.Module) -> Fp8Scales | None:
     """Return the scales of a model that was enabled, or None."""
-    return getattr(model, "all_fp8_scales", None)
+    return getattr(model, "fp8_scales", None)
 
 
-def head_scales(model: object) -> ProductScales | None:
-    """Return the scales of the output layer, or None if it is not trained in 8 bits."""
+def head_scales(model: object) -> Tensor | None:
+    """Return the `amax` (3, 2) of the output layer, or None if it is not trained in 8 bits."""
     if not isinstance(model, nn.Module) or not model.training or not torch.is_grad_enabled():
         return None
     scales = all_scales(model)
@@ -63,16 +63,12 @@ def head_scales(model: object) -> ProductScales | None:
 
 
 def _layers(model: nn.Module) -> Iterator[nn.Linear | FusedStackedProjection]:
-    """The layers of the blocks that are products of one input and one weight."""
+    """The wide layers of the blocks. The output projection of attention is not one: its casts take what it saves."""
     for module in model.modules():
-        linear: list[nn.Module | None] = []
-        if type(module) is FusedMultiHeadAttention:
-            linear = [module.output]
-            if type(module.input) is FusedStackedProjection:
-                yield module.input
+        if type(module) is FusedStackedProjection:
+            yield module
         elif type(module) is FusedFeedForward:
-            linear = [module.up, module.down]
-        yield from (layer for layer in linear if type(layer) is nn.Linear)
+            yield from (layer for layer in (module.up, module.down) if type(layer) is nn.Linear)
 
 
 def _fits(weight: Tensor) -> bool:

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from regard.kernels.fp8.casts import E4M3, E5M2, cast_both
 from regard.kernels.fp8.products import product
-from regard.kernels.fp8.scales import ProductScales
 
 EXACT_SCORES = True
 
@@ -22,15 +21,15 @@ class Fp8Output:
     The gradient of a score is between -1 and 1, so its scale is known.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, scales: ProductScales) -> None:
-        self.dtype, self.scales = dtype, scales
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, amax: Tensor) -> None:
+        self.dtype, self.x_amax = dtype, amax[0]
         self.weight = weight.to(dtype) if EXACT_SCORES else None
         self.bias = None if bias is None else bias.to(dtype)
-        self.weight_cast = cast_both(weight, scales.weight, E4M3)
-        self.one = torch.ones_like(scales.gradient)
+        self.weight_cast = cast_both(weight, amax[1], E4M3)
+        self.one = torch.ones_like(amax[2])
 
     def scores(self, x: Tensor) -> Tensor:
-        self.x_cast = cast_both(x, self.scales.x, E4M3)
+        self.x_cast = cast_both(x, self.x_amax, E4M3)
         if self.weight is not None:
             return F.linear(x, self.weight, self.bias)
         inverses = self.x_cast.inverse, self.weight_cast.inverse

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from regard.kernels.devices import runs_triton
 from regard.kernels.fp8.output import Fp8Output
-from regard.kernels.fp8.scales import ProductScales
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
 GPU_MEMORY_DIVISOR = 64  # 1/64 of a GPU's memory is for scores; each chunk reads and writes the table's gradient
@@ -39,7 +38,7 @@ def token_loss(
     r_drop: float = 0.0,
     keep: Tensor | None = None,
     kernels: bool = True,
-    fp8: ProductScales | None = None,
+    fp8: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the summed cross-entropy of hidden (N, p), labels (N,), weight (V, p), with label smoothing and without.
 
@@ -54,7 +53,7 @@ def token_loss(
     so that it equals the plain loss if the passes agree, and the learning rate keeps its meaning.
 
     `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run. With the
-    scales `fp8`, the output layer multiplies 8-bit numbers.
+    magnitudes `fp8` (3, 2) of regard.kernels.fp8.scales, the output layer multiplies 8-bit numbers.
     """
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be a share from 0 up to, but not including, 1; got {smoothing}")
@@ -93,7 +92,7 @@ class _TokenLoss(torch.autograd.Function):
         pull: float,
         dtype: torch.dtype,
         kernels: bool,
-        fp8: ProductScales | None,
+        fp8: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         for_hidden, for_weight, for_bias = ctx.needs_input_grad[:3]
         output = _Output(weight, bias, dtype) if fp8 is None else Fp8Output(weight, bias, dtype, fp8)

@@ -20,7 +20,7 @@ from regard.attention.multihead import Cache, MultiHeadAttention
 from regard.attention.projections import StackedProjection, cut_heads
 from regard.attention.scores import Score
 from regard.attention.sdpa import HALVES
-from regard.kernels.fp8.linear import linear, linear_with_constant_bias
+from regard.kernels.fp8.linear import linear
 from regard.kernels.fp8.scales import training_scales
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
@@ -40,14 +40,18 @@ class FusedStackedProjection(FusedClass, StackedProjection):
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if key is not query or value is not query:
             return super().forward(query, key, value)
-        scales = training_scales(self)
+        amax = training_scales(self)
         if self.bias is None or self.why_not(query) is not None:
-            q, k, v = self.split_heads(linear(query, self.weight, self.bias, scales))
-            return q, k, v
-        from regard.kernels.training.split_heads_triton import CutHeads
+            q, k, v = self.split_heads(linear(query, self.weight, self.bias, amax))
+        elif amax is None:
+            from regard.kernels.training.split_heads_triton import CutHeads
 
-        x = linear(query, self.weight, self.bias.detach(), scales)
-        q, k, v = CutHeads.apply(x, self.bias, self.sizes.heads)
+            x = F.linear(query, self.weight, self.bias.detach())
+            q, k, v = CutHeads.apply(x, self.bias, self.sizes.heads)
+        else:
+            from regard.kernels.fp8.projection_triton import Fp8Heads
+
+            q, k, v = Fp8Heads.apply(query, self.weight, self.bias, self.sizes.heads, amax)
         return q, k, v
 
     def why_not(self, query: Tensor) -> str | None:
@@ -154,7 +158,7 @@ class FusedMultiHeadAttention(FusedClass, MultiHeadAttention):
         y = heads.transpose(1, 2).flatten(2)
         if self.output is None:
             return y
-        return linear_with_constant_bias(self.output, y) if detach_bias else self.output(y)
+        return F.linear(y, self.output.weight, self.output.bias.detach()) if detach_bias else self.output(y)
 
 
 def why_not_short(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None) -> str | None:

@@ -177,11 +177,8 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
         ratio = numbers["tokens_per_second"] / result.get("torch", numbers)["tokens_per_second"]
         say(f"{name:14}{numbers['tokens_per_second']:>12,.0f} tokens/s {numbers['ms']:>8.2f} ms/step {ratio:>6.3f}")
     if args.profile:
-        for name in ("regard fp8", "regard bf16"):
-            if name in contenders:
-                steps = setting.batches
-                print_profile(name, lambda name=name: one_pass(contenders[name]), steps, device)
-                sys.stdout.flush()
+        print_profile("regard fp8", lambda: one_pass(contenders["regard fp8"]), setting.batches, device)
+        sys.stdout.flush()
     ours = contenders.pop("regard fp8", None)
     contenders.clear(), runs.clear(), gc.collect()
     if ours is not None:

@@ -59,9 +59,8 @@ def check_casts(tokens: int, p: int, d_ff: int, V: int, device: str) -> list[dic
             seconds = median(sample(partial(cast_both, x, amax, form), 5, device) for _ in range(3))
             rate = x.numel() * (x.element_size() + 2) / seconds / 1e9
             kind = str(dtype).removeprefix("torch.")
-            say(
-                f"{shape!s:>16}{kind:>10}{FORMATS[form]:>6}{wrong[0]:>9,}{wrong[1]:>9,}{1e6 * seconds:>9.1f}{rate:>7,.0f}"
-            )
+            line = f"{shape!s:>16}{kind:>10}{FORMATS[form]:>6}{wrong[0]:>9,}{wrong[1]:>9,}"
+            say(f"{line}{1e6 * seconds:>9.1f}{rate:>7,.0f}")
             rows.append({"shape": shape, "of": kind, "to": FORMATS[form], "wrong": wrong, "seconds": seconds})
     return rows
 

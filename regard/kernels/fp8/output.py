@@ -26,7 +26,7 @@ class Fp8Output:
         self.weight = weight.to(dtype) if EXACT_SCORES else None
         self.bias = None if bias is None else bias.to(dtype)
         self.weight_cast = cast_both(weight, amax[1], E4M3)
-        self.one = torch.ones_like(amax[2])
+        self.gradient_amax = torch.full_like(amax[2], 2.0**-4)  # scales by 2^15
 
     def scores(self, x: Tensor) -> Tensor:
         self.x_cast = cast_both(x, self.x_amax, E4M3)
@@ -41,7 +41,12 @@ class Fp8Output:
         self, gradient: Tensor, x: Tensor, for_x: bool, for_weight: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the gradients of the last x and of w."""
-        g, formats, w, x_cast = cast_both(gradient, self.one, E5M2), (E5M2, E4M3), self.weight_cast, self.x_cast
+        g, formats, w, x_cast = (
+            cast_both(gradient, self.gradient_amax, E5M2),
+            (E5M2, E4M3),
+            self.weight_cast,
+            self.x_cast,
+        )
         to_x = to_weight = None
         if for_x:
             to_x = product(g.straight, w.transposed, formats, (g.inverse, w.inverse), dtype=self.dtype)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from regard.errors import UsageError
+from regard.kernels.devices import runs_triton
 from regard.kernels.fp8.casts import MULTIPLE
 from regard.kernels.fp8.linear import Fp8Linear
 from regard.kernels.fp8.scales import Fp8Scales
@@ -25,12 +27,19 @@ def why_not_fp8(device: torch.device) -> str | None:
         return f"it needs an NVIDIA GPU, and the device is {device.type}"
     if compute_capability(device) < HOPPER:
         return "it needs an NVIDIA GPU of the Hopper generation (H100) or later"
+    if not runs_triton(device):
+        return "it needs Triton, which is not installed"
     return None
 
 
 def enable_fp8(model: nn.Module) -> None:
     """Let the fused layers of a model and its output layer multiply 8-bit numbers in training, in place."""
     layers = [layer for layer in _layers(model) if _fits(layer.weight)]
+    if not layers:
+        raise UsageError(
+            "no layer of this model can multiply 8-bit numbers: it has no layers of a Transformer, or their widths are "
+            "no multiples of 16; train it in bf16"
+        )
     scales = Fp8Scales(len(layers) + 1, next(model.parameters()).device)
     *for_layers, for_head = scales.amax.unbind()
     for layer, amax in zip(layers, for_layers, strict=True):

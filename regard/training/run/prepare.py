@@ -12,6 +12,8 @@ from torch import nn
 
 from regard import kernels
 from regard.api.model_names import find_model
+from regard.errors import UsageError
+from regard.kernels.fp8.enable import why_not_fp8
 from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
@@ -60,17 +62,19 @@ def prepare(
     is_resumed = resume_folder is not None and (resume_folder / "recipe.toml").exists()
     if resume_folder is not None and is_resumed:
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
-        tokenizers = read_tokenizers(resume_folder)
     else:
         recipe, choices = choose_settings(asked, corpora, init)
-        if init is None:
-            tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
-        else:
-            tokenizers = read_tokenizers(find_model(init))
+    device = group.device(find_device(recipe.training.device or "auto"))
+    check_precision(recipe, device)
+    if resume_folder is not None and is_resumed:
+        tokenizers = read_tokenizers(resume_folder)
+    elif init is None:
+        tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
+    else:
+        tokenizers = read_tokenizers(find_model(init))
     if group.first:
         for line in short_check(corpora.train, corpora.validation, limit=recipe.data.max_length or DEFAULT_MAX_TOKENS):
             say(f"data: {line}")
-    device = group.device(find_device(recipe.training.device or "auto"))
     model = initial_model(recipe, tokenizers, init, device)
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
@@ -104,6 +108,14 @@ def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) ->
     """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
     start = with_held_out(asked if init is None else start_from(asked, init), corpora)
     return complete(start, facts_of(corpora.train, corpora.validation), this_machine(start.training.device))
+
+
+def check_precision(recipe: Recipe, device: torch.device) -> None:
+    """Refuse products of 8 bits on a device that has none."""
+    if recipe.training.precision == "fp8" and (reason := why_not_fp8(device)) is not None:
+        raise UsageError(
+            f'training.precision = "fp8" cannot be used here: {reason}; take "bf16" or "fp32", or leave it out'
+        )
 
 
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:

@@ -65,7 +65,7 @@ class TrainState:
         group: Group = ALONE,
     ) -> None:
         is_sharded = group.world > 1 and recipe.parallel == "fsdp"
-        if is_sharded and (recipe.compile or recipe.precision == "fp16"):
+        if is_sharded and (recipe.compile or recipe.precision in ("fp16", "fp8")):
             raise UsageError('training.parallel = "fsdp" works with fp32 and bf16, and without training.compile')
         self.model, self.device, self.group = model, device, group
         freeze(model, recipe.freeze)

@@ -113,9 +113,7 @@ def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) ->
 def check_precision(recipe: Recipe, device: torch.device) -> None:
     """Refuse products of 8 bits on a device that has none."""
     if recipe.training.precision == "fp8" and (reason := why_not_fp8(device)) is not None:
-        raise UsageError(
-            f'training.precision = "fp8" cannot be used here: {reason}; take "bf16" or "fp32", or leave it out'
-        )
+        raise UsageError(f'training.precision = "fp8" is not possible here: {reason}; leave it out, or take "bf16"')
 
 
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:

@@ -33,8 +33,9 @@ FUSED: dict[str, dict[type[nn.Module], type[FusedClass]]] = {
 }
 
 PLAIN: dict[type[nn.Module], type[nn.Module]] = {
-    fused: plain for group in FUSED.values() for plain, fused in group.items()
-} | {Fp8Linear: nn.Linear}
+    Fp8Linear: nn.Linear,
+    **{fused: plain for group in FUSED.values() for plain, fused in group.items()},
+}
 
 
 def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:

@@ -57,7 +57,7 @@ def cast_both(x: Tensor, amax: Tensor, form: Format) -> Cast:
         return cast_by_torch(x, amax, form)
     from regard.kernels.fp8.casts_triton import launch_cast
 
-    cast = empty_cast(*x.shape, x.device)
+    cast = empty_cast(x.shape[0], x.shape[1], x.device)
     launch_cast(x, amax, cast, form)
     return cast
 

@@ -56,16 +56,16 @@ def fp8_feed_forward_back(
     """Return the gradients of x in bfloat16, of W_1 and W_2 in `dtype`, and of b_1 in float32."""
     h, x_and_up, a_and_down = saved[0], saved[1:5], saved[5:9]
     g = cast_both(grad_out.flatten(0, -2), down_amax[2], E5M2)
-    da, to_down = backward_products(g, *a_and_down, dtype)
+    da, to_down = backward_products(g, a_and_down, dtype)
     dh, to_bias = hidden_cast_back(da, h, seed, dropout, relu, up_amax[2])
-    dx, to_up = backward_products(dh, *x_and_up, dtype)
+    dx, to_up = backward_products(dh, x_and_up, dtype)
     return dx.unflatten(0, grad_out.shape[:-1]), to_up, to_down, to_bias
 
 
 @fp8_feed_forward.register_fake
 def _(x: Tensor, up: Tensor, up_bias: Tensor | None, down: Tensor, *_: Any) -> list[Tensor]:
     rows, (d_ff, p) = x.numel() // x.shape[-1], up.shape
-    casts = (empty_cast(*shape, x.device)[1:] for shape in ((rows, p), (d_ff, p), (rows, d_ff), (p, d_ff)))
+    casts = (empty_cast(count, width, x.device)[1:] for count, width in ((rows, p), (d_ff, p), (rows, d_ff), (p, d_ff)))
     y, h = (x.new_empty(shape, dtype=torch.bfloat16) for shape in (x.shape, (rows, d_ff)))
     return [y, h, *(part for cast in casts for part in cast)]
 

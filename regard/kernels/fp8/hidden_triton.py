@@ -101,7 +101,7 @@ def _hidden_cast_back(
 
 def hidden_cast(h: Tensor, seed: Tensor | None, dropout: float, relu: bool, amax: Tensor) -> Cast:
     """Return dropout(f(h)) for h (R, d_ff) in e4m3, f is GELU by its approximation, or if `relu` ReLU."""
-    cast = empty_cast(*h.shape, h.device)
+    cast = empty_cast(h.shape[0], h.shape[1], h.device)
     _hidden_cast[tiles(cast)](
         h,
         h if seed is None else seed,
@@ -122,7 +122,7 @@ def hidden_cast_back(
     grad_out: Tensor, h: Tensor, seed: Tensor | None, dropout: float, relu: bool, amax: Tensor
 ) -> tuple[Cast, Tensor]:
     """Return the gradient of h (R, d_ff) in e5m2, and its sum over the rows in float32."""
-    cast = empty_cast(*h.shape, h.device)
+    cast = empty_cast(h.shape[0], h.shape[1], h.device)
     sums = torch.empty(tiles(cast)[0], h.shape[1], device=h.device)
     _hidden_cast_back[tiles(cast)](
         grad_out,

@@ -10,6 +10,7 @@ in the GPU's fast mode, the sum over all tokens in the exact one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -51,10 +52,12 @@ def forward_product(x: Cast, w: Cast, bias: Tensor | None) -> Tensor:
     return product(x.straight, w.straight, (E4M3, E4M3), (x.inverse, w.inverse), dtype=torch.bfloat16, bias=half)
 
 
-def backward_products(
-    g: Cast, x_transposed: Tensor, x_inverse: Tensor, w_transposed: Tensor, w_inverse: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """Return dx = g w (R, K) in bfloat16 and dw = g^T x (N, K) in `dtype`."""
+def backward_products(g: Cast, factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return dx = g w (R, K) in bfloat16 and dw = g^T x (N, K) in `dtype`.
+
+    `factors` are the transposed bytes and the inverse scale of x, then of w.
+    """
+    x_transposed, x_inverse, w_transposed, w_inverse = factors
     dx = product(g.straight, w_transposed, (E5M2, E4M3), (g.inverse, w_inverse), dtype=torch.bfloat16)
     dw = product(g.transposed, x_transposed, (E5M2, E4M3), (g.inverse, x_inverse), dtype=dtype, exact=True)
     return dx, dw
@@ -84,14 +87,14 @@ def fp8_linear_back(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of x (…, K) in bfloat16 and of w (N, K) in `dtype`."""
     g = cast_both(grad_out.flatten(0, -2), amax[2], E5M2)
-    dx, dw = backward_products(g, x_transposed, x_inverse, w_transposed, w_inverse, dtype)
+    dx, dw = backward_products(g, (x_transposed, x_inverse, w_transposed, w_inverse), dtype)
     return dx.unflatten(0, grad_out.shape[:-1]), dw
 
 
 @fp8_linear.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, amax: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     x_cast = empty_cast(x.numel() // x.shape[-1], x.shape[-1], x.device)
-    w_cast = empty_cast(*weight.shape, x.device)
+    w_cast = empty_cast(weight.shape[0], weight.shape[1], x.device)
     return x.new_empty(*x.shape[:-1], len(weight), dtype=torch.bfloat16), *x_cast[1:], *w_cast[1:]
 
 

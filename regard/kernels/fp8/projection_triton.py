@@ -48,7 +48,7 @@ def fp8_heads_back(
     """Return the gradients of x (B, T, p) in bfloat16, of the weight in `dtype` and of the bias in float32."""
     B, _, T, _ = dq.shape
     g, to_bias = join_cast(dq, dk, dv, amax[2])
-    dx, dw = backward_products(g, x_transposed, x_inverse, w_transposed, w_inverse, dtype)
+    dx, dw = backward_products(g, (x_transposed, x_inverse, w_transposed, w_inverse), dtype)
     return dx.view(B, T, -1), dw, to_bias
 
 

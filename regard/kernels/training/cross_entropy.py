@@ -112,9 +112,9 @@ class _TokenLoss(torch.autograd.Function):
             if gradient is None:
                 continue
             to_x, to_weight = output.gradients(gradient, x, for_hidden, for_weight)
-            if d_hidden is not None:
+            if d_hidden is not None and to_x is not None:
                 rows.put(d_hidden, to_x)
-            if d_weight is not None:
+            if d_weight is not None and to_weight is not None:
                 d_weight += to_weight
             if d_bias is not None:
                 d_bias += gradient.sum(0)

@@ -176,7 +176,7 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
     for name, numbers in result.items():
         ratio = numbers["tokens_per_second"] / result.get("torch", numbers)["tokens_per_second"]
         say(f"{name:14}{numbers['tokens_per_second']:>12,.0f} tokens/s {numbers['ms']:>8.2f} ms/step {ratio:>6.3f}")
-    if args.profile:
+    if args.profile and "regard fp8" in contenders:
         print_profile("regard fp8", lambda: one_pass(contenders["regard fp8"]), setting.batches, device)
         sys.stdout.flush()
     ours = contenders.pop("regard fp8", None)

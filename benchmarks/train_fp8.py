@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import torch
-from timing import Samples, command, hardware, keep, sample, take_turns
+from timing import Samples, command, hardware, keep, take_turns
 from torch import Tensor, nn
 from train_contenders import Setting
 from train_fp8_ablations import ROUNDINGS, emulated
@@ -37,21 +36,19 @@ from train_gpu_measures import memory_now, memory_peak, one_pass, print_profile
 import regard
 from regard.kernels import fuse
 from regard.kernels.devices import runs_triton
-from regard.kernels.fp8 import enable, output
+from regard.kernels.fp8.enable import all_scales
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
 from regard.tasks.objective import objective
 from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
-from regard.training.loop.cuda_graphs import CapturedSteps
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.recipe.schema import TrainingRecipe
 
 STAGES = ("products", "gradients", "speed", "curve", "ablations")
 TO_REACH = 1.35  # times the tokens per second of the plain model
 CLOSE = 0.01  # of the losses of bf16 and fp8 after the curve
-ABLATIONS = "bf16,fp8,fp8/bf16 scores,fp8/fp8," + ",".join(ROUNDINGS)
-HEADS = {"bf16": (False, True), "bf16 scores": (True, True), "fp8": (True, False)}  # HEAD, EXACT_SCORES
+ABLATIONS = "bf16,fp8," + ",".join(ROUNDINGS)
 
 
 def config_of(setting: Setting) -> Config:
@@ -78,12 +75,11 @@ def recipe_of(precision: str, batch_tokens: int, device: str) -> TrainingRecipe:
 def products_stage(args: argparse.Namespace, device: str) -> dict:
     """Casts, compared with torch's, kernels that cast, and the three products of every layer in bf16 and fp8."""
     setting = setting_of(args)
-    tokens, p, d_ff, V = setting.batch_tokens, setting.dim, setting.hidden, setting.vocabulary
-    result: dict = {"casts": check_casts(tokens, p, d_ff, V, device)}
+    tokens, p, d_ff = setting.batch_tokens, setting.dim, setting.hidden
+    result: dict = {"casts": check_casts(tokens, p, d_ff, device)}
     if device == "cuda":
         result["kernels"] = time_kernels(tokens, setting.heads, p, d_ff, device)
     layers = {"qkv": (tokens, 3 * p, p), "out": (tokens, p, p), "up": (tokens, d_ff, p), "down": (tokens, p, d_ff)}
-    layers["head"] = (tokens // 3 // 16 * 16, V, p)
     names = args.layers.split(",") if args.layers else []
     result["products"] = {name: time_products(name, *layers[name], device) for name in names}
     return result
@@ -93,7 +89,7 @@ def products_stage(args: argparse.Namespace, device: str) -> dict:
 
 
 def gradients_stage(args: argparse.Namespace, device: str) -> dict:
-    """The gradients of two blocks and the output layer in fp8 and bf16, against float32; and the casts of the step."""
+    """The gradients of a model of two blocks in fp8 and bf16, against float32; and the casts of the step."""
     setting = setting_of(args)
     setting = replace(setting, layers=2, batch_tokens=max(setting.length, setting.batch_tokens // 16))
     batch = chain_batches(replace(setting, batches=1), device, fixed=True)[0]
@@ -119,7 +115,7 @@ def gradients_stage(args: argparse.Namespace, device: str) -> dict:
 
 def one_backward(model: nn.Module, batch: Batch, precision: str, device: str) -> float:
     """A step without an update."""
-    if (scales := enable.all_scales(model)) is not None:
+    if (scales := all_scales(model)) is not None:
         scales.start_step()
     model.zero_grad()
     with autocast(torch.device(device), precision):
@@ -129,12 +125,12 @@ def one_backward(model: nn.Module, batch: Batch, precision: str, device: str) ->
 
 
 def inspected(model: nn.Module, batch: Batch, device: str) -> list[dict]:
-    """All casts of a step; print those of the first and the last block and of the output layer."""
+    """All casts of a step; print those of the first and the last block."""
     inspection = Inspection(model)
     with uncompiled(), inspection.watching():
         one_backward(model, batch, "fp8", device)
     blocks = sorted({int(name) for row in inspection.rows if (name := row["name"].partition(".")[0]).isdigit()})
-    inspection.table({str(blocks[0]), str(blocks[-1]), "head"})
+    inspection.table({str(blocks[0]), str(blocks[-1])})
     return inspection.rows
 
 
@@ -142,7 +138,7 @@ def inspected(model: nn.Module, batch: Batch, device: str) -> list[dict]:
 
 
 def speed_stage(args: argparse.Namespace, device: str) -> dict:
-    """Tokens per second, interleaved; then kernels of the fp8 step; then other precisions of the output layer."""
+    """Tokens per second, interleaved; then the kernels of the fp8 step."""
     setting = setting_of(args)
     batches = chain_batches(setting, device, fixed=True)
     recipes = {name: recipe_of(name, setting.batch_tokens, device) for name in ("bf16", "fp8")}
@@ -179,32 +175,12 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
     if args.profile and "regard fp8" in contenders:
         print_profile("regard fp8", lambda: one_pass(contenders["regard fp8"]), setting.batches, device)
         sys.stdout.flush()
-    ours = contenders.pop("regard fp8", None)
-    contenders.clear(), runs.clear(), gc.collect()
-    if ours is not None:
-        result["heads"] = other_heads(ours, args, device)
     return result | {"memory": memory}
 
 
 def speed(samples: Samples, name: str, tokens: int, steps: int) -> dict:
     seconds = samples.median(name)
     return {"tokens_per_second": tokens / seconds, "ms": 1e3 * seconds / steps, "seconds": samples.seconds[name]}
-
-
-def other_heads(ours: Ours, args: argparse.Namespace, device: str) -> dict:
-    """The step of the same model with the output layer in other precisions."""
-    scales, result, steps = enable.all_scales(ours.model), {}, setting_of(args).batches
-    for name, (head, exact) in HEADS.items():
-        if device == "cuda":
-            ours.train_step.graphs = None
-            gc.collect(), torch.cuda.empty_cache()
-            ours.train_step.graphs = CapturedSteps(ours.train_step.on_device, say)
-        scales.head, output.EXACT_SCORES = scales.amax[-1] if head else None, exact
-        one_pass(ours)
-        seconds = median(sample(lambda: one_pass(ours), 1, device) for _ in range(3))
-        result[name] = 1e3 * seconds / steps
-        say(f"output layer {name:12}{result[name]:>8.2f} ms/step, loss {ours.look():.4f}")
-    return result
 
 
 # Stage 4
@@ -219,27 +195,23 @@ def curve_stage(args: argparse.Namespace, device: str) -> dict:
     steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
     result = {}
     for name in args.precisions.split(","):
-        precision, _, head = name.partition("/")
-        enable.HEAD, output.EXACT_SCORES = HEADS[head or args.head]
-        result[name] = train_curve(setting, precision, ids[:split], ids[split:], steps, rows, device)
+        result[name] = train_curve(setting, name, ids[:split], ids[split:], steps, rows, device)
     compare(result)
     return result
 
 
 def ablations_stage(args: argparse.Namespace, device: str) -> dict:
-    """The losses with the layers of the blocks rounded in other ways, the output layer in bf16; not compiled."""
+    """The losses with the layers of the blocks rounded in other ways; not compiled."""
     setting = setting_of(args)
     ids = words_of(args.text, setting.vocabulary)
     split = int(0.95 * len(ids))
     steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
     result: dict = {}
     for name in args.ablations.split(","):
-        kind, _, head = name.partition("/")
-        enable.HEAD, output.EXACT_SCORES = HEADS[head or "bf16"]
         began = time.perf_counter()
-        with emulated(ROUNDINGS[kind]) if kind in ROUNDINGS else nullcontext():
-            precision = "bf16" if kind == "bf16" else "fp8"
-            inspect = kind == "fp8" and runs_triton(torch.device(device))
+        with emulated(ROUNDINGS[name]) if name in ROUNDINGS else nullcontext():
+            precision = "bf16" if name == "bf16" else "fp8"
+            inspect = name == "fp8" and runs_triton(torch.device(device))
             sizes = ids[:split], ids[split:], steps, rows, device
             result[name] = train_curve(setting, precision, *sizes, compiled=False, inspect=inspect)
         say(f"{name}: {time.perf_counter() - began:.1f} s, {result[name]['losses']}")
@@ -352,12 +324,11 @@ def in_own_process(stage: str) -> dict | None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="products,gradients,speed", metavar="STAGES", help=",".join(STAGES))
-    parser.add_argument("--layers", default="qkv,out,up,down,head", help="whose products are measured alone")
+    parser.add_argument("--layers", default="qkv,out,up,down", help="whose products are measured alone")
     parser.add_argument("--without-plain", action="store_true", help="no plain GPT-2 beside")
-    parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8, fp8/HEAD, or a rounding")
+    parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8 or a rounding")
     parser.add_argument("--text", type=Path, metavar="FILE", help="the text of the curve")
-    parser.add_argument("--precisions", default="bf16,fp8", help="of the curve; fp8/HEAD sets that of the output layer")
-    parser.add_argument("--head", choices=tuple(HEADS), default="bf16 scores", help="the output layer of the curve")
+    parser.add_argument("--precisions", default="bf16,fp8", help="of the curve")
     parser.add_argument("--steps", type=int, default=2000, help="of the curve")
     parser.add_argument("--rows", type=int, default=8, help="windows of 1,024 tokens in a batch of the curve")
     parser.add_argument("--rounds", type=int, default=4, help="samples of each contender")

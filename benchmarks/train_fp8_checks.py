@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from regard.kernels.fp8 import linear
 from regard.kernels.fp8.casts import E4M3, E5M2, Cast, Format, cast_both, cast_by_torch
-from regard.kernels.fp8.enable import all_scales
 from regard.kernels.fp8.products import product
 
 FORMATS = {E4M3: "e4m3", E5M2: "e5m2"}
@@ -41,10 +40,10 @@ def wrong_bytes(cast: Cast, reference: Cast) -> tuple[int, int]:
     return count(cast.straight, reference.straight), count(cast.transposed, reference.transposed)
 
 
-def check_casts(tokens: int, p: int, d_ff: int, V: int, device: str) -> list[dict]:
+def check_casts(tokens: int, p: int, d_ff: int, device: str) -> list[dict]:
     """The kernel in memory that was full of NaN, against torch, and its time."""
     rows: list[dict] = []
-    weights, values = ((V, p), (d_ff, p), (1000, 776)), ((tokens, p), (tokens, d_ff), (tokens // 3 // 16 * 16, V))
+    weights, values = ((3 * p, p), (d_ff, p), (1000, 776)), ((tokens, p), (tokens, d_ff))
     cases = [(shape, torch.float32, (E4M3,)) for shape in weights] + [
         (shape, torch.bfloat16, (E4M3, E5M2)) for shape in (*values, (4099, 80))
     ]
@@ -67,33 +66,22 @@ def check_casts(tokens: int, p: int, d_ff: int, V: int, device: str) -> list[dic
 
 def time_kernels(tokens: int, heads: int, p: int, d_ff: int, device: str) -> dict[str, float]:
     """The kernels that cast what they compute, beside the kernels that do not."""
-    from regard.kernels.fp8 import heads_triton, hidden_triton
+    from regard.kernels.fp8.heads_triton import join_cast
+    from regard.kernels.fp8.hidden_triton import hidden_cast, hidden_cast_back
     from regard.kernels.training.feed_forward_triton import activated, activated_back
     from regard.kernels.training.split_heads_triton import joined
 
     h, g = (numbers(tokens, d_ff, device) for _ in range(2))
     parts = [numbers(tokens, p, device).view(-1, 1024, heads, p // heads).transpose(1, 2) for _ in range(3)]
     amax = torch.tensor([8.0, 0.0], device=device)
-
-    def with_warps(name: str, warps: int, run: Callable[[], Any]) -> Callable[[], Any]:
-        def call() -> Any:
-            setattr(hidden_triton if hasattr(hidden_triton, name) else heads_triton, name, warps)
-            return run()
-
-        return call
-
-    forward = partial(hidden_triton.hidden_cast, h, None, 0.0, False, amax)
-    backward = partial(hidden_triton.hidden_cast_back, g, h, None, 0.0, False, amax)
-    join = partial(heads_triton.join_cast, *parts, amax)
     runs: dict[str, Callable[[], Any]] = {
         "activated": partial(activated, h, None, None, 0.0, False),
         "activated_back": partial(activated_back, g, h, None, 0.0, False),
         "joined": partial(joined, *parts),
+        "hidden_cast": partial(hidden_cast, h, None, 0.0, False, amax),
+        "hidden_cast_back": partial(hidden_cast_back, g, h, None, 0.0, False, amax),
+        "join_cast": partial(join_cast, *parts, amax),
     }
-    for warps in (4, 8):
-        runs[f"hidden_cast, {warps} warps"] = with_warps("FORWARD_WARPS", warps, forward)
-        runs[f"hidden_cast_back, {warps} warps"] = with_warps("BACKWARD_WARPS", warps, backward)
-        runs[f"join_cast, {warps} warps"] = with_warps("WARPS", warps, join)
     times = {}
     for name, run in runs.items():
         times[name] = median(sample(run, 5, device) for _ in range(3))
@@ -130,9 +118,7 @@ class Inspection:
 
     def __init__(self, model: nn.Module) -> None:
         self.rows: list[dict] = []
-        scales = all_scales(model)
-        assert scales is not None
-        self.names = {scales.amax[-1, part].data_ptr(): ("head", which) for part, which in enumerate("xwg")}
+        self.names: dict[int, tuple[str, str]] = {}
         for name, module in model.named_modules():
             if (amax := getattr(module, "fp8_amax", None)) is not None:
                 for part, which in enumerate("xwg"):
@@ -144,7 +130,7 @@ class Inspection:
         cast = run()
         reference = cast_by_torch(x, before, form)
         found = reference.straight.view(form.dtype).float()
-        name, which = self.names.get(amax.data_ptr(), ("head", "g"))
+        name, which = self.names[amax.data_ptr()]
         row = {"name": name, "which": which, "to": FORMATS[form], "wrong": wrong_bytes(cast, reference)}
         row |= {"scaled_by": before[0].item(), "largest": x.abs().max().item(), "typical": x.float().std().item()}
         row |= {"finite": x.isfinite().all().item(), "same_largest": torch.equal(before, amax)}
@@ -156,7 +142,7 @@ class Inspection:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        from regard.kernels.fp8 import feed_forward_triton, output, projection_triton
+        from regard.kernels.fp8 import feed_forward_triton, projection_triton
         from regard.kernels.fp8.heads_triton import join_cast
         from regard.kernels.fp8.hidden_triton import hidden_cast, hidden_cast_back
         from regard.kernels.training.feed_forward_triton import activated, activated_back
@@ -182,7 +168,6 @@ class Inspection:
         with (
             patch.object(linear, "cast_both", plain),
             patch.object(feed_forward_triton, "cast_both", plain),
-            patch.object(output, "cast_both", plain),
             patch.object(feed_forward_triton, "hidden_cast", forward),
             patch.object(feed_forward_triton, "hidden_cast_back", backward),
             patch.object(projection_triton, "join_cast", heads),

@@ -19,8 +19,8 @@ def fuse(model: Model, *, only: Iterable[str] | None = None, fp8: bool = False) 
     replacement to some groups of modules: "input", "residual", "hidden", "attention", "heads",
     "random-features".
 
-    With `fp8` the wide layers of a Transformer and its output layer multiply 8-bit numbers in training. They need an
-    NVIDIA GPU of the Hopper generation or later; a CPU emulates them.
+    With `fp8` the wide layers in the blocks of a Transformer multiply 8-bit numbers in training. They need an NVIDIA
+    GPU of the Hopper generation or later; a CPU emulates them.
 
     A module in which you replaced a method stays plain. If you replace one later and compile the model with
     torch.compile, call `fuse` again before.

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.kernels.fp8.enable import head_scales
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
 from regard.models.text_classifier import TextClassifier
@@ -91,9 +90,8 @@ def _next_token_loss(
     weight, bias = model.output_table
     alpha = r_drop if passes == 2 else 0.0
     total, nll = token_loss(
-        hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels,
-        fp8=head_scales(model),
-    )  # fmt: skip
+        hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels
+    )
     return Loss(total, nll, batch.tokens)
 
 

@@ -15,10 +15,8 @@ from regard.kernels.fp8.scales import Fp8Scales
 from regard.kernels.training.fused_attention import FusedStackedProjection
 from regard.kernels.training.fused_feed_forward import FusedFeedForward
 from regard.machine import compute_capability
-from regard.models.protocols import TokenPredictor
 
 HOPPER = (9, 0)  # compute capability
-HEAD = True
 
 
 def why_not_fp8(device: torch.device) -> str | None:
@@ -33,21 +31,18 @@ def why_not_fp8(device: torch.device) -> str | None:
 
 
 def enable_fp8(model: nn.Module) -> None:
-    """Let the fused layers of a model and its output layer multiply 8-bit numbers in training, in place."""
+    """Let the wide layers of a fused model multiply 8-bit numbers in training, in place."""
     layers = [layer for layer in _layers(model) if _fits(layer.weight)]
     if not layers:
         raise UsageError(
             "no layer of this model can multiply 8-bit numbers: it has no layers of a Transformer, or their widths are "
             "no multiples of 16; train it in bf16"
         )
-    scales = Fp8Scales(len(layers) + 1, next(model.parameters()).device)
-    *for_layers, for_head = scales.amax.unbind()
-    for layer, amax in zip(layers, for_layers, strict=True):
+    scales = Fp8Scales(len(layers), next(model.parameters()).device)
+    for layer, amax in zip(layers, scales.amax, strict=True):
         if type(layer) is nn.Linear:
             layer.__class__ = Fp8Linear
         layer.fp8_amax = amax
-    if HEAD and isinstance(model, TokenPredictor) and _fits(model.output_table[0]):
-        scales.head = for_head
     model.fp8_scales = scales  # type: ignore[assignment]
 
 
@@ -63,16 +58,12 @@ def all_scales(model: nn.Module) -> Fp8Scales | None:
     return getattr(model, "fp8_scales", None)
 
 
-def head_scales(model: object) -> Tensor | None:
-    """Return the `amax` (3, 2) of the output layer, or None if it is not trained in 8 bits."""
-    if not isinstance(model, nn.Module) or not model.training or not torch.is_grad_enabled():
-        return None
-    scales = all_scales(model)
-    return None if scales is None else scales.head
-
-
 def _layers(model: nn.Module) -> Iterator[nn.Linear | FusedStackedProjection]:
-    """The wide layers of the blocks. The output projection of attention is not one: its casts take what it saves."""
+    """The wide layers of the blocks.
+
+    Two others stay in bfloat16: the output projection of attention, whose casts take longer than its products save, and
+    the output layer of the model, whose rounding costs loss (see docs/results.md).
+    """
     for module in model.modules():
         if type(module) is FusedStackedProjection:
             yield module

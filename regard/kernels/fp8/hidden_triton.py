@@ -19,7 +19,7 @@ from regard.kernels.training.dropout_triton import kept, share
 from regard.kernels.training.feed_forward_triton import gelu, random_row
 from regard.kernels.training.row_sums_triton import add_up
 
-FORWARD_WARPS, BACKWARD_WARPS = 4, 8
+WARPS = 4
 
 
 @triton.jit
@@ -113,7 +113,7 @@ def hidden_cast(h: Tensor, seed: Tensor | None, dropout: float, relu: bool, amax
         RELU=relu,
         DROP=dropout > 0,
         **format_options(E4M3),
-        num_warps=FORWARD_WARPS,
+        num_warps=WARPS,
     )
     return cast
 
@@ -137,6 +137,6 @@ def hidden_cast_back(
         RELU=relu,
         DROP=dropout > 0,
         **format_options(E5M2),
-        num_warps=BACKWARD_WARPS,
+        num_warps=WARPS,
     )
     return cast, add_up(sums)

@@ -19,7 +19,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from regard.kernels.devices import runs_triton
-from regard.kernels.fp8.output import Fp8Output
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)
 GPU_MEMORY_DIVISOR = 64  # 1/64 of a GPU's memory is for scores; each chunk reads and writes the table's gradient
@@ -38,7 +37,6 @@ def token_loss(
     r_drop: float = 0.0,
     keep: Tensor | None = None,
     kernels: bool = True,
-    fp8: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the summed cross-entropy of hidden (N, p), labels (N,), weight (V, p), with label smoothing and without.
 
@@ -52,8 +50,7 @@ def token_loss(
 
     so that it equals the plain loss if the passes agree, and the learning rate keeps its meaning.
 
-    `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run. With the
-    magnitudes `fp8` (3, 2) of regard.kernels.fp8.scales, the output layer multiplies 8-bit numbers.
+    `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run.
     """
     if not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing must be a share from 0 up to, but not including, 1; got {smoothing}")
@@ -63,7 +60,7 @@ def token_loss(
     if torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
     with torch.autocast(kind, enabled=False):  # a sum of thousands of terms needs float32
-        total, nll = _TokenLoss.apply(hidden, weight, bias, labels, keep, smoothing, r_drop / 2, dtype, kernels, fp8)
+        total, nll = _TokenLoss.apply(hidden, weight, bias, labels, keep, smoothing, r_drop / 2, dtype, kernels)
     return (total / 2, nll / 2) if r_drop else (total, nll)
 
 
@@ -92,17 +89,16 @@ class _TokenLoss(torch.autograd.Function):
         pull: float,
         dtype: torch.dtype,
         kernels: bool,
-        fp8: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         for_hidden, for_weight, for_bias = ctx.needs_input_grad[:3]
-        output = _Output(weight, bias, dtype) if fp8 is None else Fp8Output(weight, bias, dtype, fp8)
+        w, b = weight.to(dtype), None if bias is None else bias.to(dtype)
         total, nll = hidden.new_zeros(2, dtype=at_least_float32(dtype)).unbind()
         d_hidden = torch.empty_like(hidden) if for_hidden else None
         d_weight = torch.zeros_like(weight) if for_weight else None
         d_bias = torch.zeros_like(bias) if for_bias and bias is not None else None
         for rows in _parts(hidden, len(weight), passes=2 if pull else 1):
             x = rows.of(hidden).to(dtype)
-            scores = output.scores(x)  # (n, V)
+            scores = F.linear(x, w, b)  # (n, V)
             keep_rows = None if keep is None else rows.of(keep)
             wanted = any((for_hidden, for_weight, for_bias))
             loss_sum, plain, gradient = loss_and_gradient(
@@ -111,11 +107,10 @@ class _TokenLoss(torch.autograd.Function):
             total, nll = total + loss_sum, nll + plain
             if gradient is None:
                 continue
-            to_x, to_weight = output.gradients(gradient, x, for_hidden, for_weight)
-            if d_hidden is not None and to_x is not None:
-                rows.put(d_hidden, to_x)
-            if d_weight is not None and to_weight is not None:
-                d_weight += to_weight
+            if d_hidden is not None:
+                rows.put(d_hidden, gradient @ w)
+            if d_weight is not None:
+                d_weight += gradient.T @ x
             if d_bias is not None:
                 d_bias += gradient.sum(0)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
@@ -127,23 +122,7 @@ class _TokenLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         gradients = (None if g is None else g * upstream.to(g.dtype) for g in saved)
-        return *gradients, None, None, None, None, None, None, None
-
-
-class _Output:
-    """The output layer: scores x w^T + b for x (n, p), w (V, p)."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.weight, self.bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-
-    def scores(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-    def gradients(
-        self, gradient: Tensor, x: Tensor, for_x: bool, for_weight: bool
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of x and w for one of the scores."""
-        return gradient @ self.weight if for_x else None, gradient.T @ x if for_weight else None
+        return *gradients, None, None, None, None, None, None
 
 
 class _Rows:

@@ -115,9 +115,9 @@ def test_scales_follow_the_step_before() -> None:
     train(model, 1)
     assert torch.equal(scales.amax[..., 0], before[..., 0])  # the guesses
     collected = scales.amax[..., 1].clone()
-    assert (collected > 0).sum() == collected.numel() - 1  # the gradient of scores has a scale that is known
+    assert (collected > 0).all()
     train(model, 1)
-    assert torch.equal(scales.amax[:-1, :, 0], collected[:-1])
+    assert torch.equal(scales.amax[..., 0], collected)
 
 
 def test_validation_is_in_16_bits() -> None:

@@ -67,7 +67,7 @@ def check_not_finite(device: str) -> None:
 
 
 def gpt(**options: Any) -> Config:
-    return preset("gpt2", vocabulary=48, layers=2, dim=32, heads=2, hidden=64, max_length=20, **options)
+    return preset("gpt2", vocabulary=48, layers=1, dim=32, heads=2, hidden=64, max_length=20, **options)
 
 
 def check_kernels_in_a_model(device: str, *, dropout: float, activation: str = "gelu-tanh") -> None:

@@ -83,7 +83,7 @@ def write(tmp_path: Path) -> Any:
         ("[training]\nr_drop = -1.0", r"line 4: training.r_drop must be at least 0"),
         (
             "[training]\ncapture = true\nprecision = 'fp16'",
-            r"line 4: training.capture needs fp32 or bf16: with fp16 the loss scale changes",
+            r"line 4: training.capture needs fp32, bf16 or fp8: with fp16 the loss scale changes",
         ),
         (
             "[model]\nkind = 'encoder'\n[training]\ncapture = true",

@@ -19,6 +19,7 @@ from regard.kernels.fp8 import enable
 from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_by_torch
 from regard.kernels.fp8.enable import all_scales, why_not_fp8
 from regard.kernels.fp8.linear import Fp8Linear, fp8_linear
+from regard.kernels.fp8.scales import Fp8Scales
 from regard.models.presets import make_model, preset
 from regard.recipes.tables import TrainingRecipe
 from regard.settings import SettingError
@@ -120,6 +121,16 @@ def test_scales_follow_the_step_before() -> None:
     assert torch.equal(scales.amax[..., 0], collected)
 
 
+def test_scales_fall_again_and_last_without_a_cast() -> None:
+    scales = Fp8Scales(1, torch.device("cpu"))
+    for magnitude in (100.0, 0.5):
+        cast_by_torch(torch.full((16, 16), magnitude), scales.amax[0, 0], E4M3)
+        scales.start_step()
+        assert scales.amax[0, 0].tolist() == [magnitude, 0.0]
+    scales.start_step()  # after a step in which the layer was not used
+    assert scales.amax[0, 0, 0] == 0.5
+
+
 def test_validation_is_in_16_bits() -> None:
     model, tokens = fuse(gpt(), fp8=True), torch.randint(64, (2, 8))
     plain = fuse(gpt())
@@ -129,8 +140,10 @@ def test_validation_is_in_16_bits() -> None:
 
 
 def test_which_layers_and_back() -> None:
-    """The wide layers; `unfuse` undoes it."""
+    """The wide layers of the blocks; `unfuse` undoes it."""
     model = fuse(gpt(), fp8=True)
+    scales = all_scales(model)
+    assert scales is not None and len(scales.amax) == 2 * 3  # blocks x (q k v, up, down); none of the output layer
     block = model.decoder.blocks[0]  # type: ignore[union-attr, index]
     assert type(block.feed_forward.up) is Fp8Linear and type(block.self_attention.output) is nn.Linear
     assert list(model.state_dict()) == list(gpt().state_dict())

@@ -28,6 +28,8 @@ from regard.text.batches.batch import Batch
 from regard.training.run.prepare import check_precision
 from regard.training.state.train_state import TrainState
 
+CPU = torch.device("cpu")
+
 
 def amax_of(*matrices: Tensor) -> Tensor:
     return torch.tensor([[matrix.abs().max().item(), 0.0] for matrix in matrices])
@@ -129,6 +131,17 @@ def test_scales_fall_again_and_last_without_a_cast() -> None:
         assert scales.amax[0, 0].tolist() == [magnitude, 0.0]
     scales.start_step()  # after a step in which the layer was not used
     assert scales.amax[0, 0, 0] == 0.5
+
+
+def test_a_checkpoint_has_the_scales() -> None:
+    states = []
+    for _ in range(2):
+        model = fuse(gpt(), fp8=True)
+        states.append(TrainState(model, TrainingRecipe(precision="fp8", optimizer="adamw", lr=1e-3), device=CPU))
+    train(states[0].model, 2)
+    states[1].load_state_dict(states[0].state_dict())
+    assert torch.equal(all_scales(states[1].model).amax, all_scales(states[0].model).amax)  # type: ignore[union-attr]
+    assert train(states[0].model, 1) == train(states[1].model, 1)
 
 
 def test_validation_is_in_16_bits() -> None:

@@ -46,8 +46,8 @@ class Ours:
     def __init__(self, config: Config, data: Any, recipe: TrainingRecipe, device: str) -> None:
         self.device, self.recipe = torch.device(device), recipe
         self.model = make_model(config).to(self.device)
-        if self.device.type == "cuda":
-            fuse(self.model)
+        if self.device.type == "cuda" or recipe.precision == "fp8":  # which a CPU emulates
+            fuse(self.model, fp8=recipe.precision == "fp8")
         self.data = data
         self.objective = objective(self.model, smoothing=recipe.label_smoothing or 0.0)
         self.state = TrainState(self.model, recipe, device=self.device)

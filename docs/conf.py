@@ -41,6 +41,7 @@ python_maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"regard {release}"
 html_static_path = ["_static"]
+html_favicon = "../web/favicon.svg"
 html_css_files = ["regard.css"]
 
 NAVIGATION: dict[tuple[object, ...], str] = {}  # see share_navigation

@@ -10,6 +10,8 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import StackedProjection
 from regard.errors import UsageError, unknown_name
+from regard.kernels.fp8.enable import disable_fp8
+from regard.kernels.fp8.linear import Fp8Linear
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.linear.fused_layers import FusedRandomFeatureAttention
 from regard.kernels.training.fused_attention import FusedMultiHeadAttention, FusedStackedProjection
@@ -31,7 +33,8 @@ FUSED: dict[str, dict[type[nn.Module], type[FusedClass]]] = {
 }
 
 PLAIN: dict[type[nn.Module], type[nn.Module]] = {
-    fused: plain for group in FUSED.values() for plain, fused in group.items()
+    Fp8Linear: nn.Linear,
+    **{fused: plain for group in FUSED.values() for plain, fused in group.items()},
 }
 
 
@@ -57,6 +60,7 @@ def fuse_modules(model: nn.Module, only: Iterable[str] | None = None) -> None:
 
 def unfuse_modules(model: nn.Module) -> None:
     """Replace the fused modules of a model by plain ones in place."""
+    disable_fp8(model)
     for module in model.modules():
         module.__class__ = PLAIN.get(type(module), type(module))
 

@@ -25,7 +25,7 @@ FORMS = ("source", "pairs", "text", "images", "series", "demo")  # how the data 
 ARRAY_KEYS = ("variables", "rows", "shift", "flip")  # of [data], for series and images
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
-PRECISIONS = ("fp32", "bf16", "fp16")
+PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
 FAULTS = ("stop", "skip")
@@ -208,7 +208,12 @@ class TrainingRecipe:
         if self.capture and self.precision == "fp16":
             raise SettingError(
                 "training.capture",
-                "training.capture needs fp32 or bf16: with fp16 the loss scale changes between steps",
+                "training.capture needs fp32, bf16 or fp8: with fp16 the loss scale changes between steps",
+            )
+        if self.precision == "fp8" and self.kernels == "off":
+            raise SettingError(
+                "training.precision",
+                'training.precision = "fp8" needs the fused layers: leave out training.kernels = "off", or take "bf16"',
             )
         if self.ema and self.average > 1:
             raise SettingError(

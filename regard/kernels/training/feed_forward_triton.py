@@ -29,7 +29,7 @@ PROGRAMS = 8  # backward, on a processor of the GPU
 
 
 @triton.jit
-def _gelu(x):
+def gelu(x):
     """GELU of gelu_tanh, x sigmoid(z) with z = 2 sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
 
     1/u is rsqrt(u u): an instruction, where a division is six, and these kernels wait for instructions too.
@@ -65,9 +65,9 @@ def _hidden(
     if RELU:
         x = tl.where(x <= 0.0, 0.0, x)  # NaN stays NaN
     else:
-        x, _ = _gelu(x)
+        x, _ = gelu(x)
     if DROP:
-        x = tl.where(kept(tl.load(seed), _random_row(r), dropped, ROWS, COLUMNS), x * inverse_keep, 0.0)
+        x = tl.where(kept(tl.load(seed), random_row(r), dropped, ROWS, COLUMNS), x * inverse_keep, 0.0)
     tl.store(out + where, x.to(out.dtype.element_ty), mask=inside)
     if RELU:
         bits = tl.reshape((x > 0.0).to(tl.int32), (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
@@ -76,7 +76,7 @@ def _hidden(
 
 
 @triton.jit
-def _random_row(r):
+def random_row(r):
     """Return the indices of these parts of rows for the random numbers; no two parts share one."""
     return r * tl.num_programs(1) + tl.program_id(1)
 
@@ -123,9 +123,9 @@ def _hidden_back(
             step = tl.where(bits != 0, step, 0.0)
         else:
             x = tl.load(before + where, mask=inside, other=0.0).to(tl.float32)
-            step *= _gelu(x)[1]
+            step *= gelu(x)[1]
             if DROP:
-                step = tl.where(kept(key, _random_row(r), dropped, ROWS, COLUMNS), step, 0.0)
+                step = tl.where(kept(key, random_row(r), dropped, ROWS, COLUMNS), step, 0.0)
         to_bias += step
         tl.store(dh + where, step.to(dh.dtype.element_ty), mask=inside)
     tl.store(sums + tl.program_id(0) * width + at, tl.sum(to_bias, 0), mask=at < width)

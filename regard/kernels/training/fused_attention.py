@@ -20,6 +20,8 @@ from regard.attention.multihead import Cache, MultiHeadAttention
 from regard.attention.projections import StackedProjection, cut_heads
 from regard.attention.scores import Score
 from regard.attention.sdpa import HALVES
+from regard.kernels.fp8.linear import linear
+from regard.kernels.fp8.scales import training_scales
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
 
@@ -36,12 +38,20 @@ class FusedStackedProjection(FusedClass, StackedProjection):
     traits = StackedProjection.traits
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if key is not query or value is not query or self.bias is None or self.why_not(query) is not None:
+        if key is not query or value is not query:
             return super().forward(query, key, value)
-        from regard.kernels.training.split_heads_triton import CutHeads
+        amax = training_scales(self)
+        if self.bias is None or self.why_not(query) is not None:
+            q, k, v = self.split_heads(linear(query, self.weight, self.bias, amax))
+        elif amax is None:
+            from regard.kernels.training.split_heads_triton import CutHeads
 
-        x = F.linear(query, self.weight, self.bias.detach())
-        q, k, v = CutHeads.apply(x, self.bias, self.sizes.heads)
+            x = F.linear(query, self.weight, self.bias.detach())
+            q, k, v = CutHeads.apply(x, self.bias, self.sizes.heads)
+        else:
+            from regard.kernels.fp8.projection_triton import Fp8Heads
+
+            q, k, v = Fp8Heads.apply(query, self.weight, self.bias, self.sizes.heads, amax)
         return q, k, v
 
     def why_not(self, query: Tensor) -> str | None:
@@ -197,6 +207,6 @@ def _project_with_constant_bias(projection: StackedProjection, query: Tensor, ke
     assert projection.bias is not None
     weight, bias, rows = projection.weight, projection.bias.detach(), projection.rows[0]
     if key is query:
-        return projection.split_heads(F.linear(query, weight, bias))
+        return projection.split_heads(linear(query, weight, bias, training_scales(projection)))
     q = cut_heads(F.linear(query, weight[:rows], bias[:rows]), projection.sizes.heads, projection.sizes.d_k)
     return [q, *projection.split_heads(F.linear(key, weight[rows:], bias[rows:]), first=1)]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.masks.algebra import Mask
 from regard.attention.types import Cache, Source
+from regard.kernels.fp8.linear import Fp8Linear
 from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_attention import KNOWN as ATTENTION, FusedMultiHeadAttention
 from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, is_plain, why_not_train
@@ -204,4 +205,4 @@ def _runs_in_block(sublayer: Sublayer) -> bool:
 
 def _last_bias(module: nn.Module) -> Tensor | None:
     last = module.output if isinstance(module, FusedMultiHeadAttention) else module.down
-    return last.bias if isinstance(last, nn.Linear) and is_plain(last, nn.Linear) else None
+    return last.bias if isinstance(last, nn.Linear) and is_plain(last, nn.Linear, Fp8Linear) else None

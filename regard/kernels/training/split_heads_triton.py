@@ -38,7 +38,7 @@ class CutHeads(torch.autograd.Function):
 
 
 @triton.jit
-def _read(part, batch, head, token, r, inside, at, length, D: tl.constexpr):
+def read_part(part, batch, head, token, r, inside, at, length, D: tl.constexpr):
     """Load some columns of some tokens of one gradient with these strides."""
     rows = (r // length).to(tl.int64) * batch + (r % length) * token
     columns = (at // D) * head + at % D
@@ -75,11 +75,11 @@ def _join(
         r = block * ROWS + tl.arange(0, ROWS)
         inside = (r < rows)[:, None] & (at < WIDTH)[None, :]
         if which == 0:
-            x = _read(dq, q_batch, q_head, q_token, r, inside, at, length, D)
+            x = read_part(dq, q_batch, q_head, q_token, r, inside, at, length, D)
         elif which == 1:
-            x = _read(dk, k_batch, k_head, k_token, r, inside, at, length, D)
+            x = read_part(dk, k_batch, k_head, k_token, r, inside, at, length, D)
         else:
-            x = _read(dv, v_batch, v_head, v_token, r, inside, at, length, D)
+            x = read_part(dv, v_batch, v_head, v_token, r, inside, at, length, D)
         total += x.to(tl.float32)
         where = r.to(tl.int64)[:, None] * (3 * WIDTH) + (which * WIDTH + at)[None, :]
         tl.store(dx + where, x, mask=inside)

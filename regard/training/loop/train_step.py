@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import DivergedError, ResourceError, UsageError
+from regard.kernels.fp8.enable import all_scales
 from regard.machine import is_out_of_memory
 from regard.recipes.required import required
 from regard.recipes.schedule import learning_rate
@@ -70,6 +71,7 @@ class TrainStep:
             raise UsageError(f"a {model.config.kind} model is trained by one process: leave out --nproc")
         self.model_width: int = model.config.width  # for noam
         self.random_features = [module for module in model.modules() if isinstance(module, RandomFeatures)]
+        self.fp8_scales = all_scales(model)
         if recipe.compile:
             compile_parts(model, dynamic=not one_shape)
         self.reducer = GradientReducer(state.trainable, state.group) if world > 1 and state.sharded is None else None
@@ -116,6 +118,8 @@ class TrainStep:
             losses = [self.update(batch, state.optimizer, state.progress.step) for batch in micro_batches]
             mean = torch.stack(losses).mean()
             return torch.stack([mean * self.divisor, 0.0 * mean])  # NaN if the loss is
+        if self.fp8_scales is not None:
+            self.fp8_scales.start_step()
         if self.graphs is not None:
             self._clear_gradients()  # a capture that failed may have left gradients that were never computed
         nll = self._compute_gradients(micro_batches)  # forward, loss, backward, sum over the processes

@@ -12,6 +12,8 @@ from torch import nn
 
 from regard import kernels
 from regard.api.model_names import find_model
+from regard.errors import UsageError
+from regard.kernels.fp8.enable import why_not_fp8
 from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
@@ -59,17 +61,20 @@ def prepare(
     is_resumed = resume_folder is not None and (resume_folder / "recipe.toml").exists()
     if resume_folder is not None and is_resumed:
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
-        tokenizers = read_tokenizers(resume_folder, expected=has_vocabulary(recipe.kind))
     else:
         recipe, choices = choose_settings(asked, corpora, init)
-        if init is None:
-            tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
-        else:
-            tokenizers = read_tokenizers(find_model(init), expected=has_vocabulary(recipe.kind))
+    device = group.device(find_device(recipe.training.device or "auto"))
+    check_precision(recipe, device)
+    expected = has_vocabulary(recipe.kind)
+    if resume_folder is not None and is_resumed:
+        tokenizers = read_tokenizers(resume_folder, expected=expected)
+    elif init is None:
+        tokenizers = recipe.task.make_tokenizers(recipe, corpora.train)
+    else:
+        tokenizers = read_tokenizers(find_model(init), expected=expected)
     if group.first:
         for line in recipe.task.check(recipe, corpora):
             say(f"data: {line}")
-    device = group.device(find_device(recipe.training.device or "auto"))
     model = initial_model(recipe, tokenizers, init, device)
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
@@ -110,6 +115,12 @@ def has_vocabulary(kind: str) -> bool:
     return bool(MODELS[kind][0].vocabulary_fields())
 
 
+def check_precision(recipe: Recipe, device: torch.device) -> None:
+    """Refuse products of 8 bits on a device that has none."""
+    if recipe.training.precision == "fp8" and (reason := why_not_fp8(device)) is not None:
+        raise UsageError(f'training.precision = "fp8" is not possible here: {reason}; leave it out, or take "bf16"')
+
+
 def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:
     """Return a fresh model, or the model `init`, on the device; on a GPU with fused modules unless the recipe objects.
 
@@ -127,7 +138,7 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
             start_placeholders(model, tokenizers)
     model.to(device)
     if recipe.training.kernels == "auto" and device.type == "cuda":
-        kernels.fuse(model)
+        kernels.fuse(model, fp8=recipe.training.precision == "fp8")
     return model
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.kernels.fp8.enable import all_scales
 from regard.training.parallel.group import ALONE, Group
 from regard.training.parallel.sharding import shard
 from regard.training.recipe.schema import TrainingRecipe
@@ -32,6 +33,7 @@ from regard.training.state.tensors import (
 )
 
 EMA_PREFIX = "ema/"  # before the parameter names of the exponential moving average
+FP8_SCALES = "fp8/amax"  # of the first process
 
 
 class StateDict(NamedTuple):
@@ -65,7 +67,7 @@ class TrainState:
         group: Group = ALONE,
     ) -> None:
         is_sharded = group.world > 1 and recipe.parallel == "fsdp"
-        if is_sharded and (recipe.compile or recipe.precision == "fp16"):
+        if is_sharded and (recipe.compile or recipe.precision in ("fp16", "fp8")):
             raise UsageError('training.parallel = "fsdp" works with fp32 and bf16, and without training.compile')
         self.model, self.device, self.group = model, device, group
         freeze(model, recipe.freeze)
@@ -85,6 +87,8 @@ class TrainState:
         optimizer = optimizer_tensors(self.optimizer, self.trainable)
         if self.ema is not None:
             optimizer |= {EMA_PREFIX + name: on_cpu(weight) for name, weight in self.ema.weights.items()}
+        if (scales := all_scales(self.model)) is not None:
+            optimizer[FP8_SCALES] = on_cpu(scales.amax)
         numbers = {
             "progress": dataclasses.asdict(self.progress),
             "scaler": self.scaler.state_dict(),
@@ -101,6 +105,9 @@ class TrainState:
             if name.startswith(EMA_PREFIX)
         }
         rest = {name: value for name, value in state.optimizer.items() if not name.startswith(EMA_PREFIX)}
+        magnitudes = rest.pop(FP8_SCALES, None)
+        if magnitudes is not None and (scales := all_scales(self.model)) is not None:
+            scales.amax.copy_(magnitudes)
         load_optimizer(self.optimizer, self.trainable, rest)
         if self.ema is not None:
             self.ema.load(averages, int(state.numbers["updates"]))

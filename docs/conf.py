@@ -28,7 +28,7 @@ exclude_patterns = ["_build"]
 # A link to code that the reference does not have is an error; types of other libraries are not ours to link.
 nitpicky = True
 # A type variable is nothing to link to.
-nitpick_ignore_regex = [("py:(?!obj).*", ".*"), ("py:obj", r"(?!regard\.).*"), ("py:obj", r".*\.T")]
+nitpick_ignore_regex = [("py:(?!obj).*", ".*"), ("py:obj", r"(?!regard\.).*"), ("py:obj", r".*\.(T|Samples)")]
 
 # Triton is there on Linux with x86-64 only, and no page needs it.
 autodoc_mock_imports = [] if importlib.util.find_spec("triton") else ["triton"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-RELATIVE, ABSOLUTE = 1e-4, 1e-6
+RELATIVE, ABSOLUTE = 1e-4, 1e-5
 # Facts that are compared more loosely in another environment, by a part of their name.
 LOOSE = {"transformer-bf16": 1e-2, "int8": 1e-1}  # a last bit may change how a number is rounded
 # Facts that are compared in the same environment only: the choices of models that have hardly learnt anything.

@@ -80,7 +80,10 @@ def test_saved_is_loaded(model: PointerGenerator, tmp_path: Path) -> None:
     again = regard.load_model(tmp_path / "saved")
     assert isinstance(again, PointerGenerator) and again.config == model.config
     target = torch.tensor([[START, 5, 6]])
-    assert torch.equal(again.eval()(torch.tensor([SOURCES[0]]), target), model(torch.tensor([SOURCES[0]]), target))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+    source = torch.tensor([SOURCES[0]])  # the last bits of a product may depend on where its matrices lie in memory
+    torch.testing.assert_close(again.eval()(source, target), model(source, target))
 
 
 def why_not_on_gpu(model: PointerGenerator) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -18,6 +19,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import typer.testing
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
 DEVICES = ("CUDA", "MPS", "COMPILER")  # the last one for C
@@ -30,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("regard", deadline=None, max_examples=examples, derandomize=IN_CI)
     hypothesis.settings.load_profile("regard")
     gc.disable()  # until pytest_collection_finish
+    # CliRunner has Typer build all commands anew for each call, which takes a quarter of a second.
+    typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]
     os.environ.setdefault("MPLBACKEND", "Agg")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,6 +14,16 @@ if [ "$SMALL" = 1 ]; then
     model.layers=1 model.dim=32 model.heads=2 model.hidden=32 decoding.sentences=20; do TINY+=(--set "$setting"); done
   TINY+=(--samples 20 --pointed 10)
 fi
+# Several trainings at a time share the GPU better through NVIDIA's multi-process service, where there is one.
+service=
+if [ "$SMALL" = 0 ] && [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && command -v nvidia-cuda-mps-control >/dev/null; then
+  export CUDA_MPS_PIPE_DIRECTORY=$W/mps CUDA_MPS_LOG_DIRECTORY=$W/mps-log; mkdir -p "$W/mps" "$W/mps-log"
+  nvidia-cuda-mps-control -d >/dev/null 2>&1; service=yes
+  if ! timeout 40 python -c 'import torch; torch.ones(8, device="cuda").sum().item()' >/dev/null 2>&1; then
+    echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1; service=no; unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  fi
+fi
+echo "[${SECONDS}s] multi-process service: ${service:-as it was}" | tee "$W/service.log"
 DATA=$(cd "$DATA" && pwd)
 if compgen -G "$DATA/fashion-mnist/*.xz" >/dev/null; then  # images packed smaller: unpacked beside links to the rest
   mkdir -p "$W/data/fashion-mnist"; ln -s "$DATA/ett" "$W/data/ett"; cp "$DATA"/fashion-mnist/*.gz "$W/data/fashion-mnist/"
@@ -60,4 +70,5 @@ if [ "$PART" = tune ]; then
   series patch-720-day "${patch[@]}" --set model.lookback=720 model.patch=24 model.stride=24 training.batch_tokens=27776 training.lr=5e-4
 fi
 [ ${#RUNNING[@]} -gt 0 ] && wait "${RUNNING[@]}"; kill "$keeper" 2>/dev/null; bundle
+[ "$service" = yes ] && echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
 echo "[${SECONDS}s] done: $(wc -l <"$LINES") results in $LINES"; rm -rf "$W"

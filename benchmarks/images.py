@@ -91,8 +91,10 @@ class TransformersViT(nn.Module):
         return self.vit(images.float() / 127.5 - 1).logits
 
 
-def train_peer(model: nn.Module, recipe: Recipe, data: tuple[Any, Any], lr: float, device: torch.device) -> nn.Module:
-    """Train a network on regard's batches as the recipe says; return it with its best weights."""
+def train_peer(
+    model: nn.Module, recipe: Recipe, data: tuple[Any, Any], lr: float, device: torch.device
+) -> tuple[nn.Module, float]:
+    """Train a network on regard's batches as the recipe says; return it with its best weights and their accuracy."""
     training, (train, validation) = recipe.training, data
     model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=training.weight_decay, betas=training.betas)
@@ -122,7 +124,7 @@ def train_peer(model: nn.Module, recipe: Recipe, data: tuple[Any, Any], lr: floa
                 break
         epoch += 1
     model.load_state_dict(best_weights)
-    return model
+    return model, best / len(validation)
 
 
 def correct(model: nn.Module, images: Tensor, labels: Tensor, device: torch.device) -> int:
@@ -143,12 +145,13 @@ def test_accuracy(model: nn.Module, test: Images, device: torch.device) -> float
 def measure(
     system: str, recipe: Recipe, data: tuple[Any, Any] | None, test: Images, cnn_lr: float, device: torch.device
 ) -> dict[str, Any]:
-    """Train one system; return its test accuracy, parameters and seconds."""
+    """Train one system; return its accuracy on the test and validation parts, parameters and seconds."""
     started = time.perf_counter()
     torch.manual_seed(recipe.training.seed)
     if system == "regard":
         with tempfile.TemporaryDirectory() as folder:
-            classifier = regard.train(recipe, out=Path(folder) / "run", quiet=True).load(device=device)
+            trained = regard.train(recipe, out=Path(folder) / "run", quiet=True)
+            classifier, validation = trained.load(device=device), trained.scores["accuracy"]
         model = classifier.model
         accuracy = classifier.evaluate(test)["accuracy"]
     else:
@@ -156,10 +159,11 @@ def measure(
         config: Any = model_config(recipe.kind, with_size(recipe).model, source_vocabulary=14, target_vocabulary=14)
         model = PlainCNN(config.height) if system == "cnn" else TransformersViT(config)
         lr = cnn_lr if system == "cnn" else recipe.training.lr or 1e-3
-        model = train_peer(model, recipe, data, lr, device)
+        model, validation = train_peer(model, recipe, data, lr, device)
         accuracy = test_accuracy(model, test, device)
     parameters = sum(weight.numel() for weight in model.parameters())
-    return {"accuracy": accuracy, "parameters": parameters, "seconds": round(time.perf_counter() - started, 1)}
+    seconds = round(time.perf_counter() - started, 1)
+    return {"accuracy": accuracy, "validation": validation, "parameters": parameters, "seconds": seconds}
 
 
 def parsed_options() -> argparse.Namespace:
@@ -211,7 +215,7 @@ def main() -> int:
             results[system].append({"seed": seed, **result})
             print(system, results[system][-1], file=sys.stderr, flush=True)
     summary = {
-        system: {key: mean(run[key] for run in runs) for key in ("accuracy", "parameters", "seconds")}
+        system: {key: mean(run[key] for run in runs) for key in ("accuracy", "validation", "parameters", "seconds")}
         for system, runs in results.items()
         if runs
     }

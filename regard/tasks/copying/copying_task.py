@@ -30,6 +30,7 @@ from regard.text.files.corpus import Corpus
 from regard.text.tokenizers.special_tokens import SEPARATOR, wrap
 
 DEMO_VALIDATION = 500  # samples of the demo stories
+TOKENIZED_DEMO = 3_000  # samples of the demo stories that the tokenizer is trained on: they contain every word
 MAX_TOKENS = 512  # default of data.max_length
 MARGIN = 8  # tokens that a validation writes at most beyond the longest reference
 REHEARSED = 32  # samples that represent a validation in a trial run
@@ -43,7 +44,8 @@ class CopyingTask(Task):
     default_model = "it can copy words that are rare"
 
     def make_tokenizers(self, recipe: RecipeTables, corpus: Corpus) -> Tokenizers:
-        tokenizer = train_tokenizer(recipe, [*corpus.source, *(corpus.target or [])])
+        count = TOKENIZED_DEMO if recipe.data.demo else None
+        tokenizer = train_tokenizer(recipe, [*corpus.source[:count], *(corpus.target or [])[:count]])
         return tokenizer, tokenizer
 
     def make_data(

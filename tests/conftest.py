@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import json
 import os
@@ -32,14 +31,26 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("regard", deadline=None, max_examples=examples, derandomize=IN_CI)
     hypothesis.settings.load_profile("regard")
     gc.disable()  # until pytest_collection_finish
-    # CliRunner has Typer build all commands anew for each call, which takes a quarter of a second.
-    typer.testing._get_command = functools.cache(typer.testing._get_command)  # type: ignore[attr-defined]
+    typer.testing._get_command = build_commands_once(typer.testing._get_command)  # type: ignore[attr-defined]
     os.environ.setdefault("MPLBACKEND", "Agg")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:
         # Read by torch when it is imported, here and in the processes that tests start.
         os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def build_commands_once(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Let CliRunner use the commands of its last call: building all of them takes a quarter of a second."""
+    built: dict[Any, Any] = {}
+
+    def get_command(app: Any) -> Any:
+        callbacks = (app, *(info.callback for info in app.registered_commands))  # a test may replace one
+        if callbacks not in built:
+            built[callbacks] = build(app)
+        return built[callbacks]
+
+    return get_command
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -28,6 +28,7 @@ NAMES = (
 )
 # Pictures for which something is computed are compared in a small size.
 SMALL = {"gradients": ("--length", "10", "--seeds", "2"), "random-features": ("--features", "16", "--seeds", "2")}
+KINDS = ("alignment", "heads", "steps")
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
 
@@ -55,8 +56,9 @@ def alignment_file(data: object, name: str = "a.json") -> str:
 GOOD = {"source": ["le", "chat"], "target": ["the", "cat"], "weights": [[0.9, 0.1], [0.2, 0.8]]}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["mask", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES)])
 def test_every_picture_is_written_and_its_path_printed(name: str) -> None:
+    """`regard lectures` draws all of them in test_lectures.py."""
     result = regard("plot", name)
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{name}.png\n", "")
     assert Path(f"{name}.png").read_bytes().startswith(MAGIC[".png"])
@@ -205,7 +207,7 @@ def jane(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(trace.save(path))
 
 
-@pytest.mark.parametrize("kind", ["alignment", "heads", "steps", "tree"])
+@pytest.mark.parametrize("kind", ["tree", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS)])
 def test_a_trace_file_needs_no_name_of_a_picture(kind: str, jane: str) -> None:
     result = regard("plot", jane, "--kind", kind, "-o", "a.svg")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "a.svg\n", "")

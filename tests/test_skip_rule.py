@@ -78,7 +78,7 @@ def failed(output: str) -> set[str]:
     return {line.split()[1].removeprefix("test_planted.py").removeprefix("::") for line in lines}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_in_ci_what_does_not_run_fails(tmp_path: Path, workers: int) -> None:
     code, output = run_planted(tmp_path, PLANTED, ci="true", workers=workers)
     assert code == 1

@@ -72,7 +72,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("kind", "processes"), [*((kind, 1) for kind in REFUSED), ("bad UTF-8", 2)])
+# The other faults are found in the same place, and tests of reading have them all.
+@pytest.mark.parametrize(
+    ("kind", "processes"),
+    [
+        ("unequal counts", 1),
+        ("bad UTF-8", 2),
+        *(pytest.param(kind, 1, marks=pytest.mark.slow) for kind in REFUSED if kind != "unequal counts"),
+    ],
+)
 def test_what_cannot_be_used_stops(kind: str, processes: int, planted, nursery: Nursery, tmp_path: Path) -> None:
     fault, words = REFUSED[kind]
     team = nursery.train(planted(fault), tmp_path / "run", processes=processes)
@@ -85,7 +93,7 @@ def test_what_cannot_be_used_stops(kind: str, processes: int, planted, nursery: 
     assert not (tmp_path / "run").exists()  # nothing stands in the way of the next start
 
 
-@pytest.mark.parametrize("kind", ["bad UTF-8", "NUL"])
+@pytest.mark.parametrize("kind", ["bad UTF-8", pytest.param("NUL", marks=pytest.mark.slow)])
 def test_what_cannot_be_read_is_left_out_where_that_is_asked_for(
     kind: str, planted, nursery: Nursery, tmp_path: Path
 ) -> None:
@@ -104,7 +112,10 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("kind", MENDED)
+@pytest.mark.parametrize(
+    "kind",
+    ["CRLF", "1 MB line", *(pytest.param(kind, marks=pytest.mark.slow) for kind in MENDED if kind[0] not in "C1")],
+)
 def test_what_can_be_used_is_told(kind: str, planted, nursery: Nursery, tmp_path: Path) -> None:
     """With its place; what is left out is not trained on."""
     fault, place, kept = MENDED[kind]

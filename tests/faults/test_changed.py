@@ -37,7 +37,7 @@ def change(recipe: Path, how: Callable[[list[str]], list[str]]) -> None:
         path.write_text("".join(how(path.read_text().splitlines(keepends=True))))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_other_data(processes: int, begun: tuple[Path, Path], nursery: Nursery) -> None:
     recipe, run = begun
     files = {path: path.read_text() for path in recipe.parent.iterdir()}
@@ -90,7 +90,12 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("key", ALLOWED)
+MOST_CHANGED = ("training.steps", "training.save_every")
+
+
+@pytest.mark.parametrize(
+    "key", [*MOST_CHANGED, *(pytest.param(key, marks=pytest.mark.slow) for key in ALLOWED if key not in MOST_CHANGED)]
+)
 def test_more_steps_and_other_intervals(key: str, begun: tuple[Path, Path], nursery: Nursery, tmp_path: Path) -> None:
     recipe, run = begun[0], shutil.copytree(begun[1], tmp_path / "run")
     told = code(nursery.train(recipe, run, "--set", f"{key}={ALLOWED[key]}"), 0)

@@ -41,7 +41,17 @@ def half(nursery: Nursery, recipe: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 # Each damage once and each file once, in one process; the rest is a matter of reading, which test_checkpoint.py has.
-@pytest.mark.parametrize(("name", "damage"), list(zip(FILES, DAMAGES, strict=True)))
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (FILES[1], flip),
+        *(
+            pytest.param(*other, marks=pytest.mark.slow)
+            for other in zip(FILES, DAMAGES, strict=True)
+            if flip not in other
+        ),
+    ],
+)
 def test_the_one_before_it_is_used(
     name: str, damage, half: Path, nursery: Nursery, recipe: Path, whole: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,10 @@ NOBODY = 65534
 
 @pytest.mark.parametrize(
     ("number", "processes"),
-    [(errno.ENOSPC, 1), (errno.ENOSPC, 2), pytest.param(errno.EDQUOT, 1, marks=pytest.mark.slow)],
+    [
+        (errno.ENOSPC, 1),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in ((errno.ENOSPC, 2), (errno.EDQUOT, 1))),
+    ],
 )
 def test_no_space_left(number: int, processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path) -> None:
     run = tmp_path / "here" / "run"

@@ -27,13 +27,13 @@ def fuzz(count: int, *options: str) -> dict[str, int]:
 
 def test_some_model_folders() -> None:
     """A part of the many: enough to see that each check is there, and that not everything is refused."""
-    outcomes = fuzz(100)
-    assert outcomes["refused"] > 40 and outcomes["worked"] > 8
+    outcomes = fuzz(50)
+    assert outcomes["refused"] > 20 and outcomes["worked"] > 4
 
 
 def test_some_run_folders() -> None:
-    outcomes = fuzz(16, "--runs")
-    assert outcomes["refused"] > 4 and outcomes["worked"] > 2
+    outcomes = fuzz(8, "--runs")
+    assert outcomes["refused"] > 1 and outcomes["worked"] > 1
 
 
 @pytest.mark.slow

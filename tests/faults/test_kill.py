@@ -55,7 +55,9 @@ def train_through(nursery: Nursery, recipe: Path, run: Path, draw: random.Random
         kills += 1
 
 
-@pytest.mark.parametrize(("seed", "processes"), [(1, 1), (3, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("seed", "processes"), [(1, 1), *(pytest.param(*other, marks=pytest.mark.slow) for other in ((3, 2), (2, 1)))]
+)
 def test_killed_at_random_events(
     seed: int, processes: int, nursery: Nursery, recipe: Path, wholes: Wholes, tmp_path: Path
 ) -> None:
@@ -132,7 +134,7 @@ def of_save(events: list[str], step: int) -> range:
 
 def test_killed_in_a_save(events: list[str], nursery: Nursery, recipe: Path, whole: Path, tmp_path: Path) -> None:
     """At some events of the save of step 9, which also removes the checkpoint of step 3; the slow test has them all."""
-    kill_in_save(of_save(events, 9)[::10], nursery, recipe, whole, tmp_path)
+    kill_in_save(of_save(events, 9)[::25], nursery, recipe, whole, tmp_path)
 
 
 @pytest.mark.slow

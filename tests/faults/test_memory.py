@@ -18,7 +18,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recipe(tmp_path_factory.mktemp("exact"), changes=EXACT)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_smaller_micro_batches(processes: int, exact: Path, nursery: Nursery, tmp_path: Path) -> None:
     """In one process only. The others have to do their part again, too, for gradients are summed over all."""
     memory = {"kind": "memory", "at": [5]}
@@ -34,7 +34,7 @@ def test_smaller_micro_batches(processes: int, exact: Path, nursery: Nursery, tm
     assert set(batches) == set(range(1, 13))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_not_even_then(processes: int, nursery: Nursery, recipe: Path, wholes, tmp_path: Path) -> None:
     memory = {"kind": "memory", "at": [5], "times": 99}
     if processes > 1:

@@ -24,9 +24,14 @@ def in_use() -> tuple[set[str], set[str], set[int]]:
     return files, {thread.name for thread in threading.enumerate()}, set(below(os.getpid()))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def opened_once_for_all(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a first training opens for those after it."""
+    train(recipe, out=tmp_path_factory.mktemp("first") / "run", overrides={"training.steps": 4}, quiet=True)
+
+
 @pytest.mark.parametrize("end", ["done", "stopped", "failed"])
 def test_nothing_is_left(end: str, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train(recipe, out=tmp_path / "first", overrides={"training.steps": 4}, quiet=True)  # what is opened once for all
     before, handlers = in_use(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     step = TrainStep.__call__
 

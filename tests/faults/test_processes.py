@@ -47,6 +47,7 @@ def check_samples(notes: list[Path], whole: Path) -> None:
     assert joined == trained_on(whole)
 
 
+@pytest.mark.slow  # the samples are the same without them, below
 def test_with_dropout_and_sampling(nursery: Nursery, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path / "recipe", changes=STEPS)
     check_samples(in_parts(nursery, recipe, tmp_path), at_once(nursery, recipe, tmp_path))

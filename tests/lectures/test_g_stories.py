@@ -46,7 +46,7 @@ def test_G3_summaries_and_answers_copy_what_attention_points_at(config: type, dr
     model = make_model(config(**SIZES, order="pre", position="rotary", dropout=0.0))
     assert isinstance(model, PointerGenerator)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(150):
+    for _ in range(100):
         source, word, _ = draw(64)
         target = torch.stack([torch.full_like(word, START), word], dim=1)
         labels = torch.stack([word, torch.full_like(word, END)], dim=1)

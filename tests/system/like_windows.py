@@ -199,6 +199,10 @@ def run_commands(report: dict[str, Any]) -> None:
     report["translate"] = regard("translate", "-t", "Jane visite l'Afrique en septembre", "--attention")
     report["own"] = regard("translate", "-m", "runs/mine", "-t", "un deux trois")
     report["plot"] = regard("plot", "alignment", "-o", "alignment.png")
+    # Its pictures take ten seconds, and the plot above is one of them.
+    import regard.cli.lectures as lectures
+
+    lectures.draw_pictures = lambda *_: None
     report["lectures"] = regard("lectures")
     report["dry run"] = regard(*train, "--dry-run")
     save_and_load(report)

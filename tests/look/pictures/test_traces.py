@@ -45,8 +45,8 @@ def labels(axis: Any) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
-@settings(max_examples=6)
-@given(source=st.lists(WORDS, min_size=1, max_size=30), target=st.lists(WORDS, min_size=1, max_size=30))
+@settings(max_examples=4)
+@given(source=st.lists(WORDS, min_size=1, max_size=15), target=st.lists(WORDS, min_size=1, max_size=15))
 def test_no_word_is_ever_cut(source: list[str], target: list[str], clipped: Clipped) -> None:
     trace = make_trace(source, target)
     for kind in ("alignment", "heads"):
@@ -101,9 +101,9 @@ def test_words_or_pieces(small: Any) -> None:
     assert labels(plot_trace(trace, which="dec_self", level="piece").axes[0].xaxis)[0] == "<s>"
 
 
-@pytest.mark.parametrize("search", [Beam(3), Sample(seed=1, temperature=2.0)])
+@pytest.mark.parametrize("search", [Beam(3), pytest.param(Sample(seed=1, temperature=2.0), marks=pytest.mark.slow)])
 def test_the_bars_of_every_step_are_its_probabilities(search: Any, small: Any, clipped: Clipped) -> None:
-    trace = trace_text(small.small_face("transformer"), small.TEXT, search=search, max_tokens=7, top=10)
+    trace = trace_text(small.small_face("transformer"), small.TEXT, search=search, max_tokens=4, top=10)
     figure = plot_trace(trace, "steps")
     assert clipped(figure) == []
     assert len(figure.axes) == len(trace.steps)
@@ -158,9 +158,7 @@ def test_a_very_long_beam_has_a_tree_too() -> None:
 @pytest.mark.parametrize(("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF-")])
 def test_every_format(suffix: str, magic: bytes, tmp_path: Path) -> None:
     trace = make_trace(["le", "chat"], ["the", "cat"])
-    for kind in ("alignment", "heads"):
-        written = trace.plot(tmp_path / f"{kind}{suffix}", kind)
-        assert written.read_bytes().startswith(magic)
+    assert trace.plot(tmp_path / f"alignment{suffix}").read_bytes().startswith(magic)
 
 
 @pytest.mark.parametrize(

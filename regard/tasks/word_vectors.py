@@ -55,7 +55,6 @@ WITHOUT_EFFECT = {
     "compile": "takes too small steps to compile",
     "freeze": "trains all its tables",
     "temperature": "has no use for it",
-    "pointing": "has no pointer",
 }
 
 

@@ -38,9 +38,6 @@ Policy = Literal["stop", "skip"]  # what to do at a line that cannot be read
 LEFT_OUT = ", left out"  # the report appends this to the kind of a skipped fault
 
 
-Span = tuple[int, int]  # characters of a text: the first, and the first after them
-
-
 @dataclass(frozen=True)
 class CorpusReport:
     """Counts from reading a corpus: files, rows read and kept, and rows fixed or dropped, by kind."""
@@ -71,7 +68,6 @@ class Corpus:
     report: CorpusReport
     shards: tuple[tuple[int, str], ...] = field(repr=False)  # the first row and the name of each file
     lines: Sequence[int] = field(repr=False)  # the line number of each row in its file
-    support: list[Span] | None = field(default=None, repr=False)  # the part of each source that its target comes from
 
     def __len__(self) -> int:
         return len(self.source)

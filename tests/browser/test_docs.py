@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-PAGES = ["index", "lectures", "pictures", "reference/attention"]
-# Made of the same: tables, code, pictures.
-OTHERS = ["letters", "recipes", "lecture-tests", "architecture", "train", "translate", "compare"]
+PAGES = ["index", "lectures", "letters", "pictures", "recipes", "reference/attention"]
+OTHERS = ["lecture-tests", "architecture", "train", "translate", "compare"]  # made of the same: tables, code, pictures
 
 
 @pytest.mark.parametrize("name", [*PAGES, *(pytest.param(page, marks=pytest.mark.slow) for page in OTHERS)])
@@ -17,15 +16,18 @@ def test_page_is_clean_on_a_desk_and_fits_a_phone(name: str, wide: Any, docs_add
     wide.page.goto(f"{docs_address}/{name}.html", wait_until="networkidle")
     assert wide.page.locator("h1").count() == 1
     assert wide.sideways() == 0
-    if name == "pictures":
-        # A picture that is missing or broken has no width of its own.
-        widths = wide.page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
-        assert len(widths) >= 8 and min(widths) > 200
     wide.page.set_viewport_size({"width": 390, "height": 844})
     try:
         assert (wide.errors, wide.blocked, wide.sideways()) == ([], [], 0)
     finally:
         wide.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_pictures_are_shown(wide: Any, docs_address: str) -> None:
+    """A picture that is missing or broken has no width of its own."""
+    wide.page.goto(f"{docs_address}/pictures.html", wait_until="networkidle")
+    widths = wide.page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
+    assert len(widths) >= 8 and min(widths) > 200
 
 
 def test_search_finds_a_tag(wide: Any, docs_address: str) -> None:

@@ -71,8 +71,8 @@ def hover(page: Page, row: int, column: int, shape: tuple[int, int], testid: str
     )
 
 
-def test_jane_is_aligned(page: Any, explorer: Any) -> None:
-    """E9, and the picture of D16; each token has its probability."""
+def test_jane_is_aligned(page: Any) -> None:
+    """E9, and the picture of D16."""
     shown = page()
     expect(shown.get_by_test_id("output-text")).to_have_text("Jane visits Africa in September")
     rows, columns = headers(shown)
@@ -82,10 +82,6 @@ def test_jane_is_aligned(page: Any, explorer: Any) -> None:
     assert looked["September"] == "septembre"
     links = shown.get_by_test_id("links").locator("tbody tr").all()
     assert {row.locator("th").inner_text(): row.locator("td").first.inner_text() for row in links} == looked
-    trace = explorer.post("/api/trace", {"model": "fr-en", "text": JANE})
-    chosen = [next(one for one in step["candidates"] if one["token"] == step["chosen"]) for step in trace["steps"]]
-    wanted = [f"{100 * np.exp(one['logp']):.1f} %" for one in chosen]
-    assert shown.get_by_test_id("probability").all_text_contents() == wanted
 
 
 def test_hover_reads_what_the_server_says_and_click_pins(page: Any, explorer: Any) -> None:
@@ -112,6 +108,15 @@ def test_hover_reads_what_the_server_says_and_click_pins(page: Any, explorer: An
     shown.keyboard.press("Escape")
     expect(shown.get_by_test_id("weights-pin")).to_have_count(0)
     assert "pin" not in shown.url
+
+
+def test_each_token_has_its_probability(page: Any, explorer: Any) -> None:
+    shown = page()
+    expect(shown.get_by_test_id("piece").first).to_be_visible()
+    trace = explorer.post("/api/trace", {"model": "fr-en", "text": JANE})
+    chosen = [next(one for one in step["candidates"] if one["token"] == step["chosen"]) for step in trace["steps"]]
+    wanted = [f"{100 * np.exp(one['logp']):.1f} %" for one in chosen]
+    assert shown.get_by_test_id("probability").all_text_contents() == wanted
 
 
 def test_new_sentence_answers(page: Any, explorer: Any) -> None:
@@ -215,7 +220,7 @@ def write_trace(path: Path, rows: list[str], columns: list[str]) -> Path:
     return Trace(model, axes, maps, source=" ".join(columns), output=" ".join(rows)).save(path)
 
 
-@pytest.mark.parametrize("view", ["arcs", pytest.param("matrix", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("view", ["matrix", "arcs"])
 def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     shown = page()
     name = "<img src=x onerror=alert(1)>.json"
@@ -238,7 +243,6 @@ def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     assert shown.locator("script").count() == 1
 
 
-@pytest.mark.slow  # test_page_security.py types markup too
 def test_typed_markup_is_text(page: Any) -> None:
     shown = page()
     expect(shown.get_by_test_id("weights-canvas")).to_be_visible()

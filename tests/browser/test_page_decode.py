@@ -130,11 +130,11 @@ def test_filters_reach_the_model(page: Any, explorer: Any) -> None:
 
 
 def test_beam_of_one_is_greedy(page: Any) -> None:
-    text = "Le+petit+chat+noir+dort+dans+le+jardin."
-    greedy = output(page(f"&text={text}"))
-    shown = page(f"&text={text}&search=beam&width=1")
-    expect(shown.get_by_test_id("beam-tree")).to_be_visible()
-    assert output(shown) == greedy
+    for text in ("Jane+visite+l'Afrique+en+septembre", "Le+petit+chat+noir+dort+dans+le+jardin."):
+        greedy = output(page(f"&text={text}"))
+        shown = page(f"&text={text}&search=beam&width=1")
+        expect(shown.get_by_test_id("beam-tree")).to_be_visible()
+        assert output(shown) == greedy
 
 
 def test_tree_has_every_node_and_the_slider_reorders_without_a_request(page: Any, explorer: Any) -> None:
@@ -160,7 +160,6 @@ def test_tree_has_every_node_and_the_slider_reorders_without_a_request(page: Any
     expect(nodes).to_have_count(len([state for state in states if state != "pruned"]))
 
 
-@pytest.mark.slow  # the tree above is put into another order too
 def test_length_penalty_can_change_the_winner(page: Any, tmp_path: Any) -> None:
     """0 ranks by probability and favours the short, 2 the long: a tree made so that they differ."""
     from regard.look.trace.search_steps import Candidate, Node, Step, Tree
@@ -241,7 +240,6 @@ def test_searches_follow_the_choice(page: Any) -> None:
     expect(shown.get_by_test_id("draw")).to_have_count(0)
 
 
-@pytest.mark.slow  # so it has in test_page_alignment.py
 def test_model_without_attention_has_steps(page: Any) -> None:
     shown = page("&model=no-attention")
     assert sum(bars(shown)) == pytest.approx(1, abs=1e-6)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,13 @@ def saved(page: Page, button: str, place: Path) -> Path:
     return path
 
 
-ONCE_EACH = [("lab", "png"), ("alignment", "svg")]
-OTHERS = [(name, kind) for name in VIEWS for kind in ("png", "svg") if (name, kind) not in ONCE_EACH]
+KINDS = ("png", "svg")
+ONE_KIND = [*zip(VIEWS, cycle(KINDS), strict=False)]  # for each view
+OTHER_KIND = [(name, kind) for name in VIEWS for kind in KINDS if (name, kind) not in ONE_KIND]
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [*ONCE_EACH, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)]
+    ("name", "kind"), [*ONE_KIND, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHER_KIND)]
 )
 def test_a_picture_opens_again_to_the_same_read_out(
     wide: Any, explorer: Any, tmp_path: Path, name: str, kind: str
@@ -67,7 +69,7 @@ def test_a_picture_opens_again_to_the_same_read_out(
         assert pixels[..., :3].min() < 0.3  # something is drawn
 
 
-@pytest.mark.parametrize("name", ["alignment", pytest.param("large", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["alignment", "large"])
 def test_a_picture_is_the_same_whatever_the_screen(explorer: Any, browser: Browser, tmp_path: Path, name: str) -> None:
     """Light colours on white paper, also where the page is dark, and where there is much to draw anew."""
     state, figure, _ = VIEWS.get(name, ("tab=positions", "positions", ""))
@@ -103,7 +105,7 @@ def test_an_svg_stands_alone(wide: Any, explorer: Any, browser: Browser, tmp_pat
     page.close()
 
 
-@pytest.mark.parametrize("name", ["alignment", pytest.param("lab", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["lab", "alignment"])
 def test_the_page_as_a_file_works_offline(
     wide: Any, explorer: Any, browser: Browser, tmp_path: Path, name: str
 ) -> None:
@@ -156,10 +158,7 @@ def test_a_file_runs_nothing_but_its_own_script(wide: Any, explorer: Any, browse
     page.close()
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_lecture_as_a_file_has_all_its_scenes(
-    wide: Any, explorer: Any, browser: Browser, tmp_path: Path, every: int
-) -> None:
+def test_a_lecture_as_a_file_has_all_its_scenes(wide: Any, explorer: Any, browser: Browser, tmp_path: Path) -> None:
     """Those whose numbers came from a server are opened; the page computes all others itself."""
     wide.page.goto(f"{explorer.address}/#tab=lecture")
     expect(wide.page.get_by_test_id("lecture-question")).to_be_visible()
@@ -170,7 +169,7 @@ def test_a_lecture_as_a_file_has_all_its_scenes(
     scenes = json.loads((STATIC / "scenes" / "index.json").read_text("utf-8"))
     from_server = [i for i, scene in enumerate(scenes) if scene["trace"] or "tab=inside" in scene["state"]]
     assert len(from_server) > 10
-    for number in from_server[::every]:
+    for number in from_server:
         page.get_by_test_id("lecture-scene").select_option(index=number)
         expect(page.get_by_test_id("lecture-place")).to_have_text(f"{number + 1} of {len(scenes)}")
         expect(page.get_by_test_id("lecture-stage").locator(":is(figure, canvas, p):visible").first).to_be_visible()

@@ -131,7 +131,7 @@ def test_the_transformer_of_the_slides_is_shown_unless_another_model_is_picked(p
     assert "model=fr-en" in shown.url
 
 
-@pytest.mark.parametrize("model", ["small-rnn", "learned", pytest.param("shakespeare", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["shakespeare", "small-rnn", "learned"])
 def test_other_kinds_of_models(model: str, page: Any, explorer: Any) -> None:
     """Sinusoidal and learned positions, no cross-attention, a recurrent decoder."""
     shown = page(f"&model={model}&text=a")

@@ -148,10 +148,8 @@ def random_case(seed: int) -> tuple[str, dict[str, Any]]:
 
 
 def test_page_and_library_compute_the_same(positions: Any) -> None:
-    """A random case for every kind and layout with every base, all in float64 on both sides."""
-    drawn = [random_case(seed) for seed in range(100)]
-    cases = [*{(body["kind"], body["layout"], body["base"]): (state, body) for state, body in drawn}.values()]
-    assert len(cases) == 12
+    """Fifty random cases, all in float64 on both sides."""
+    cases = [random_case(seed) for seed in range(50)]
     page = positions("&preset=small")
     shown = page.evaluate(READ, [state for state, _ in cases])
     for seed, (tables, (_, body)) in enumerate(zip(shown, cases, strict=True)):

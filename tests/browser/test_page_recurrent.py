@@ -39,8 +39,7 @@ def values(page: Page, table: str) -> list[float]:
     return cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
 
 
-def test_C1_gates_are_those_of_the_library_and_the_diagram_does_the_sum(recurrent: Any) -> None:
-    """c' = f c + i g and h' = o tanh(c'), with the numbers on the page."""
+def test_gates_of_a_unit_are_those_of_the_library(recurrent: Any) -> None:
     import regard
 
     states = regard.look.recurrent_states(regard.load("shakespeare-lstm", device="cpu"), TEXT)
@@ -52,6 +51,11 @@ def test_C1_gates_are_those_of_the_library_and_the_diagram_does_the_sum(recurren
     first = page.get_by_test_id("recurrent-next").locator("li").first
     expect(first).to_contain_text(states.predictions[5][0][0])
     expect(first).to_contain_text(f"{100 * states.predictions[5][0][1]:.1f} %")
+
+
+def test_C1_the_diagram_does_the_sum(recurrent: Any) -> None:
+    """c' = f c + i g and h' = o tanh(c'), with the numbers on the page."""
+    page = recurrent(f"&line={TEXT}&unit=7&step=5")
     cell, hidden = page.get_by_test_id("recurrent-sums").locator("li").all_inner_texts()
     f, c, i, g, after = numbers(cell)
     assert f * c + i * g == pytest.approx(after, abs=2e-3)
@@ -71,23 +75,23 @@ def test_a_model_with_gru_cells_fills_the_other_diagram(recurrent: Any) -> None:
     expect(page.get_by_test_id("recurrent-next")).to_have_count(0)  # a translator predicts nothing while it reads
 
 
-def check_gradients(page: Page) -> None:
-    expect(page.get_by_test_id("recurrent-gradients-table").locator("td")).to_have_count(5 * 80)
-    curves = values(page, "recurrent-gradients")
-    attention, rnn, lstm, biased, exploding = curves[79::80]  # log10 of the norm at the largest distance
-    assert rnn < -20 < lstm < -12 < biased < -3 and abs(attention) < 2 and exploding > 1
-    assert values(page, "recurrent-reach")[0] > values(page, "recurrent-reach")[-1]
-
-
-def test_C3_gradients_vanish_and_a_click_on_a_letter_selects_its_step(recurrent: Any) -> None:
+def test_a_click_on_a_letter_selects_its_step_and_the_text_can_be_changed(recurrent: Any) -> None:
     page = recurrent()
-    check_gradients(page)
     page.get_by_test_id("recurrent-letters").locator("button").nth(3).click()
     assert "step=3" in page.url
     page.get_by_test_id("recurrent-text").fill("Enter JULIET")
     page.get_by_test_id("recurrent-send").click()
     expect(page.get_by_test_id("recurrent-letters").locator("button")).to_have_count(13)
     assert "step=" not in page.url and "line=Enter" in page.url
+
+
+def test_C3_gradients_vanish_in_the_plain_net(recurrent: Any) -> None:
+    page = recurrent()
+    curves = values(page, "recurrent-gradients")
+    assert len(curves) == 5 * 80
+    attention, rnn, lstm, biased, exploding = curves[79::80]  # log10 of the norm at the largest distance
+    assert rnn < -20 < lstm < -12 < biased < -3 and abs(attention) < 2 and exploding > 1
+    assert values(page, "recurrent-reach")[0] > values(page, "recurrent-reach")[-1]
 
 
 def test_C4_one_vector_is_as_long_for_every_sentence(recurrent: Any) -> None:

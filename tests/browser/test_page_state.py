@@ -42,9 +42,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["lab", *(pytest.param(name, marks=pytest.mark.slow) for name in VIEWS if name != "lab")]
-)
+@pytest.mark.parametrize("name", VIEWS)
 def test_a_shared_link_opens_the_same_view_elsewhere(wide: Any, explorer: Any, browser: Browser, name: str) -> None:
     state, read_out = VIEWS[name]
     page = settled(wide.page, explorer, state)
@@ -81,19 +79,10 @@ BROKEN = (
 )
 
 
-# Two frames later the page has drawn the new state.
-OPEN = """async state => {
-    location.hash = state
-    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))
-}"""
-
-
 def test_a_broken_link_opens_something_sound(wide: Any, explorer: Any) -> None:
-    for number, state in enumerate(BROKEN):
-        if number == 0:
-            wide.page.goto(f"{explorer.address}/#{state}")
-        else:
-            wide.page.evaluate(OPEN, state)
+    for state in BROKEN:
+        wide.page.goto("about:blank")
+        wide.page.goto(f"{explorer.address}/#{state}")
         expect(wide.page.locator("main h1").first).to_be_visible()
         assert (wide.errors, wide.blocked) == ([], []), state
 
@@ -101,10 +90,9 @@ def test_a_broken_link_opens_something_sound(wide: Any, explorer: Any) -> None:
 # Keyboard, colours, motion
 
 
-REACH = """part => {
+REACH = """() => {
     const shown = one => one.checkVisibility({visibilityProperty: true}) && !one.closest('.listen, [inert]')
-    const keys = 'a[href], button, input, select, textarea, summary, [tabindex="0"]'
-    const all = [...document.querySelector(part).querySelectorAll(keys)]
+    const all = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
         .filter(one => shown(one) && !one.disabled && one.tabIndex >= 0 && one.type !== 'file')
     // Of the radio buttons of one group, Tab reaches the one that is chosen.
     const reachable = all.filter(one => one.type !== 'radio' || one.checked)
@@ -138,18 +126,14 @@ def test_every_tab_is_clean_fits_a_phone_and_the_keyboard_reaches_all_of_it(wide
     """Nothing is asked from elsewhere, everything has a name and can be reached, and one sees where one is."""
     page = settled(wide.page, explorer, f"tab={tab}")
     expect(page.get_by_test_id(f"view-{tab}")).to_be_visible()
-    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
-    expect(page.locator("figure, canvas, table").first).to_be_attached()
+    assert page.locator("figure, canvas, table").count() > 0
     assert page.locator("[role=alert]").count() == 0
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate("[...document.scripts].map((one) => one.getAttribute('src'))") == ["app.js"]
-    whole = tab == TABS[0]  # around the tabs the page is always the same
-    if not whole:
-        page.locator("main h1").first.click()  # from where Tab goes on
-    wanted = page.evaluate(REACH, "body" if whole else "main")
-    assert wanted > (15 if whole else 3)
+    wanted = page.evaluate(REACH)
+    assert wanted > 15
     page.evaluate(WATCH_FOCUS)
-    for _ in range(wanted + (20 if whole else 3)):
+    for _ in range(wanted + 20):
         page.keyboard.press("Tab")
     assert page.evaluate("unmarked") == []  # one sees where one is
     missed = page.locator("[data-reached='0']").evaluate_all("all => all.map(one => one.outerHTML.slice(0, 120))")
@@ -216,7 +200,7 @@ def find_low_contrast(page: Page) -> list[tuple[str, str]]:
     return low
 
 
-@pytest.mark.parametrize("scheme", ["dark", pytest.param("light", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_scheme_of_the_system_is_followed_readable_calm_and_can_be_switched(
     browser: Browser, explorer: Any, scheme: Any
 ) -> None:
@@ -232,7 +216,6 @@ def test_the_scheme_of_the_system_is_followed_readable_calm_and_can_be_switched(
     page.get_by_test_id("scheme").click()
     after = body.evaluate(LUMINANCE)
     assert after < 0.2 if scheme == "light" else after > 0.8
-    assert find_low_contrast(page) == []
     page.reload()
     assert body.evaluate(LUMINANCE) == after  # this reader's choice is remembered
     context.close()

@@ -119,9 +119,7 @@ def _write_labels(
 
 
 @triton.jit
-def _add_labels(
-    product, x, weight, labels, at_label, d_weight, dx, width, TO_WEIGHT: tl.constexpr, P: tl.constexpr
-):
+def _add_labels(product, x, weight, labels, at_label, d_weight, dx, width, TO_WEIGHT: tl.constexpr, P: tl.constexpr):
     """Add g_t w[t] to a row of dx, and g_t x to row t of dw."""
     i, c = tl.program_id(0).to(tl.int64), tl.arange(0, P)
     label, step = tl.load(labels + i).to(tl.int64), tl.load(at_label + i)

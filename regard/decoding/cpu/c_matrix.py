@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCE = SOURCES / "decoder.c"
+PAIR = 2  # inputs of 16 bits, which C multiplies at once
+MAX_INT8, MAX_INT16, MAX_INT32 = 127, 2**15 - 1, 2**31 - 1
+MIN_LIMIT = 2**12  # of the integers that stand for float32 numbers
+MAX_ROUNDING = 1e-4  # of a scale: how far products of int8 numbers and scales may be from float32 numbers
 
 
 class MatrixStruct(Structure):
@@ -27,31 +31,55 @@ class MatrixStruct(Structure):
 
     _fields_ = (
         *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input")),
-        ("out", c_int),
-        ("columns", c_int),
+        *((name, c_int) for name in ("out", "columns", "limit")),
     )
 
 
 class CMatrix:
     """A matrix (o, i) as product.h reads it: blocks of outputs, and within a block one input after another.
 
-    It holds float32 numbers, or int8 numbers with one scale for each row, (o,).
+    It holds float32 numbers, or int8 numbers with one scale for each row, (o,). C rounds what it multiplies int8 numbers
+    by to integers up to `limit`, which have 8 bits, or 16 bits if the limit is larger than 127.
     """
 
-    def __init__(self, library: Any, numbers: Tensor | np.ndarray, scales: Tensor | np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        library: Any,
+        numbers: Tensor | np.ndarray,
+        scales: Tensor | np.ndarray | None = None,
+        limit: int = MAX_INT8,
+    ) -> None:
         self.library, self.numbers = library, as_array(numbers)
         self.out, self.columns = self.numbers.shape
-        self.group = 1 if scales is None else library.inputs_of_a_group()
+        is_paired = limit > MAX_INT8
+        self.group = 1 if scales is None else PAIR if is_paired else library.inputs_of_a_group()
         blocks = to_blocks(self.numbers, library.outputs_of_a_block(), self.group)
         parts = {"weight" if scales is None else "numbers": blocks}
         if scales is not None:
             # C adds a constant to the rows that the matrix is multiplied by; these sums take that off again.
-            sums = -library.integer_for_zero() * self.numbers.sum(1, dtype=np.int32)
+            zero = 0 if is_paired else library.integer_for_zero()
+            sums = -zero * self.numbers.sum(1, dtype=np.int32)
             padding = (0, -self.out % library.outputs_of_a_strip())
             parts |= {"scales": np.pad(as_array(scales).astype(np.float32), padding), "sums": np.pad(sums, padding)}
         self.parts = parts  # keeps alive what the struct points to
         pointers = {name: part.ctypes.data for name, part in parts.items()}
-        self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns)
+        self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns, limit=limit)
+
+    @classmethod
+    def of_floats(cls, library: Any, weight: Tensor | np.ndarray) -> CMatrix:
+        """Return the C form of a float32 matrix: with int8 numbers if it consists of such numbers times row scales.
+
+        A model folder may store int8 numbers; in float32 they would take four times the memory, and their products
+        longer. The rows that they are multiplied by are rounded to 16 bits, so their products are nearly those of
+        float32: the error is about 1e-5 of the largest product.
+        """
+        integers = find_integers(as_array(weight)) if library.has_fast_pairs() else None
+        if integers is None:
+            return cls(library, weight)
+        numbers, scales = integers
+        largest_sum = int(np.abs(numbers, dtype=np.int32).sum(1).max())
+        limit = min(MAX_INT16, MAX_INT32 // max(largest_sum, 1))
+        return cls(library, numbers, scales, limit) if limit >= MIN_LIMIT else cls(library, weight)
 
     def by_input(self) -> np.ndarray:
         """Return a copy in which the outputs of an input are adjacent, for rows with many zeros; made on first use."""
@@ -69,6 +97,23 @@ class CMatrix:
         if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), threads_in_use()):
             raise MemoryError(f"no memory for a product of {len(rows)} rows")
         return y.view(*x.shape[:-1], self.out)
+
+
+def find_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return int8 numbers (o, i) and scales (o,) whose products are the float32 matrix, or None if there are none.
+
+    The largest number of each row has magnitude 127, as regard rounds matrices.
+    """
+    for rows in (weight[:1], weight):  # one row suffices to recognize most matrices that are not rounded
+        scales = np.abs(rows).max(1) / np.float32(MAX_INT8)
+        scales[scales == 0] = 1
+        with np.errstate(invalid="ignore"):
+            exact = rows / scales[:, None]
+            numbers = np.rint(exact)
+            is_exact = np.abs(exact - numbers) <= MAX_ROUNDING  # False where a number is not finite
+        if not is_exact.all():
+            return None
+    return numbers.astype(np.int8), scales
 
 
 def as_array(numbers: Tensor | np.ndarray) -> np.ndarray:

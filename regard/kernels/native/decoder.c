@@ -118,7 +118,7 @@ int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, 
   m.bias = bias;
   Quantized s = {NULL, NULL};
   if (m.numbers) {
-    s.scales = malloc(rows * (1 + groups_of(m.in)) * sizeof(float));
+    s.scales = malloc(rows * (1 + groups_of(&m)) * sizeof(float));
     if (!s.scales) return 1;
     s.groups = (int32_t *)(s.scales + rows);
   }
@@ -134,3 +134,12 @@ int outputs_of_a_block(void) { return BLOCK; }
 int outputs_of_a_strip(void) { return STRIP; }
 int inputs_of_a_group(void) { return GROUP; }
 int integer_for_zero(void) { return ZERO; }
+
+/* Whether products of integers of 16 bits are faster than those of floats. */
+int has_fast_pairs(void) {
+#if defined(__AVX2__)
+  return 1;
+#else
+  return 0;
+#endif
+}

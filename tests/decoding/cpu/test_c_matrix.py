@@ -25,6 +25,7 @@ from regard.machine import cpu_flags
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
 ROWS = (1, 3, 4, 5, 17, 32, 128)
+WIDE_LIMIT = 127 * 258  # of integers of 16 bits: rounding to it leaves whole numbers up to 127 as they are
 PLAIN = ("-O3", *c_code.FAST, "-shared", "-fPIC", "-lm")  # for any CPU of this kind
 
 
@@ -46,24 +47,25 @@ def laid_out(out: int, columns: int, form: str, code: Any = None) -> tuple[CMatr
         weight = random_matrix(out, columns, 2)
         return CMatrix(code, weight), weight.double()
     numbers, worth = whole(out, columns, 2), torch.rand(out, generator=torch.Generator().manual_seed(3)) + 0.1
-    return CMatrix(code, numbers.to(torch.int8), worth), numbers * worth[:, None].double()
+    limit = 127 if form == "int8" else WIDE_LIMIT
+    return CMatrix(code, numbers.to(torch.int8), worth, limit), numbers * worth[:, None].double()
 
 
 SHAPES = st.tuples(st.sampled_from(ROWS), st.integers(1, 150), st.integers(1, 90))
 
 
-@given(SHAPES, st.sampled_from(["packed", "int8"]), st.booleans())
+@given(SHAPES, st.sampled_from(["packed", "int8", "paired"]), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_the_product_is_that_in_float64(shape: tuple[int, int, int], form: str, biased: bool) -> None:
     rows, out, columns = shape
     matrix, weight = laid_out(out, columns, form)
-    x = whole(rows, columns, 1).float() if form == "int8" else random_matrix(rows, columns, 1)
+    x = random_matrix(rows, columns, 1) if form == "packed" else whole(rows, columns, 1).float()
     bias = random_matrix(1, out, 4)[0] if biased else None
     want = x.double() @ weight.T + (0 if bias is None else bias.double())
     torch.testing.assert_close(matrix.product(x, bias).double(), want, rtol=1e-5, atol=1e-5 * columns)
 
 
-@given(SHAPES, st.sampled_from(["packed", "int8"]))
+@given(SHAPES, st.sampled_from(["packed", "int8", "paired"]))
 @settings(max_examples=40, deadline=None)
 def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, int], form: str) -> None:
     rows, out, columns = shape
@@ -73,6 +75,33 @@ def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, i
     together = matrix.product(x, bias)
     for row in {0, rows // 2, rows - 1}:
         assert torch.equal(matrix.product(x[row, None], bias)[0], together[row])
+
+
+def test_a_float_matrix_of_rounded_numbers_is_recognized() -> None:
+    code, worth = c_matrix.compiled(), torch.rand(30, generator=torch.Generator().manual_seed(3)) + 0.1
+    numbers = whole(30, 500, 2)
+    numbers[4] = 0
+    weight, x = numbers * worth[:, None], random_matrix(9, 500, 1)
+    matrix = CMatrix.of_floats(code, weight)
+    if code.has_fast_pairs():
+        assert torch.equal(torch.from_numpy(matrix.numbers).long(), numbers)
+    error = matrix.product(x).double() - x.double() @ weight.double().T
+    assert error.abs().max() < 1e-4 * (x.norm(dim=1)[:, None] * weight.norm(dim=1)).max()
+
+
+@pytest.mark.parametrize("change", ["other numbers", "not finite"])
+def test_any_other_float_matrix_stays_as_it_is(change: str) -> None:
+    weight = whole(30, 20, 2).float()
+    weight[7, 3] = weight[7, 3] + 0.01 if change == "other numbers" else torch.inf
+    assert CMatrix.of_floats(c_matrix.compiled(), weight).numbers.dtype == "float32"
+
+
+@pytest.mark.parametrize("columns", [600, 5000])
+def test_sums_of_integers_do_not_overflow(columns: int) -> None:
+    """The largest possible sums: the limit of the integers falls, or the matrix stays in float32."""
+    matrix = CMatrix.of_floats(c_matrix.compiled(), torch.full((3, columns), 127.0))
+    product = matrix.product(torch.full((7, columns), -1.0))
+    torch.testing.assert_close(product, torch.full((7, 3), -127.0 * columns), rtol=1e-5, atol=0)
 
 
 def test_any_shape_and_order_of_rows() -> None:
@@ -97,7 +126,7 @@ def test_a_row_that_is_not_finite_gives_nan_and_leaves_the_others_alone(value: f
         assert torch.equal(got[[0, 1, 2, 4, 5, 6]], want[[0, 1, 2, 4, 5, 6]])
 
 
-@pytest.mark.parametrize("form", ["packed", "int8"])
+@pytest.mark.parametrize("form", ["packed", "int8", "paired"])
 def test_edge_sizes(form: str) -> None:
     """One row, one output, one input, and sizes around the tiles of 6 rows, blocks and groups of 4."""
     block = c_matrix.compiled().outputs_of_a_block()
@@ -107,7 +136,7 @@ def test_edge_sizes(form: str) -> None:
         torch.testing.assert_close(matrix.product(x).double(), x.double() @ weight.T, rtol=1e-5, atol=1e-3 * columns)
 
 
-@pytest.mark.parametrize("form", ["packed", "int8"])
+@pytest.mark.parametrize("form", ["packed", "int8", "paired"])
 def test_every_number_of_rows(form: str) -> None:
     """Tiles of every height, whole and half blocks of outputs, and inputs that do not fill a group or a vector."""
     block = c_matrix.compiled().outputs_of_a_block()
@@ -144,8 +173,8 @@ def test_all_ways_to_count_give_the_same_numbers(flags: tuple[str, ...], tmp_pat
     other = c_matrix.declare(ctypes.CDLL(str(place)))
     for rows, out, columns in ((1, 70, 40), (5, 33, 17), (20, 130, 64)):
         numbers, x = whole(out, columns, 7), whole(rows, columns, 8)
-        for code in (other, c_matrix.compiled()):
-            matrix = CMatrix(code, numbers.to(torch.int8), torch.ones(out))
+        for code, limit in itertools.product((other, c_matrix.compiled()), (127, WIDE_LIMIT)):
+            matrix = CMatrix(code, numbers.to(torch.int8), torch.ones(out), limit)
             assert torch.equal(matrix.product(x.float()).long(), x @ numbers.T)
         got, want = (laid_out(out, columns, "packed", code)[0].product(x.float()) for code in (other, None))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

@@ -209,7 +209,9 @@ def test_float_weights_that_are_rounded_numbers(kind: str) -> None:
             if parameter.dim() == 2:
                 parameter.copy_(Int8Weight.of(parameter).plain())
     want = generate_tokens(model, texts, search=Beam(3), max_tokens=limits(texts))
-    check_same(generate_tokens(pack_weights(model, "packed"), texts, search=Beam(3), max_tokens=limits(texts)), want)
+    found = generate_tokens(pack_weights(model, "packed"), texts, search=Beam(3), max_tokens=limits(texts))
+    for (ours,), (theirs,) in zip(found, want, strict=True):
+        assert ours.tokens == theirs.tokens and ours.logps == pytest.approx(theirs.logps, abs=2e-3)
 
 
 def test_many_threads_use_one_model() -> None:

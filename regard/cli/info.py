@@ -149,7 +149,7 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
-        if value and name in ("source", "target", "pairs", "text", "images", "series", "demo")
+        if value and name in ("source", "target", "pairs", "text", "images", "series", "speech", "demo")
     ]
 
 

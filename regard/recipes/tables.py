@@ -23,7 +23,7 @@ FILES = (
 )
 FORMS = ("source", "pairs", "text", "images", "series", "speech", "demo")  # how the data is given
 # Of [data], for series, images and speech.
-ARRAY_KEYS = ("variables", "rows", "shift", "flip", "joined", "speed", "gain", "noise", "masks")
+ARRAY_KEYS = ("variables", "rows", "shift", "flip", "joined", "growth", "speed", "gain", "noise", "masks")
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
@@ -76,6 +76,7 @@ class DataRecipe:
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
     joined: int = number(1, rule=ValueRule(least=1, most=64))  # recordings that are joined to one, at most
+    growth: int = number(0, rule=WHOLE)  # epochs after which training joins one more; 0: as many from the start
     speed: float = number(0.0, rule=ValueRule(least=0, most=0.5))  # training plays them so much faster or slower
     gain: float = number(0.0, rule=ValueRule(least=0, most=60))  # decibels by which it makes them louder or quieter
     noise: float = number(0.0, rule=PART)  # share of the recordings that training adds noise to

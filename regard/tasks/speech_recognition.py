@@ -46,7 +46,7 @@ DEMO_VALIDATION = 200
 HIGHEST_RATE = 16_000  # Hz, to which recordings are resampled; speech has little above half of it
 FEW_WORDS = 100  # different words, up to which each is a token
 MAX_FRAMES = 3_000  # default of data.max_length: 30 seconds
-CHANGES = ("joined", "speed", "gain", "noise", "masks")  # keys of [data] that change recordings in training
+CHANGES = ("joined", "growth", "speed", "gain", "noise", "masks")  # keys of [data] that change recordings in training
 OTHER_KEYS = (*SHARES, "columns", "source_language", "target_language", "context", "names", "placeholders")
 REHEARSED = 32  # recordings that represent a validation in a trial run
 

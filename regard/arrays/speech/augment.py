@@ -1,7 +1,7 @@
 """Changes of recordings in training, so that a model hears more than there is.
 
 Recordings are joined, played faster or slower, made louder or quieter, and noise is added (Ko et al. 2015); bands and
-moments of the frames are masked (SpecAugment; Park et al. 2019). What is drawn for a sample depends on its number and
+moments of the frames are masked (SpecAugment; Park et al. 2019). Samples grow from epoch to epoch (Bengio et al. 2009). What is drawn for a sample depends on its number and
 the stream (seed, epoch), not on its batch.
 
     N samples   B samples of a batch   J recordings of a sample at most   S samples of sound   T frames   M bands
@@ -9,7 +9,7 @@ the stream (seed, epoch), not on its batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -34,10 +34,19 @@ class Augmentation:
     """How training changes recordings; by default not at all."""
 
     joined: int = 1  # recordings of a sample, at most
+    growth: int = 0  # epochs after which one more is joined; 0: as many as that from the start
     speed: float = 0.0  # the largest change, as a share
     gain: float = 0.0  # the largest change, in decibels
     noise: float = 0.0  # the share of samples with noise
     masks: int = 0  # masks over time, and as many over bands
+
+
+    def at(self, epoch: int) -> Augmentation:
+        """Return the changes of an epoch: samples begin short and grow, as in curriculum learning.
+
+        A decoder learns from short samples where to listen, which long ones hardly teach it.
+        """
+        return replace(self, joined=min(self.joined, 1 + epoch // self.growth)) if self.growth else self
 
 
 class Strings(NamedTuple):

@@ -160,7 +160,7 @@ class SpeechData:
     def _epoch(self, epoch: int) -> Epoch:
         """Draw the samples of an epoch; recordings are joined only as far as the limit allows."""
         stream, rate = (self.seed, epoch), self.log_mel.rate
-        strings = draw_strings(self.sizes, rate, self.augmentation, stream, self.samples)
+        strings = draw_strings(self.sizes, rate, self.augmentation.at(epoch), stream, self.samples)
         fits = self.log_mel.frames(strings.starts + strings.lengths) <= self.limit  # (N, J)
         counts = np.minimum(strings.counts, np.maximum(1, np.argmin(np.pad(fits, ((0, 0), (0, 1))), axis=1)))
         used = np.arange(strings.parts.shape[1]) < counts[:, None]

@@ -38,13 +38,16 @@ from timing import command, hardware, keep
 
 import regard
 from regard.arrays.speech.recordings import Recordings, make_recordings, read_recordings
+from regard.errors import StoppedError
 from regard.evaluation.word_errors import word_errors
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import read_recipe
 
 TEST_INDICES = 5  # of each digit and speaker, from 0
 GAP = 0.3  # seconds between two digits, at most
-STRINGS = 600
+STRINGS = 400
+TEST_SECONDS = 25  # that a test takes at most
+NEVER = 1e12  # seconds since 1970
 SYSTEMS: dict[str, dict[str, Any]] = {
     "attention": {},
     "listen-attend-spell": {
@@ -54,7 +57,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "encoder_hidden": 96,
         "dropout": 0.2,
     },
-    "ctc": {"kind": "speech-ctc", "layers": 6, "decoder_layers": None},
+    "ctc": {"kind": "speech-ctc", "layers": 6, "decoder_layers": None, "ctc": None},
     "transformers": {},
 }
 QUICK = {"model": {"layers": 1, "decoder_layers": 1, "dim": 32, "heads": 2, "hidden": 64}}
@@ -129,7 +132,7 @@ def recipe_of(job: dict[str, Any], table: Path) -> Recipe:
         settings = {**recipe.model, **model, **(QUICK["model"] if job["quick"] else {})}
         settings = {key: value for key, value in settings.items() if value is not None}
         if settings["kind"] == "speech-ctc":
-            settings.pop("decoder_layers", None)
+            settings = {key: value for key, value in settings.items() if key not in ("decoder_layers", "ctc")}
     return Recipe(
         name=recipe.name, data=recipe.data, tokenizer=recipe.tokenizer, model=settings, training=recipe.training
     )
@@ -138,7 +141,8 @@ def recipe_of(job: dict[str, Any], table: Path) -> Recipe:
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Train one system and test it; a training that takes too long is stopped, and its best model is tested."""
     started = time.perf_counter()
-    timer = threading.Timer(job["limit"], os.kill, (os.getpid(), signal.SIGTERM))
+    limit = min(job["limit"], job["deadline"] - time.time() - TEST_SECONDS)
+    timer = threading.Timer(max(1.0, limit), os.kill, (os.getpid(), signal.SIGTERM))
     timer.daemon = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -149,12 +153,12 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
         if job["system"] == "transformers":
             from speech_peer import train_peer
 
-            transcriber, steps = train_peer(recipe, torch.device(device), seconds=job["limit"])
+            transcriber, steps = train_peer(recipe, torch.device(device), seconds=limit)
         else:
             timer.start()
             try:
                 regard.train(recipe, out=folder / "run", quiet=True)
-            except SystemExit:
+            except StoppedError:
                 stopped = True
             timer.cancel()
             metrics = (folder / "run" / "metrics.jsonl").read_text().splitlines()
@@ -195,14 +199,15 @@ def jobs_of(options: argparse.Namespace, recordings: Path) -> Iterator[dict[str,
     if options.quick:
         common["set"] |= {"training.steps": 4, "training.warmup": 1, "training.validate_every": 2}
         common["set"] |= {"training.batch_tokens": 2000}
-    for seed in options.seeds:
-        for system in options.systems:
-            yield {**common, "system": system, "seed": seed, "held_out": None, "limit": options.limit}
+    common |= {"limit": options.limit, "deadline": time.time() + options.seconds if options.seconds else NEVER}
+    for system in options.systems:
+        for seed in options.seeds:
+            yield {**common, "system": system, "seed": seed, "held_out": None}
     if options.speakers:
         speakers = sorted({parts_of(path)[1] for path in recordings.glob("*.wav")})
-        for speaker in speakers:
-            for system in options.speaker_systems:
-                yield {**common, "system": system, "seed": 1, "held_out": speaker, "limit": options.limit}
+        for system in options.speaker_systems:
+            for speaker in speakers:
+                yield {**common, "system": system, "seed": 1, "held_out": speaker}
 
 
 def run_all(jobs: list[dict[str, Any]], at_a_time: int, seconds: float | None) -> Iterator[dict[str, Any]]:
@@ -218,7 +223,7 @@ def run_all(jobs: list[dict[str, Any]], at_a_time: int, seconds: float | None) -
                 arguments = [sys.executable, __file__, "--job", json.dumps(job), "--result", str(result)]
                 running.append((job, result, log, subprocess.Popen(arguments, stdout=log, stderr=log)))
             time.sleep(0.2)
-            if seconds is not None and time.monotonic() - started > seconds:
+            if seconds is not None and time.monotonic() - started > seconds + 10:
                 waiting = []
                 for _, _, _, process in running:
                     process.kill()
@@ -257,7 +262,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="of each training; default: those of the recipe")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     parser.add_argument("--limit", type=float, default=3600, help="seconds of one training")
-    parser.add_argument("--seconds", type=float, help="of all together; what still runs then is lost")
+    parser.add_argument("--seconds", type=float, help="of all together: later trainings are shorter")
     parser.add_argument("--quick", action="store_true", help="a few steps of small models, to see that it runs")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--out", type=Path, help="also write the JSON to this file, after each training")

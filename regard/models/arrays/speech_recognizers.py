@@ -27,7 +27,8 @@ from regard.models.transformer import TransformerTarget
 class SpeechTransformer(TransformerTarget):
     """A Transformer whose source is sound: `encode` the frames, `decode` the text, `project` to the vocabulary.
 
-    Dong et al. 2018. It decodes as a Transformer that translates does.
+    Dong et al. 2018. It decodes as a Transformer that translates does. With `ctc`, training also labels the vectors of
+    the encoder, which teaches it early in which order things are said (Watanabe et al. 2017).
     """
 
     def __init__(self, config: SpeechRecognizerConfig) -> None:
@@ -38,6 +39,7 @@ class SpeechTransformer(TransformerTarget):
         self.target = make_input(config, config.vocabulary)
         self.decoder = make_stack(config, config.decoder_layers or config.layers, causal=True, cross=True)
         self.output = None if config.tie_output else nn.Linear(config.dim, config.vocabulary, bias=False)
+        self.labels = nn.Linear(config.dim, config.vocabulary) if config.ctc else None
 
     @property
     def traits(self) -> frozenset[str]:

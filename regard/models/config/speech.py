@@ -11,7 +11,7 @@ from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentTranslatorConfig
 from regard.models.config.transformer import StackConfig
-from regard.settings import SettingError, ValueRule, choice, number
+from regard.settings import SHARE, SettingError, ValueRule, choice, number
 
 FRONT_ENDS = ("convolution", "stacking")
 
@@ -57,6 +57,7 @@ class SpeechRecognizerConfig(SpeechStackConfig):
 
     decoder_layers: int | None = number(None, rule=COUNT)  # default: as many as the encoder
     tie_output: bool = True  # the output layer is the table of token vectors
+    ctc: float = number(0.0, rule=SHARE)  # the share of CTC in the loss (Watanabe et al. 2017); 0: none
 
     @property
     def kind(self) -> str:

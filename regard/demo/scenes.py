@@ -23,7 +23,7 @@ from regard.errors import DataError
 DEMO_ITEM, DEMO_VARIANTS = 20, 60  # pixels on a side of a demo item, and how many there are of each shape
 DEMO_SHAPES = tuple(shape for shape in SHAPES if shape != "stripes")  # which has no singular
 VISIBLE = 40  # grey levels from which on a pixel belongs to an item
-NOISE = 12  # grey levels of the canvas
+NOISE = 32  # grey levels of the canvas, at most
 IRREGULAR = {"dress": "dresses", "cross": "crosses"}
 NUMBERS = ("a", "two")
 DIRECTIONS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}  # rows, columns
@@ -73,8 +73,8 @@ def make_scenes(items: Images, count: int, *, frames: int = 1, seed: int = 1, na
     for row in range(count):
         composer = _Composer(items.pixels[:, 0], by_noun, canvas, generator)
         shown, caption, nouns = composer.still() if frames == 1 else composer.moving(frames)
-        noise = generator.normal(0, NOISE, size=(frames, canvas, canvas))
-        pixels[row, :, 0] = np.clip([paint(frame, canvas) for frame in shown] + abs(noise), 0, 255)
+        noise = generator.integers(NOISE, size=(frames, canvas, canvas), dtype=np.uint8)
+        pixels[row, :, 0] = np.maximum([paint(frame, canvas) for frame in shown], noise)
         captions.append(caption)
         places.append(
             {word: tuple(box_of(frame[i], t) for t, frame in enumerate(shown) for i in of) for word, of in nouns.items()}

@@ -37,7 +37,6 @@ class ConvolutionalEncoder(nn.Module):
                 layers += [nn.Conv2d(channels, after, 3, padding=1), _norm(after), nn.ReLU()]
             layers.append(nn.MaxPool2d(2))
             before, after = after, 2 * after
-        layers += [nn.Conv2d(before, before, 3, padding=1), _norm(before), nn.ReLU()]
         self.width = before
         self.layers = nn.Sequential(*layers)
         frames, rows, columns = config.grid

@@ -132,8 +132,9 @@ class Captioner:
             written = []
             for _ in range(self.max_tokens + 1):
                 logits = model.project(model.decode(token, state=state))[:, -1].float()  # (N, V)
-                logits[:, [PAD, START, UNKNOWN]] = -torch.inf
-                logp, token = logits.log_softmax(-1).max(-1, keepdim=True)  # (N, 1)
+                logps = logits.log_softmax(-1)
+                logps[:, [PAD, START, UNKNOWN]] = -torch.inf  # never written
+                logp, token = logps.max(-1, keepdim=True)  # (N, 1)
                 token = torch.where(done[:, None], END, token)
                 scores = scores + torch.where(done, 0.0, logp[:, 0])
                 written.append(token)

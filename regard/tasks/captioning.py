@@ -28,7 +28,7 @@ from regard.recipes.required import required
 from regard.recipes.tables import RecipeTables, TokenizerRecipe, TrainingRecipe
 from regard.tasks.array_task import TEXT_KEYS, ArrayTask, network_config
 from regard.tasks.corpora import Corpora, numbered_tokens, train_tokenizer
-from regard.tasks.image_classification import LARGEST_SIDE, MAX_PATCH, MIN_GRID, held_out_rows, split_images
+from regard.tasks.image_classification import LARGEST_SIDE, MAX_PATCH, MIN_GRID, held_out_rows
 from regard.tasks.losses import Objective, Together, caption_loss
 from regard.tasks.task import Data, LossUnit, Misfit, Tokenizers
 from regard.tasks.validation import LOSS, Measure, Validator
@@ -72,7 +72,7 @@ class Captioning(ArrayTask):
         if data.scenes:
             items = read_items(recipe, data.images)
             held_out = read_items(recipe, data.validation_images) if data.validation_images else None
-            parts = split_images(items, None, seed) if held_out is None else Corpora(items, held_out)
+            parts = split_items(items, seed) if held_out is None else Corpora(items, held_out)
             return scene_corpora(parts, data.scenes, data.validation or DEMO_VALIDATION, frames, seed)
         train = read_captioned(data.images, frames=frames, skip=skip)
         size = frame_size(recipe.kind, recipe.model, train.pixels.shape[2:])
@@ -251,6 +251,19 @@ def scene_corpora(
     train = make_scenes(items.train, count, frames=frames, seed=seed, name="scenes")
     validation = make_scenes(items.validation, held_out, frames=frames, seed=seed + 1, name="scenes, validation")
     return Corpora(train, validation)
+
+
+def split_items(items: Images, seed: int) -> Corpora[Images]:
+    """Hold out a tenth of the images of each kind, for the scenes of the validation."""
+    train, held_out = [], []
+    for noun in sorted(set(items.labels)):
+        rows = [row for row, label in enumerate(items.labels) if label == noun]
+        if len(rows) < 2:
+            raise DataError(f"{items.report.files[0]}: scenes need at least two images of {noun!r}: one is held out")
+        first, second = held_out_rows(items.pixels[rows], None, seed)
+        train += [rows[i] for i in first]
+        held_out += [rows[i] for i in second]
+    return Corpora(items.select(train), items.select(held_out))
 
 
 def read_items(recipe: RecipeTables, files: tuple[str, ...]) -> Images:

@@ -15,17 +15,37 @@ from torch import Tensor, nn
 from regard.attention.scores import AdditiveScore
 from regard.attention.single_head import KeyValueAttention
 from regard.layers.embedding import Embedding
+from regard.layers.normalization import LayerNorm
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import RecurrentCaptionerConfig
 from regard.models.decoding_state import Encoded, RecurrentState
 from regard.models.recurrent_layers import make_recurrent, run_recurrent
 from regard.models.recurrent_translator import top
 
-GROUPS = 8  # of channels that are normalized together (Wu & He 2018)
+
+class Convolution(nn.Module):
+    """A 3 x 3 convolution, layer norm over the channels of each pixel, and ReLU.
+
+    Batch and group norm would tell each cell about the whole image, and attention to an empty cell could replace
+    attention to an item.
+    """
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(before, after, 3, padding=1)
+        self.norm = LayerNorm(after)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"Convolution"})
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C', H, W)."""
+        return torch.relu(self.norm(self.convolution(x).movedim(1, -1))).movedim(-1, 1)
 
 
 class ConvolutionalEncoder(nn.Module):
-    """Two convolutions before each pooling, which halves the sides: a_i for each cell."""
+    """Two convolutions before each pooling, which halves the sides, and one after the last: a_i for each cell."""
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:
         super().__init__()
@@ -33,14 +53,14 @@ class ConvolutionalEncoder(nn.Module):
         layers: list[nn.Module] = []
         before, after = config.channels, config.convolution
         for _ in range(config.poolings):
-            for channels in (before, after):
-                layers += [nn.Conv2d(channels, after, 3, padding=1), _norm(after), nn.ReLU()]
-            layers.append(nn.MaxPool2d(2))
+            layers += [Convolution(before, after), Convolution(after, after), nn.MaxPool2d(2)]
             before, after = after, 2 * after
+        layers.append(Convolution(before, before))
         self.width = before
         self.layers = nn.Sequential(*layers)
         frames, rows, columns = config.grid
         self.places = CellPositions(frames=frames, rows=rows, columns=columns, dim=before)
+        self.norm = LayerNorm(before)  # without it, attention stays almost uniform for long
         self.dropout = nn.Dropout(config.dropout)
 
     @property
@@ -50,8 +70,9 @@ class ConvolutionalEncoder(nn.Module):
     def forward(self, frames: Tensor) -> Tensor:
         """(B, T, C, H, W) -> a_i (B, n, D)."""
         scaled = scaled_frames(frames, self.config, next(self.layers.parameters()).dtype)
-        features = self.layers(scaled.flatten(0, 1)).unflatten(0, scaled.shape[:2])  # (B, T, D, rows, columns)
-        return self.dropout(self.places(features.movedim(2, -1)))
+        light = (scaled + 1) / 2  # black is 0, as is the padding of a convolution: the borders of a dark image do not show
+        features = self.layers(light.flatten(0, 1)).unflatten(0, scaled.shape[:2])  # (B, T, D, rows, columns)
+        return self.dropout(self.norm(self.places(features.movedim(2, -1))))
 
 
 class SoftAttentionDecoder(nn.Module):
@@ -69,9 +90,7 @@ class SoftAttentionDecoder(nn.Module):
         self.embedding = Embedding(vocabulary=config.target_vocabulary, dim=embedding)
         self.first_h = nn.Linear(feature_width, config.layers * hidden)
         self.first_c = nn.Linear(feature_width, config.layers * hidden) if self.has_cell else None
-        score = AdditiveScore(
-            query_dim=hidden, key_dim=feature_width, hidden=config.attention_hidden or hidden
-        )
+        score = AdditiveScore(query_dim=hidden, key_dim=feature_width, hidden=config.attention_hidden or hidden)
         self.cross_attention = KeyValueAttention(score=score)
         self.gate = nn.Linear(hidden, 1)
         self.rnn = make_recurrent(config, embedding + feature_width, hidden)
@@ -155,7 +174,3 @@ class RecurrentCaptioner(nn.Module):
     def start(self, encoded: Encoded, capacity: int | None = None, *, static: bool = False) -> RecurrentState:
         """Return the state before the first word; its size is fixed, so capacity and static have no effect."""
         return self.decoder.start(encoded)
-
-
-def _norm(channels: int) -> nn.GroupNorm:
-    return nn.GroupNorm(GROUPS if channels % GROUPS == 0 else 1, channels)

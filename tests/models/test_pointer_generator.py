@@ -80,7 +80,8 @@ def test_saved_is_loaded(model: PointerGenerator, tmp_path: Path) -> None:
     again = regard.load_model(tmp_path / "saved")
     assert isinstance(again, PointerGenerator) and again.config == model.config
     target = torch.tensor([[START, 5, 6]])
-    assert torch.equal(again.eval()(torch.tensor([SOURCES[0]]), target), model(torch.tensor([SOURCES[0]]), target))
+    source = torch.tensor([SOURCES[0]])
+    torch.testing.assert_close(again.eval()(source, target), model(source, target))  # rounding depends on the memory
 
 
 def why_not_on_gpu(model: PointerGenerator) -> str | None:

@@ -11,7 +11,7 @@ W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses-$PART.jsonl; LOG=$OUT/uses-$PAR
 if [ "$SMALL" = 1 ]; then
   QUICK=(--quick); DEVICE=cpu
   for setting in data.demo=300 data.validation=40 training.steps=4 training.validate_every=4 training.warmup=1 \
-    model.layers=1 model.dim=32 model.heads=2 model.hidden=32 decoding.sentences=20; do TINY+=(--set "$setting"); done
+    model.layers=1 model.decoder_layers=1 model.dim=32 model.heads=2 model.hidden=32 decoding.sentences=20; do TINY+=(--set "$setting"); done
   TINY+=(--samples 20 --pointed 10)
 fi
 # Several trainings at a time share the GPU better through NVIDIA's multi-process service, where there is one.

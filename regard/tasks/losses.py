@@ -74,7 +74,8 @@ def copying_loss(model: PointerGenerator, batch: Batch, *, smoothing: float = 0.
     columns = torch.arange(weights.shape[-1], device=weights.device)
     inside = (columns >= batch.support[:, :1]) & (columns < batch.support[:, 1:])  # (B, n)
     share = (weights.float() * inside[:, None]).sum(-1).clamp_min(SMALLEST_SHARE)  # (B, m)
-    return loss._replace(total=loss.total - pointing * (share.log() * (labels != PAD)).sum())
+    known = (labels != PAD) & inside.any(1, keepdim=True)
+    return loss._replace(total=loss.total - pointing * (share.log() * known).sum())
 
 
 def _copied_loss(logps: Tensor, labels: Tensor, smoothing: float, tokens: int) -> Loss:

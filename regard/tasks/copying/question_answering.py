@@ -1,7 +1,7 @@
 """Question answering: from stories with questions and answers to an `Answerer`.
 
 G3. The source is the story, a separator, and the question; the target is the answer. Files are JSON lines with the keys
-"story", "question" and "answer".
+"story", "question" and "answer", and perhaps "support", the sentence of the story that has the answer.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class AnswerValidator(CopyingValidator):
 
 
 def supporting_tokens(recipe: RecipeTables, corpus: Corpus, tokenizer: Tokenizer) -> torch.Tensor:
-    """Return (N, 2): the first source token of each supporting sentence, and the first one after it."""
+    """Return (N, 2): the first token of each supporting sentence and the first one after it; equal if unknown."""
     if corpus.support is None:
         raise UsageError(
             f"training.pointing: {corpus.shards[0][1]} does not name the sentence that an answer comes from: "
-            'add "support" to each line, or leave training.pointing out'
+            'add "support" to its lines, or leave training.pointing out'
         )
     spans = list(zip(corpus.source, corpus.support, strict=True))
     before = tokenizer.encode_all([source[:first] for source, (first, _) in spans])

@@ -143,6 +143,13 @@ def test_the_commands(summaries: Path, answers: Path, tmp_path: Path) -> None:
     assert output(answer).splitlines() == ["Bo", "lake"]
     assert output([*answer, "--sentences"]).splitlines()[1].endswith("%  Bo saw the lake.")
     assert json.loads(output([*answer, "--json"]).splitlines()[1])["answer"] == "lake"
+    picture = tmp_path / "picture.png"
+    for call in (
+        ["answer", "-m", f"{answers}/run", str(story), "Who saw the lake?"],
+        ["summary", "-m", f"{summaries}/run", str(story)],
+    ):
+        assert output(["plot", *call, "-o", str(picture)]).strip() == str(picture)
+        assert picture.read_bytes().startswith(b"\x89PNG")
     wrong = CliRunner().invoke(app, ["answer", "-m", f"{summaries}/run", str(story), "Who?"])
     assert wrong.exit_code == 2 and "use `regard summarize" in wrong.output
     assert CliRunner().invoke(app, [*summarize, "--json", "--sentences"]).exit_code == 2

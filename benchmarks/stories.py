@@ -32,8 +32,7 @@ from timing import hardware
 
 import regard
 from regard.decoding.engine import generate_tokens
-from regard.demo.stories import PARTS as DEMO_PARTS
-from regard.demo.stories import Story, StoryQuestion, demo_questions, demo_stories
+from regard.demo.stories import PARTS as DEMO_PARTS, Story, StoryQuestion, demo_questions, demo_stories
 from regard.evaluation.answers import answer_scores, normalized
 from regard.evaluation.rouge import corpus_rouge
 from regard.recipes.tables import DataRecipe
@@ -276,7 +275,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe's setting")
     parser.add_argument("--name", default="recipe", help="name of these settings in the results")
-    parser.add_argument("--parts", nargs="+", choices=DEMO_PARTS, default=list(PARTS), help="validation: to choose settings")
+    parser.add_argument("--parts", nargs="+", choices=DEMO_PARTS, default=list(PARTS), help="`validation` for tuning")
     parser.add_argument("--samples", type=int, default=2000, help="stories or questions of each part")
     parser.add_argument("--pointed", type=int, default=500, help="those of which the pointer is judged")
     parser.add_argument("--verbose", action="store_true", help="print the progress of regard's trainings")

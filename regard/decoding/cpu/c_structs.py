@@ -107,7 +107,9 @@ class StructMaker:
 
     def matrix(self, weight: Any, bias: Tensor | np.ndarray | None, *, sparse: bool = False) -> MatrixStruct:
         """Describe a packed weight or an array; with `sparse` for rows with many zeros, unless it is too large."""
-        matrix = CMatrix.of_floats(self.library, weight) if isinstance(weight, np.ndarray) else weight.c_matrix(self.library)
+        matrix = (
+            CMatrix.of_floats(self.library, weight) if isinstance(weight, np.ndarray) else weight.c_matrix(self.library)
+        )
         self.referenced.append(matrix)
         self.matrix_bytes += matrix.numbers.nbytes
         struct = MatrixStruct.from_buffer_copy(matrix.struct)

@@ -38,7 +38,7 @@ class MatrixStruct(Structure):
 class CMatrix:
     """A matrix (o, i) as product.h reads it: blocks of outputs, and within a block one input after another.
 
-    It holds float32 numbers, or int8 numbers with one scale for each row, (o,). C rounds what it multiplies int8 numbers
+    It holds float32 numbers, or int8 numbers with one scale for each row, (o,). C rounds what it multiplies them
     by to integers up to `limit`, which have 8 bits, or 16 bits if the limit is larger than 127.
     """
 

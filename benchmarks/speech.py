@@ -301,7 +301,9 @@ def main() -> int:
     report = report_of(runs, options)
     for name, row in report["summary"].items():
         errors = f"{row['accuracy']:>9.2%} single {row['digit error rate']:>8.2%} errors in strings"
-        print(f"{name:<34}{errors}{row.get('placed', 0):>9.1%} placed{row['steps']:>7.0f} steps{row['seconds']:>6.0f} s")
+        print(
+            f"{name:<34}{errors}{row.get('placed', 0):>9.1%} placed{row['steps']:>7.0f} steps{row['seconds']:>6.0f} s"
+        )
     print(json.dumps(report))
     return int(options.check and not report["target reached"])
 

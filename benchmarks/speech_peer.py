@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.api.transcriber import Transcriber, Transcript
+from regard.arrays.speech.mel import pad_frames
 from regard.evaluation.word_errors import word_errors
 from regard.models.arrays.speech_input import standardise
-from regard.arrays.speech.mel import pad_frames
 from regard.models.presets import make_model
 from regard.tasks import task_for
 from regard.text.tokenizers.special_tokens import END, PAD, START

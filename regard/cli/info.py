@@ -22,6 +22,9 @@ USES = {
     "image-classifier": ("classify", "plot image"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
+    "speech-recognizer": ("transcribe", "plot speech"),
+    "listen-attend-spell": ("transcribe", "plot speech"),
+    "speech-ctc": ("transcribe",),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (

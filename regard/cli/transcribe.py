@@ -21,9 +21,7 @@ def transcribe_recordings(
     files: Annotated[list[Path], typer.Argument(help="WAV files.")],
     model: Model,
     beam: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy search.")] = 1,
-    times: Annotated[
-        bool, typer.Option("--times", help="Also print the second that each token was heard at.")
-    ] = False,
+    times: Annotated[bool, typer.Option("--times", help="Also print the second that each token was heard at.")] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object per recording: text, tokens, times and attention weights."),

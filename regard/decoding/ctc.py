@@ -44,7 +44,9 @@ def decode_ctc(logps: NDArray[np.float64], *, beam: int = 1) -> tuple[Hypothesis
         return Hypothesis(tokens, logps[starts, tokens].tolist(), score, score, True), starts
     best, score = prefix_beam(logps, beam)
     places = align(logps, best)
-    return Hypothesis(list(best), [float(logps[i, t]) for i, t in zip(places, best, strict=True)], score, score, True), places
+    return Hypothesis(
+        list(best), [float(logps[i, t]) for i, t in zip(places, best, strict=True)], score, score, True
+    ), places
 
 
 def prefix_beam(logps: NDArray[np.float64], width: int) -> tuple[Prefix, float]:

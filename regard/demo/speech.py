@@ -1,8 +1,8 @@
 """Demo speech: digits spoken by a small synthesiser with several voices. Free of rights.
 
-A word is a sequence of phones. A voiced phone is a sum of harmonics of the voice's pitch, each as loud as the resonances
-of the mouth (formants) make its frequency; a noisy one is noise of a band of frequencies. Formants glide from phone to
-phone. This is crude, but the words differ in the way that spoken ones do.
+A word is a sequence of phones. A voiced phone is a sum of harmonics of the voice's pitch, each as loud as the
+resonances of the mouth (formants) make its frequency; a noisy one is noise of a band of frequencies. Formants glide from
+phone to phone. This is crude, but the words differ in the way that spoken ones do.
 
     S samples   P phones of a word   K harmonics
 """
@@ -137,7 +137,7 @@ def _harmonics(pitch: NDArray, formants: NDArray) -> NDArray:
     for k in range(1, int(RATE / 2 / pitch.max()) + 1):
         frequency = k * pitch  # (S,)
         gain = sum(
-            1 / (2 ** i * (1 + ((frequency - formants[:, i]) / width) ** 2)) for i, width in enumerate(FORMANT_WIDTHS)
+            1 / (2**i * (1 + ((frequency - formants[:, i]) / width) ** 2)) for i, width in enumerate(FORMANT_WIDTHS)
         )
         sound += gain * np.sin(k * phase)
     return sound

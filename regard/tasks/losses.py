@@ -170,9 +170,7 @@ def ctc_loss(logits: Tensor, encoded: Encoded, batch: Batch) -> Loss:
         if not count:
             return Loss(logps.sum(), logps.detach().sum(), 0)
         lengths, target_lengths = encoded.keep.sum(1), (batch.labels != PAD).sum(1) - 1
-        total = F.ctc_loss(
-            logps, batch.labels, lengths, target_lengths, blank=PAD, reduction="sum", zero_infinity=True
-        )
+        total = F.ctc_loss(logps, batch.labels, lengths, target_lengths, blank=PAD, reduction="sum", zero_infinity=True)
     return Loss(total, total.detach(), batch.tokens)
 
 

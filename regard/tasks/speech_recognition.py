@@ -21,7 +21,6 @@ from torch import nn
 from regard.api.transcriber import Transcriber
 from regard.arrays.speech.augment import Augmentation
 from regard.arrays.speech.batches import SpeechData, longest_sample
-from regard.arrays.speech.mel import LogMel
 from regard.arrays.speech.recordings import Recordings, read_recordings
 from regard.errors import DataError
 from regard.evaluation.word_errors import word_errors
@@ -145,9 +144,7 @@ class SpeechRecognition(Task):
         return Batch(list(range(rows)), frames, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(
-            speech_loss, smoothing=training.label_smoothing or 0.0, kernels=training.kernels != "off"
-        )
+        return partial(speech_loss, smoothing=training.label_smoothing or 0.0, kernels=training.kernels != "off")
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         return SpeechValidator(*args, **options)

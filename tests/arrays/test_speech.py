@@ -85,7 +85,9 @@ def test_pcm_of_every_width(tmp_path: Path, width: int, scale: int) -> None:
     samples, rate = read_wave(write_pcm(tmp_path / "a.wav", values, width=width, rate=11025))
     assert rate == 11025 and samples.dtype == np.float32
     assert samples == pytest.approx(np.array(values) / scale, abs=1e-6)
-    stereo, _ = read_wave(write_pcm(tmp_path / "b.wav", [scale // 2, 0, -scale // 2, scale // 4], width=width, channels=2))
+    stereo, _ = read_wave(
+        write_pcm(tmp_path / "b.wav", [scale // 2, 0, -scale // 2, scale // 4], width=width, channels=2)
+    )
     assert stereo == pytest.approx([0.25, -0.125], abs=1e-6)
 
 
@@ -185,7 +187,9 @@ def recordings() -> Recordings:
 
 def data_of(recordings: Recordings, how: Augmentation, **options: Any) -> SpeechData:
     settings = {"batch_tokens": 300, "seed": 3} | options
-    return SpeechData(recordings, train_words(WORDS, min_count=1), LogMel(rate=8000, bands=12), augmentation=how, **settings)
+    return SpeechData(
+        recordings, train_words(WORDS, min_count=1), LogMel(rate=8000, bands=12), augmentation=how, **settings
+    )
 
 
 def test_batches_have_the_frames_of_the_recordings(recordings: Recordings) -> None:
@@ -194,7 +198,9 @@ def test_batches_have_the_frames_of_the_recordings(recordings: Recordings) -> No
     assert sorted(i for ids in plan for i in ids) == list(range(12)) and not data.too_long
     for ids, batch in zip(plan, data.batches(0), strict=True):
         assert batch.ids == ids and batch.source is not None and len(ids) * batch.source.shape[1] <= 300
-        for i, rows, inputs, labels in zip(ids, batch.source, batch.inputs.tolist(), batch.labels.tolist(), strict=True):
+        for i, rows, inputs, labels in zip(
+            ids, batch.source, batch.inputs.tolist(), batch.labels.tolist(), strict=True
+        ):
             expected = data.log_mel(torch.from_numpy(recordings.audio[i])[None])[0]
             torch.testing.assert_close(rows[: len(expected)], expected)
             assert (rows[len(expected) :] == PADDING).all()

@@ -182,6 +182,8 @@ def test_demo_speech_is_the_same_every_time_and_differs_by_word_and_voice() -> N
     first, again, other = demo_speech(70, seed=1), demo_speech(70, seed=1), demo_speech(70, seed=2)
     assert first.fingerprint == again.fingerprint != other.fingerprint
     assert first.texts[:10] == list(WORDS) and all(0.05 < np.abs(sound).max() <= 0.31 for sound in first.audio)
-    assert 2 * len(speak("one")) < len(speak("one two three")) + 1 and not np.array_equal(speak("one"), speak("one", voice=5))
+    assert 2 * len(speak("one")) < len(speak("one two three")) + 1 and not np.array_equal(
+        speak("one"), speak("one", voice=5)
+    )
     with pytest.raises(ValueError, match="the demo can say zero"):
         speak("ten")

@@ -1,8 +1,8 @@
 """Changes of recordings in training, so that a model hears more than there is.
 
-Recordings are joined, played faster or slower, made louder or quieter, and noise is added (Ko et al. 2015); bands and
-moments of the frames are masked (SpecAugment; Park et al. 2019). Samples grow from epoch to epoch (Bengio et al. 2009). What is drawn for a sample depends on its number and
-the stream (seed, epoch), not on its batch.
+Recordings are joined, played faster or slower, made louder or quieter, and noise is added (Ko et al. 2015); bands
+and moments of the frames are masked (SpecAugment; Park et al. 2019). Samples grow from epoch to epoch (Bengio et al.
+2009). What is drawn for a sample depends on its number and the stream (seed, epoch), not on its batch.
 
     N samples   B samples of a batch   J recordings of a sample at most   S samples of sound   T frames   M bands
 """
@@ -39,7 +39,6 @@ class Augmentation:
     gain: float = 0.0  # the largest change, in decibels
     noise: float = 0.0  # the share of samples with noise
     masks: int = 0  # masks over time, and as many over bands
-
 
     def at(self, epoch: int) -> Augmentation:
         """Return the changes of an epoch: samples begin short and grow, as in curriculum learning.
@@ -151,7 +150,7 @@ def mask_frames(
     frames: Tensor, ids: NDArray[np.int64], total: int, masks: int, widest: int, stream: tuple[int, int]
 ) -> Tensor:
     """Replace some bands, and some moments of at most `widest` frames, by the mean of a sample's frames (B, T, M)."""
-    batch, length, bands = frames.shape
+    _, length, bands = frames.shape
     drawn = random_fractions(total * masks * 4, *stream, MASKS).reshape(total, masks, 4)[ids]
     draws = torch.from_numpy(drawn.astype(np.float32)).to(frames.device)[..., None]  # (B, masks, 4, 1)
     keep = frames[..., 0] != PADDING  # (B, T)

@@ -165,16 +165,14 @@ class SpeechData:
         counts = np.minimum(strings.counts, np.maximum(1, np.argmin(np.pad(fits, ((0, 0), (0, 1))), axis=1)))
         used = np.arange(strings.parts.shape[1]) < counts[:, None]
         ends = np.where(used, strings.starts + strings.lengths, 0)
-        strings = strings._replace(
-            counts=counts, lengths=np.where(used, strings.lengths, 0), total=ends.max(axis=1)
-        )
+        strings = strings._replace(counts=counts, lengths=np.where(used, strings.lengths, 0), total=ends.max(axis=1))
         texts = self.recordings.texts
-        joined = [" ".join(texts[i] for i in parts[:n]) for parts, n in zip(strings.parts.tolist(), counts, strict=True)]
+        joined = [
+            " ".join(texts[i] for i in parts[:n]) for parts, n in zip(strings.parts.tolist(), counts, strict=True)
+        ]
         targets = TokenRows.of(self.tokenizer.encode_all(joined)).to(self.device)
         rows = np.stack([self.log_mel.frames(strings.total), targets.lengths + 1], axis=1)
-        sampler = Sampler(
-            rows[self.samples], batch_tokens=self.batch_tokens, seed=self.seed, shuffle=self.shuffle
-        )
+        sampler = Sampler(rows[self.samples], batch_tokens=self.batch_tokens, seed=self.seed, shuffle=self.shuffle)
         plan = [self.samples[batch].tolist() for batch in sampler.batches(epoch)]
         return Epoch(strings, targets, sampler, plan)
 

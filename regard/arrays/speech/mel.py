@@ -1,6 +1,6 @@
 """Log-mel frames: how loud each band of frequencies is, every few milliseconds.
 
-The bands are equally wide on the mel scale of Slaney 1998, which follows hearing: linear up to 1 kHz, logarithmic above.
+The bands are equally wide on the mel scale of Slaney 1998, which follows hearing: linear up to 1 kHz, then logarithmic.
 Numbers are those of librosa's `melspectrogram` with its defaults.
 
     B recordings   S samples   T frames   F frequencies of a frame   M bands

@@ -1,8 +1,8 @@
 """Read recordings with their transcripts: a folder of WAV files, or a table of paths and texts.
 
 In a folder, the transcript of `a.wav` is the text of `a.txt` beside it, or the digit that the name begins with, as in
-`7_jackson_0.wav` (the Free Spoken Digit Dataset). A table (.tsv or .csv) has the path of a WAV file and its text in each
-line; paths are relative to the table.
+`7_jackson_0.wav` (the Free Spoken Digit Dataset). A table (.tsv or .csv) has the path of a WAV file and its text in
+each line; paths are relative to the table.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def read_recordings(sources: Sequence[str | Path], rate: int | None = None, *, s
         names.append(str(path))
     if not audio:
         raise DataError(f"{sources[0]}: none of {len(entries)} recordings can be read, first {broken[0]}")
-    changes = [f"{count:,} recordings were resampled from {file_rate:,} Hz" for file_rate, count in rates.items() if count]
+    changes = [
+        f"{count:,} recordings were resampled from {file_rate:,} Hz" for file_rate, count in rates.items() if count
+    ]
     changes += [f"{len(broken):,} recordings are left out, first {broken[0]}"] if broken else []
     report = ArrayReport(tuple(map(str, sources)), describe_recordings(audio, rate), tuple(changes))
     return Recordings(audio, texts, names, rate, report)
@@ -179,5 +181,7 @@ def _table(source: Path, delimiter: str) -> Iterable[Entry]:
             continue
         where = f"{source}, line {number}"
         if len(row) < 2:
-            raise DataError(f"{where}: expected a path and a text, separated by a {'tab' if delimiter == chr(9) else 'comma'}")
+            raise DataError(
+                f"{where}: expected a path and a text, separated by a {'tab' if delimiter == chr(9) else 'comma'}"
+            )
         yield source.parent / row[0].strip(), row[1].strip(), where

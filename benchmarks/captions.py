@@ -54,8 +54,12 @@ SIZES = {"images": {"convolution": 32}, "video": {"convolution": 16}}
 OVERRIDES: dict[str, dict[str, Any]] = {
     "images": {"training.steps": 5000, "training.validate_every": 1000, "data.scenes": 40_000},
     "video": {
-        **{"model.frames": FRAMES, "model.patch": 8, "data.scenes": 20_000},
-        **{"training.steps": 3000, "training.validate_every": 750, "training.warmup": 300},
+        "model.frames": FRAMES,
+        "model.patch": 8,
+        "data.scenes": 20_000,
+        "training.steps": 3000,
+        "training.validate_every": 750,
+        "training.warmup": 300,
     },
 }
 BATCH = {"images": 128, "video": 64}
@@ -117,7 +121,7 @@ def train_peer(recipe: Recipe, task: str, test: CaptionedImages, device: torch.d
     data.move(device)
     longest = int(data.lengths.max())
     model = PlainCaptioner(
-        tokenizer.size, frames=recipe.model.get("frames") or 1, side=size["height"], **{"width": SIZES[task]["convolution"]}
+        tokenizer.size, frames=recipe.model.get("frames") or 1, side=size["height"], width=SIZES[task]["convolution"]
     ).to(device)
 
     def exact(images: CaptionedImages) -> float:
@@ -153,7 +157,11 @@ def train_peer(recipe: Recipe, task: str, test: CaptionedImages, device: torch.d
                 break
         epoch += 1
     model.load_state_dict(best_weights)
-    return {"exact": exact(test), "validation": best, "parameters": sum(weight.numel() for weight in model.parameters())}
+    return {
+        "exact": exact(test),
+        "validation": best,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+    }
 
 
 def train_regard(recipe: Recipe, test: CaptionedImages, device: torch.device, folder: Path) -> dict[str, Any]:
@@ -200,7 +208,9 @@ def recipe_of(task: str, system: str, seed: int, images: Path, words: list[str],
         tables["model"] = {key: value for key, value in recipe.model.items() if key not in UNUSED}
     for key, value in overrides.items():
         table, _, name = key.partition(".")
-        tables[table][name] = (str(value),) if key == "data.images" else value if not isinstance(value, str) else _parsed(value)
+        tables[table][name] = (
+            (str(value),) if key == "data.images" else value if not isinstance(value, str) else _parsed(value)
+        )
     from regard.training.recipe.schema import recipe_from
 
     return recipe_from({"name": f"{task}-{system}", "tokenizer": {"kind": "words"}, **tables})
@@ -325,7 +335,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         results = run_all(options, Path(folder))
     summary = {
-        name: {key: mean(run[key] for run in runs) for key in ("exact", "pointing", "seconds") if all(key in run for run in runs)}
+        name: {
+            key: mean(run[key] for run in runs)
+            for key in ("exact", "pointing", "seconds")
+            if all(key in run for run in runs)
+        }
         for name, runs in results.items()
     }
     for name, values in summary.items():

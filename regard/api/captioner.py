@@ -2,7 +2,8 @@
 
 G4; Xu et al. 2015.
 
-    N images or videos   T frames   C channels   H height   W width   m tokens   R rows and K columns of cells   n = T R K
+    N images or videos   T frames   C channels   H height   W width   m tokens   R rows and K columns of cells
+    n = T R K
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ class Caption:
 class Captioner:
     """Describes images or videos; `regard.load` makes one from a folder.
 
-    An image is the path of a file, an image of Pillow, or an array: (H, W), (H, W, C) or (C, H, W), bytes or numbers from
-    0 to 1. A video is the path of an animated GIF or of a folder with numbered frames, or a list of images: pass several
-    videos as a list of lists. Frames are converted to the size and the number that the model was trained with.
+    An image is the path of a file, an image of Pillow, or an array: (H, W), (H, W, C) or (C, H, W), bytes or numbers
+    from 0 to 1. A video is the path of an animated GIF or of a folder with numbered frames, or a list of images: pass
+    several videos as a list of lists. Frames are converted to the size and the number that the model was trained with.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
@@ -182,7 +183,9 @@ class Captioner:
             parts = list(image) if isinstance(image, list | tuple) else [image]
             if not parts:
                 raise ValueError("a video needs at least one frame")
-            frames = evenly([part if hasattr(part, "convert") else array_image(np.asarray(part)) for part in parts], self.frames)
+            frames = evenly(
+                [part if hasattr(part, "convert") else array_image(np.asarray(part)) for part in parts], self.frames
+            )
         return np.stack([to_pixels(frame, self.size) for frame in frames])
 
 

@@ -136,7 +136,7 @@ def caption_file(source: Path) -> Path:
     path = source / CAPTION_FILE
     if not path.is_file():
         raise DataError(
-            f"{source}: its captions are missing: the file {CAPTION_FILE}, with a path, a tab and a caption in each line"
+            f"{source}: its captions are missing: the file {CAPTION_FILE}, with a path, a tab and a caption per line"
         )
     return path
 
@@ -183,7 +183,7 @@ def read_frames(path: str | Path, frames: int) -> list[Image]:
 
 
 def evenly(samples: Sequence[Sample], count: int) -> list[Sample]:
-    """Return `count` of the samples, evenly spread, the first and the last among them; the last of fewer is repeated."""
+    """Return `count` of the samples, evenly spread, with the first and the last; the last of fewer is repeated."""
     if len(samples) <= count:
         return [samples[min(i, len(samples) - 1)] for i in range(count)]
     return [samples[round(i * (len(samples) - 1) / max(1, count - 1))] for i in range(count)]

@@ -91,6 +91,13 @@ def content_of(result: Caption, captioner: Captioner) -> dict[str, Any]:
     words = []
     for (text, *_), weights in zip(result.words, result.word_attention(), strict=True):
         frame, row, column = (int(part) for part in (weights == weights.max()).nonzero()[0])
-        peak = {"frame": frame, "x": (column + 0.5) * cell, "y": (row + 0.5) * cell, "weight": round(float(weights.max()), 6)}
-        words.append({"word": text, "peak": peak if captioner.frames > 1 else {k: v for k, v in peak.items() if k != "frame"}})
+        peak = {
+            "frame": frame,
+            "x": (column + 0.5) * cell,
+            "y": (row + 0.5) * cell,
+            "weight": round(float(weights.max()), 6),
+        }
+        words.append(
+            {"word": text, "peak": peak if captioner.frames > 1 else {k: v for k, v in peak.items() if k != "frame"}}
+        )
     return {"image": result.name, "caption": result.text, "score": round(result.score, 6), "words": words}

@@ -59,7 +59,9 @@ def make_scenes(items: Images, count: int, *, frames: int = 1, seed: int = 1, na
     """
     side = items.pixels.shape[-1]
     if items.pixels.shape[1:] != (1, side, side):
-        raise DataError(f"{items.report.files[0]}: items of scenes must be grey and square, got {items.pixels.shape[1:]}")
+        raise DataError(
+            f"{items.report.files[0]}: items of scenes must be grey and square, got {items.pixels.shape[1:]}"
+        )
     by_noun: dict[str, list[int]] = {}
     for row, label in enumerate(items.labels):
         by_noun.setdefault(label, []).append(row)
@@ -77,7 +79,10 @@ def make_scenes(items: Images, count: int, *, frames: int = 1, seed: int = 1, na
         pixels[row, :, 0] = np.maximum([paint(frame, canvas) for frame in shown], noise)
         captions.append(caption)
         places.append(
-            {word: tuple(box_of(frame[i], t) for t, frame in enumerate(shown) for i in of) for word, of in nouns.items()}
+            {
+                word: tuple(box_of(frame[i], t) for t, frame in enumerate(shown) for i in of)
+                for word, of in nouns.items()
+            }
         )
     return make_captioned(pixels, captions, name=name, places=places)
 
@@ -128,7 +133,10 @@ class _Composer:
             for across in self._apart() if count == 2 else [self._near(shared)]:
                 top, left = (self._near(along), across) if above else (across, self._near(along))
                 items.append(Item(self._image(noun), top, left))
-        groups = [f"{NUMBERS[count - 1]} {plural(noun) if count > 1 else noun}" for noun, count in zip(nouns, counts, strict=True)]
+        groups = [
+            f"{NUMBERS[count - 1]} {plural(noun) if count > 1 else noun}"
+            for noun, count in zip(nouns, counts, strict=True)
+        ]
         relation = "above" if above else "left of"
         last = 1 + len(relation.split()) + 2
         named = {1: tuple(range(counts[0])), last: tuple(range(counts[0], sum(counts)))}
@@ -152,7 +160,11 @@ class _Composer:
 
     def _path(self, first: str, second: str | None, frames: int) -> list[tuple[int, int]]:
         """Return the corner of a moving item in each frame."""
-        legs = [first] * (frames - 1) if second is None else [first] * (frames // 2) + [second] * (frames - 1 - frames // 2)
+        legs = (
+            [first] * (frames - 1)
+            if second is None
+            else [first] * (frames // 2) + [second] * (frames - 1 - frames // 2)
+        )
         step = self.slack / max(legs.count(name) for name in legs) * self.generator.uniform(0.6, 1)
         moves = np.cumsum([(0, 0), *(DIRECTIONS[name] for name in legs)], axis=0) * step  # (T, 2)
         low, high = -moves.min(0), self.slack - moves.max(0)

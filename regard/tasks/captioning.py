@@ -25,7 +25,7 @@ from regard.models.config import Config, FrameConfig
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
-from regard.recipes.tables import RecipeTables, TokenizerRecipe, TrainingRecipe
+from regard.recipes.tables import RecipeTables, TrainingRecipe
 from regard.tasks.array_task import TEXT_KEYS, ArrayTask, network_config
 from regard.tasks.corpora import Corpora, numbered_tokens, train_tokenizer
 from regard.tasks.image_classification import LARGEST_SIDE, MAX_PATCH, MIN_GRID, held_out_rows
@@ -144,9 +144,7 @@ class Captioning(ArrayTask):
     # Learning
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(
-            caption_loss, smoothing=training.label_smoothing or 0.0, kernels=training.kernels != "off"
-        )
+        return partial(caption_loss, smoothing=training.label_smoothing or 0.0, kernels=training.kernels != "off")
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         return CaptionValidator(*args, **options)

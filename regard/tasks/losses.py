@@ -72,9 +72,7 @@ def copying_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0)
     return Loss(total, nll.detach(), batch.tokens)
 
 
-def caption_loss(
-    model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, kernels: bool = True
-) -> Loss:
+def caption_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, kernels: bool = True) -> Loss:
     """Predict every next word of a caption from the image, or the frames of a video, and the words before it; G4."""
     hidden = model.decode(_repeated(batch.inputs, START), model.encode(_or_dummy(batch.source)))
     return _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)

@@ -76,7 +76,11 @@ def test_what_is_wrong_is_named(folder: Path) -> None:
 def test_batches_of_captions() -> None:
     pixels = np.arange(3, dtype=np.uint8).reshape(3, 1, 1, 1, 1).repeat(2, 3).repeat(2, 4)
     data = CaptionData(
-        make_captioned(pixels, ["x", "y z", ""], name="test"), [[7], [8, 9], []], batch_tokens=8, row_tokens=4, shuffle=False
+        make_captioned(pixels, ["x", "y z", ""], name="test"),
+        [[7], [8, 9], []],
+        batch_tokens=8,
+        row_tokens=4,
+        shuffle=False,
     )
     first, second = data.batches(0)
     assert first.source is not None and first.source[:, 0, 0, 0, 0].tolist() == [0, 1]

@@ -141,5 +141,8 @@ def test_G4_a_caption_of_a_video_names_the_order_of_events(name: str) -> None:
     backwards = frames.flip(1)
     learn_captions(model, torch.cat([frames, backwards]), torch.cat([captions, captions_of(quarters)]))
     with torch.no_grad():
-        right = [(write(model, video) == answer[:, 1:]).all(1) for video, answer in ((frames, captions), (backwards, captions_of(quarters)))]
+        right = [
+            (write(model, video) == answer[:, 1:]).all(1)
+            for video, answer in ((frames, captions), (backwards, captions_of(quarters)))
+        ]
     assert torch.cat(right).float().mean() > 0.9

@@ -13,12 +13,14 @@ from hypothesis import given, strategies as st
 from regard.errors import UsageError
 from regard.models.config import (
     AnswererConfig,
+    CaptionerConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    RecurrentCaptionerConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     SummarizerConfig,
@@ -40,6 +42,8 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     ImageClassifierConfig: {"vocabulary": 10},
+    CaptionerConfig: {"target_vocabulary": 10},
+    RecurrentCaptionerConfig: {"target_vocabulary": 10},
     ForecasterConfig: {},
     LinearForecasterConfig: {},
 }

@@ -1,7 +1,7 @@
 """Show, attend and tell: a convolutional network sees an image, and an LSTM with soft attention describes it.
 
-Xu et al. 2015, sections 3.1 and 4.2; G4. The annotation vectors a_i are the features of the cells of an image, or of all
-frames of a video. The paper's network was trained on ImageNet and stays fixed; this one is small, and is trained with
+Xu et al. 2015, sections 3.1 and 4.2; G4. The annotation vectors a_i are the features of the cells of an image, or of
+all frames of a video. The paper's network was trained on ImageNet and stays fixed; this one is small, and is trained with
 the decoder. Its cells are marked with their place, because its receptive field is small.
 
     B batch   T frames   C channels   n cells of all frames   m words   D width of the features   V vocabulary
@@ -26,8 +26,8 @@ from regard.models.recurrent_translator import top
 class Convolution(nn.Module):
     """A 3 x 3 convolution, layer norm over the channels of each pixel, and ReLU.
 
-    Batch and group norm would tell each cell about the whole image, and attention to an empty cell could replace
-    attention to an item.
+    Group norm would tell each cell about the whole image, so that attention to an empty cell can replace attention to
+    an item.
     """
 
     def __init__(self, before: int, after: int) -> None:
@@ -70,7 +70,9 @@ class ConvolutionalEncoder(nn.Module):
     def forward(self, frames: Tensor) -> Tensor:
         """(B, T, C, H, W) -> a_i (B, n, D)."""
         scaled = scaled_frames(frames, self.config, next(self.layers.parameters()).dtype)
-        light = (scaled + 1) / 2  # black is 0, as is the padding of a convolution: the borders of a dark image do not show
+        light = (
+            scaled + 1
+        ) / 2  # black is 0, as is the padding of a convolution: the borders of a dark image do not show
         features = self.layers(light.flatten(0, 1)).unflatten(0, scaled.shape[:2])  # (B, T, D, rows, columns)
         return self.dropout(self.norm(self.places(features.movedim(2, -1))))
 

@@ -142,7 +142,9 @@ def test_the_equations_of_xu() -> None:
 
 def test_the_loss_ignores_padding_and_an_empty_share() -> None:
     images = make_captioned(np.zeros((2, 1, 1, 8, 8), np.uint8), ["x", "y z"], name="test")
-    recipe = recipe_from({"name": "x", "data": {"demo": 9}, "model": {"kind": "captioner", "height": 8, "width": 8} | {"channels": 1, "patch": 4, "layers": 1, "dim": 8, "heads": 2, "hidden": 8}, "tokenizer": {"kind": "words"}, "training": {"batch_tokens": 8}})  # fmt: skip
+    sizes = {"height": 8, "width": 8, "channels": 1, "patch": 4, "layers": 1, "dim": 8, "heads": 2, "hidden": 8}
+    tables = {"data": {"demo": 9}, "tokenizer": {"kind": "words"}, "training": {"batch_tokens": 8}}
+    recipe = recipe_from({"name": "x", "model": {"kind": "captioner", **sizes}, **tables})
     task = task_for("captioner")
     tokenizers = task.make_tokenizers(recipe, images)
     data: Any = task.make_data(recipe, images, tokenizers, training=False, cache=None)

@@ -1,8 +1,8 @@
 """Show, attend and tell: a convolutional network sees an image, and an LSTM with soft attention describes it.
 
 Xu et al. 2015, sections 3.1 and 4.2; G4. The annotation vectors a_i are the features of the cells of an image, or of
-all frames of a video. The paper's network was trained on ImageNet and stays fixed; this one is small, and is trained with
-the decoder. Its cells are marked with their place, because its receptive field is small.
+all frames of a video. The paper's network was trained on ImageNet and stays fixed; this one is small, and is trained
+with the decoder. Its cells are marked with their place, because its receptive field is small.
 
     B batch   T frames   C channels   n cells of all frames   m words   D width of the features   V vocabulary
 """

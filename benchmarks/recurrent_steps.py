@@ -121,7 +121,8 @@ def gru_cell(inputs: Tensor, h: Tensor, W_hh: Tensor, b_hh: Tensor | None) -> Te
     assert b_hh is not None
     gates = F.linear(h, W_hh)
     if inputs.is_cuda:
-        return torch._thnn_fused_gru_cell(inputs, gates, h, torch.zeros_like(b_hh), b_hh)[0]  # type: ignore[attr-defined]
+        h, bias = h.to(inputs.dtype), b_hh.to(inputs.dtype)
+        return torch.ops.aten._thnn_fused_gru_cell(inputs, gates, h, torch.zeros_like(bias), bias)[0]
     x_r, x_z, x_n = inputs.chunk(3, dim=-1)
     h_r, h_z, h_n = (gates + b_hh).chunk(3, dim=-1)
     z = torch.sigmoid(x_z + h_z)

@@ -136,9 +136,10 @@ def describe_model(config: Any, name: str) -> Model:
         scale = {"dot": 1.0, "scaled": 1 / math.sqrt(width)}.get(config.score)
         return Model(name, config.kind, layers, config.heads, widths, config.score, scale)
     score = getattr(config, "attention", "none")
-    widths = {"embedding": config.embedding, "hidden": config.hidden}
+    embedding = {"embedding": config.embedding} if hasattr(config, "embedding") else {}
+    widths = {**embedding, "hidden": config.width}
     if score == "none":
-        return Model(name, config.kind, layers, 0, widths)
+        return Model(name, config.kind, layers, 1 if config.cross_layers else 0, widths)
     scale = {"dot": 1.0, "bilinear": 1.0, "scaled": 1 / math.sqrt(config.hidden)}.get(score)
     return Model(name, config.kind, layers, 1, widths, score, scale)
 

@@ -121,10 +121,11 @@ function readParts(raw: Json): Trace {
   const axes: Record<string, Axis> = {};
   for (const [name, axis] of Object.entries<Json>(raw.axes)) axes[name] = readAxis(axis);
   const maps: Trace["maps"] = {};
+  const lengths = Object.fromEntries(Object.entries(axes).map(([name, axis]) => [name, axis.tokens.length]));
   for (const [name, map] of Object.entries<Json>(raw.maps)) {
     if (!MAP_NAMES.includes(name as MapName))
       throw new Error(`maps.${name}: unknown map; the maps are ${MAP_NAMES.join(", ")}`);
-    maps[name as MapName] = readMap(`maps.${name}`, map, axes);
+    maps[name as MapName] = readMap(`maps.${name}`, map, lengths);
   }
   return {
     model: { score: null, scale: null, ...raw.model },
@@ -136,7 +137,7 @@ function readParts(raw: Json): Trace {
     output: raw.output ?? "",
     search: raw.search ?? {},
     best_head: raw.best_head ? { head: null, ...raw.best_head } : null,
-    alignment: raw.alignment ? readMap("alignment", raw.alignment, axes) : null,
+    alignment: raw.alignment ? readMap("alignment", raw.alignment, lengths) : null,
     notes: raw.notes ?? [],
     raw,
   };
@@ -152,16 +153,16 @@ function readStep(step: Json): Step {
   return { given: false, draw: null, ...step, candidates } as Step;
 }
 
-function readMap(name: string, map: Json, axes: Record<string, Axis>): AttentionMap {
+/** Reads and checks a map; `lengths` are those of the axes. */
+export function readMap(name: string, map: Json, lengths: Record<string, number>): AttentionMap {
   const weights = decodeArray(map.weights, `${name}.weights`);
   const [layers, heads, rows, cols] = weights.shape;
   for (const [axis, length] of [
     [map.query, rows],
     [map.key, cols],
   ] as [string, number][]) {
-    const tokens = axes[axis]?.tokens.length;
-    if (tokens !== length)
-      throw new Error(`${name}: the map has size ${length} along the axis ${axis}, which has ${tokens ?? 0} tokens`);
+    if (lengths[axis] !== length)
+      throw new Error(`${name}: the map has size ${length} along the axis ${axis}, which has ${lengths[axis] ?? 0} entries`);
   }
   const mask = map.mask ? Uint8Array.from(decodeArray(map.mask, `${name}.mask`).values) : null;
   const read: AttentionMap = {

@@ -136,7 +136,7 @@ class ImageClassifier:
         if set(self.labels) != set(SHAPES):
             return {}
         images = demo_images(EXAMPLES, seed=EXAMPLE_SEED)
-        return {f"{label} {i}": pixels for i, (label, pixels) in enumerate(zip(images.labels, images.pixels, strict=True))}
+        return {f"{images.labels[i]} {i}": images.pixels[i] for i in range(len(images))}
 
     def pixels(self, image: Any) -> NDArray[np.uint8]:
         """Return an image as the model sees it, (C, H, W)."""

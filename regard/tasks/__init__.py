@@ -34,7 +34,9 @@ TASKS: dict[str, Entry] = {
     "summarization": Entry("regard.tasks.copying.summarization", "summarizer", ("summarizer",)),
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
-    "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"),
+    "image classification": Entry(
+        "regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"
+    ),
     "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
 }
 _loaded: dict[str, Task] = {}

@@ -33,7 +33,11 @@ AnyTrace = Trace | InputTrace
 
 FORMATS: dict[type[AnyTrace], str] = {Trace: "regard-trace/1", InputTrace: "regard-input/1"}
 MAX_FILE_BYTES = 256 * 2**20  # decompressed
-BINARY_TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "uint8": np.dtype("u1")}
+BINARY_TYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "uint8": np.dtype("u1"),
+}
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", types.NoneType: "null"}
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-
 from regard.arrays.series import Series
 from regard.attention.recording.recorder import record
 from regard.errors import UsageError

@@ -1,0 +1,50 @@
+"""Small random models for images and series behind their faces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.api.forecaster import Forecaster
+from regard.api.image_classifier import ImageClassifier
+from regard.models.config import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
+from regard.models.presets import make_model
+from regard.text.tokenizers.labels import train_labels
+from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
+
+LABELS = ["bird", "cat", "dog"]
+STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 8}
+LINES = {"lookback": 24, "horizon": 6}
+
+
+def small_classifier(pooling: str = "class", channels: int = 3) -> ImageClassifier:
+    """A classifier of images of 8 x 12 pixels, with patches of 4 x 4."""
+    torch.manual_seed(1)
+    sizes = {"height": 8, "width": 12, "channels": channels, "patch": 4, "max_length": 7}
+    vocabulary = len(SPECIAL_TOKENS) + len(LABELS)
+    config = ImageClassifierConfig(**STACK, **sizes, pooling=pooling, vocabulary=vocabulary)
+    return ImageClassifier(_loud(make_model(config)), train_labels(LABELS))
+
+
+def small_forecaster(kind: str = "forecaster") -> Forecaster:
+    """A forecaster that reads 24 rows as 6 patches and forecasts 6."""
+    torch.manual_seed(1)
+    patches = {**STACK, "patch": 8, "stride": 4, "max_length": 6}
+    config = ForecasterConfig(**LINES, **patches) if kind == "forecaster" else LinearForecasterConfig(**LINES)
+    info = {"series": {"columns": ["load", "heat"], "mean": [5.0, -1.0], "deviation": [2.0, 0.5]}}
+    return Forecaster(_loud(make_model(config)), info=info)
+
+
+def small_series(rows: int = 40) -> np.ndarray:
+    """Values of the two columns."""
+    return np.random.default_rng(1).normal([5.0, -1.0], [2.0, 0.5], (rows, 2))
+
+
+def _loud(model: Any) -> Any:
+    """The model with larger weights, so that its attention is far from uniform."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    return model.eval()

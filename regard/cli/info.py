@@ -22,6 +22,9 @@ USES = {
     "image-classifier": ("classify", "plot image"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
+    "speech-recognizer": ("transcribe", "plot speech"),
+    "listen-attend-spell": ("transcribe", "plot speech"),
+    "speech-ctc": ("transcribe",),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (
@@ -149,7 +152,7 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
-        if value and name in ("source", "target", "pairs", "text", "images", "series", "demo")
+        if value and name in ("source", "target", "pairs", "text", "images", "series", "speech", "demo")
     ]
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from regard.api.transcriber import Transcriber, Transcript
 from regard.arrays.speech.mel import pad_frames
 from regard.evaluation.word_errors import word_errors
-from regard.models.arrays.speech_input import standardise
+from regard.models.arrays.speech_input import scale_frames
 from regard.models.presets import make_model
 from regard.tasks import task_for
 from regard.text.tokenizers.special_tokens import END, PAD, START
@@ -25,7 +25,7 @@ MOST_TOKENS = 24  # of a transcript
 
 
 class SpeechToText(nn.Module):
-    """Speech2Text on our standardised frames."""
+    """Speech2Text on our scale_framesd frames."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class SpeechToText(nn.Module):
 
     def forward(self, frames: Tensor, target: Tensor) -> Tensor:
         """frames (B, T, M), target (B, m) -> logits (B, m, V)."""
-        x, keep = standardise(frames, self.config.mels)
+        x, keep = scale_frames(frames, self.config)
         return self.network(input_features=x, attention_mask=keep.long(), decoder_input_ids=target).logits
 
     @torch.inference_mode()
     def write(self, frames: Tensor) -> list[list[int]]:
         """Return the most probable tokens, one after the other, without END."""
-        x, keep = standardise(frames, self.config.mels)
+        x, keep = scale_frames(frames, self.config)
         encoded = self.network.model.encoder(input_features=x, attention_mask=keep.long())
         target = torch.full((len(frames), 1), START, device=frames.device)
         while target.shape[1] < MOST_TOKENS and not (target == END).any(1).all():

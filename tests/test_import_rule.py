@@ -110,6 +110,7 @@ ORDER_INSIDE = {
     "decoding": (
         "requests",
         "searches",
+        "ctc",
         "decoder_layout",
         "model_snapshot",
         "cpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import regard
 from regard.arrays.speech.mel import PADDING, pad_frames
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
-from regard.models.arrays.speech_input import standardise
+from regard.models.arrays.speech_input import scale_frames
 from regard.settings import SettingError
 
 SOUND: dict[str, Any] = {"rate": 8000, "mels": 6, "dropout": 0.0}
@@ -58,17 +59,24 @@ def test_searches_read_frames(name: str) -> None:
         assert [best.score for best, *_ in cached] == pytest.approx([best.score for best in alone], abs=1e-4)
 
 
-def test_bands_are_standardised_over_the_recording() -> None:
-    frames = pad_frames([5 + 3 * torch.randn(50, 6), torch.full((20, 6), -7.0)])
-    scaled, keep = standardise(frames, 6)
-    assert keep.sum(1).tolist() == [50, 20] and (scaled[~keep] == 0).all()
-    torch.testing.assert_close(scaled[0].mean(0), torch.zeros(6), atol=1e-5, rtol=0)
-    torch.testing.assert_close(scaled[0].var(0, correction=0), torch.ones(6), atol=1e-4, rtol=0)
-    assert (scaled[1] == 0).all()  # silence
+def test_frames_are_scaled_by_the_loudest_cell_or_by_band() -> None:
+    frames = pad_frames([-5 + 3 * torch.randn(50, 6), torch.full((20, 6), -7.0)])
     louder = torch.where(frames == PADDING, frames, frames + 2.5)  # a gain is added to logarithms
-    torch.testing.assert_close(standardise(louder, 6)[0], scaled, atol=1e-4, rtol=0)
+    for name in ("loudest", "bands"):
+        config = regard.SpeechCTCConfig(**STACK, scaling=name)
+        scaled, keep = scale_frames(frames, config)
+        assert keep.sum(1).tolist() == [50, 20] and (scaled[~keep] == 0).all()
+        torch.testing.assert_close(scale_frames(louder, config)[0], scaled, atol=1e-4, rtol=0)
+        if name == "bands":
+            torch.testing.assert_close(scaled[0].mean(0), torch.zeros(6), atol=1e-5, rtol=0)
+            torch.testing.assert_close(scaled[0].var(0, correction=0), torch.ones(6), atol=1e-4, rtol=0)
+            assert (scaled[1, :20] == 0).all()  # silence
+        else:
+            quieter = 10 * (frames[0, :50].max() - frames[0, 3, 2]) / math.log(10)  # decibels, a range of 80
+            assert float(scaled[0, 3, 2]) == pytest.approx(1 - float(quieter) / 40, abs=1e-5)
+            assert scaled.max() == 1
     with pytest.raises(ValueError, match=r"frames must be \(B, T, 6\)"):
-        standardise(frames[..., :5], 6)
+        scale_frames(frames[..., :5], config)
 
 
 def test_settings_that_do_not_fit() -> None:

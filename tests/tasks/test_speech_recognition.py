@@ -20,32 +20,32 @@ from regard.demo.speech import WORDS, demo_speech, speak
 from regard.errors import DataError, ModelError, UsageError
 from regard.tasks.speech_recognition import split_recordings
 from regard.training.recipe.from_files import recipe_for_files
-from regard.training.recipe.toml_file import read_recipe
 
 TONES = {"low": 400, "high": 2000}
 SMALL = {
     "model.mels": 12,
     "model.dropout": 0.0,
-    "training.warmup": 1,
+    "model.subsampling": 2,
+    "training.warmup": 10,
     "training.lr": 0.01,
-    "training.batch_tokens": 800,
-    "training.steps": 60,
+    "training.batch_tokens": 200,
+    "training.steps": 120,
     "training.label_smoothing": 0.0,
     "data.validation": 8,
     "data.joined": 2,
 }
-SIZES = {"model.layers": 1, "model.dim": 16, "model.heads": 2, "model.hidden": 32}
+SIZES = {"model.layers": 1, "model.dim": 32, "model.heads": 2, "model.hidden": 64}
 KINDS: dict[str, dict[str, Any]] = {
     "speech-recognizer": {**SIZES, "model.ctc": 0.3},
-    "listen-attend-spell": {"model.hidden": 16, "model.embedding": 8, "training.steps": 40, "training.lr": 0.02},
-    "speech-ctc": SIZES,
+    "listen-attend-spell": {"model.hidden": 16, "model.embedding": 8},
+    "speech-ctc": {**SIZES, "training.steps": 160},
 }
 
 
 def tone(word: str, seed: int) -> Any:
-    """A noisy tone of about 0.2 s."""
+    """A noisy tone of about 0.1 s."""
     dice = np.random.default_rng(seed)
-    moments = np.arange(int(dice.uniform(0.15, 0.25) * 8000)) / 8000
+    moments = np.arange(int(dice.uniform(0.08, 0.12) * 8000)) / 8000
     return (0.3 * np.sin(2 * np.pi * TONES[word] * moments) + 0.01 * dice.normal(size=len(moments))).astype(np.float32)
 
 
@@ -80,8 +80,10 @@ def test_a_folder_of_recordings_gives_a_transcriber(run: Any, folder: Path, stri
     for beam in (1, 3):
         transcript = transcriber.transcribe(string, beam=beam, attention=True)
         assert transcript.text == "low high" and transcript.tokens == ["low", "high"] and transcript.score <= 0
+        if isinstance(transcriber.model, regard.ListenAttendSpell):
+            continue  # every state of its encoder has heard the whole recording
         low, high = transcript.times
-        assert low < 0.35 < high < transcript.seconds  # the gap is around 0.3 s
+        assert low < 0.17 < high < transcript.seconds  # the gap is from about 0.1 to 0.25 s
     if transcriber.attends:
         assert all(math.isclose(sum(row), 1, abs_tol=1e-4) for row in transcript.weights)
     scores = transcriber.evaluate(read_recordings([folder]))
@@ -123,7 +125,7 @@ def test_attention_can_be_recorded_and_looked_at(run: Any, string: Path, tmp_pat
         assert CliRunner().invoke(app, picture).exit_code == 2
         return
     weights = transcriber.attention(string)  # (layers, heads, m, n)
-    assert weights.shape[2] == 3 and weights.shape[3] == math.ceil(len(transcriber.frames(string)) / 4)
+    assert weights.shape[2] == 3 and weights.shape[3] == math.ceil(len(transcriber.frames(string)) / 2)
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
     torch.testing.assert_close(transcriber.attention(string, "low high"), weights)
     assert transcriber.attention(string, "low").shape[2] == 2
@@ -140,12 +142,12 @@ def test_commands(run: Any, folder: Path, string: Path, tmp_path: Path) -> None:
     several = CliRunner().invoke(app, [*call, str(folder / "0.wav"), str(folder / "1.wav")]).stdout.splitlines()
     assert [line.split("\t")[0] for line in several] == ["low", "high"] and several[0].endswith("0.wav")
     times = CliRunner().invoke(app, [*call, str(string), "--times"]).stdout.splitlines()[1].split()
-    assert times[::2] == ["low", "high"] and float(times[1]) < float(times[3])
+    assert times[::2] == ["low", "high"] and 0 <= float(times[1]) < 0.5 and 0 <= float(times[3]) < 0.5
     (tmp_path / "broken.wav").write_bytes(b"no sound")
     broken = CliRunner().invoke(app, [*call, str(tmp_path / "broken.wav"), str(string), "--json", "--beam", "2"])
     assert broken.exit_code == 3 and "broken.wav: not a WAV file" in broken.output
     result = json.loads(broken.stdout.splitlines()[-1])
-    assert result["text"] == "low high" and len(result["times"]) == 2 and result["step"] == pytest.approx(0.04)
+    assert result["text"] == "low high" and len(result["times"]) == 2 and result["step"] == pytest.approx(0.02)
     assert CliRunner().invoke(app, [*call, str(string), "--json", "--times"]).exit_code == 2
     assert CliRunner().invoke(app, ["transcribe", "-m", "fr-en", str(string)]).exit_code == 2
     assert "wer 0" in CliRunner().invoke(app, ["info", str(run.folder)]).stdout
@@ -162,8 +164,11 @@ def test_settings_without_effect_are_refused(folder: Path) -> None:
         recipe = recipe_for_files([folder], model="speech-recognizer")
         with pytest.raises(UsageError, match=message):
             regard.train(recipe, out=folder.with_name("refused"), overrides={key: value}, quiet=True)
+    recipe = recipe_for_files([folder], model="speech-ctc")
     with pytest.raises(UsageError, match="label_smoothing"):
-        read_recipe("demo-speech", {"model.kind": "speech-ctc", "model.decoder_layers": None, "model.ctc": None})
+        regard.train(
+            recipe, out=folder.with_name("refused"), overrides={"training.label_smoothing": 0.1}, quiet=True
+        )
     with pytest.raises(UsageError, match="speech-recognizer"):
         recipe_for_files([folder])
 

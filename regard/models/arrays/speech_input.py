@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.arrays.speech.mel import PADDING, LogMel
+from regard.arrays.speech.mel import PADDING, RANGE, LogMel
 from regard.models.config.speech import SoundConfig, SpeechStackConfig
 from regard.models.stack import make_vector_position, residual_dtype
 
@@ -25,15 +25,20 @@ def make_log_mel(config: SoundConfig) -> LogMel:
     return LogMel(rate=config.rate, bands=config.mels)
 
 
-def standardise(frames: Tensor, bands: int) -> tuple[Tensor, Tensor]:
-    """Frames (B, T, M) -> each band with mean 0 and variance 1 over its recording, and which frames are real (B, T).
+def scale_frames(frames: Tensor, config: SoundConfig) -> tuple[Tensor, Tensor]:
+    """Frames (B, T, M) -> numbers near 0 that do not depend on how loud a recording is, and which are real (B, T).
 
-    Frames of padding become 0. The result does not depend on how loud a recording is.
+    Scaling "loudest" maps the loudest cell of a recording to 1 and what is 80 dB quieter to -1. Scaling "bands" gives
+    each band mean 0 and variance 1 over the recording: that takes away the sound of a microphone, but in a short
+    recording also what distinguishes one steady sound from another. Frames of padding become 0.
     """
-    if frames.dim() != 3 or frames.shape[-1] != bands:
-        raise ValueError(f"frames must be (B, T, {bands}), got {tuple(frames.shape)}")
+    if frames.dim() != 3 or frames.shape[-1] != config.mels:
+        raise ValueError(f"frames must be (B, T, {config.mels}), got {tuple(frames.shape)}")
     keep = frames[..., 0] != PADDING  # (B, T)
     real = keep[..., None]
+    if config.scaling == "loudest":
+        loudest = frames.amax((1, 2), keepdim=True)  # padding is -inf
+        return torch.where(real, 1 + 2 * (frames - loudest) / RANGE, 0.0), keep
     count = keep.sum(1)[:, None, None].clamp(min=1)
     mean = torch.where(real, frames, 0.0).sum(1, keepdim=True) / count
     centred = torch.where(real, frames - mean, 0.0)
@@ -66,7 +71,7 @@ class SpeechInput(nn.Module):
 
     def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """frames (B, T, M) -> vectors (B, n, p), and which of them are real (B, n)."""
-        x, keep = standardise(frames, self.config.mels)
+        x, keep = scale_frames(frames, self.config)
         x = x.to(next(self.parameters()).dtype)
         x, keep = self._stack(x, keep) if self.stacking is not None else self._convolve(x, keep)
         if self.position is not None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.arrays.speech.mel import pad_frames
-from regard.models.arrays.speech_input import SpeechInput, standardise
+from regard.models.arrays.speech_input import SpeechInput, scale_frames
 from regard.models.config.speech import ListenAttendSpellConfig, SpeechCTCConfig, SpeechRecognizerConfig
 from regard.models.decoding_state import Encoded, map_hidden
 from regard.models.recurrent_layers import make_recurrent, run_recurrent
@@ -85,7 +85,7 @@ class PyramidEncoder(nn.Module):
 
     def forward(self, frames: Tensor) -> Encoded:
         """(B, T, M) -> states (B, n, width), and the last state of the top layer for each layer of the decoder."""
-        x, keep = standardise(frames, self.config.mels)
+        x, keep = scale_frames(frames, self.config)
         x = x.to(next(self.parameters()).dtype)
         lengths = keep.sum(1).cpu()
         for i, layer in enumerate(self.layers):

@@ -14,6 +14,7 @@ from regard.models.config.transformer import StackConfig
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
 
 FRONT_ENDS = ("convolution", "stacking")
+SCALINGS = ("loudest", "bands")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class SoundConfig(Config):
     rate: int = number(16_000, rule=ValueRule(least=1_000, most=192_000))  # samples in a second
     mels: int = number(80, rule=ValueRule(least=1, most=512))  # bands of a frame
     subsampling: int = number(4, rule=ValueRule(least=1, most=64))  # frames to one vector
+    scaling: str = choice("loudest", SCALINGS)  # relative to the loudest cell, or each band to mean 0 and variance 1
 
     def check_power(self) -> None:
         """Raise SettingError if the frames cannot be halved until `subsampling` of them are one."""

@@ -69,7 +69,7 @@ class SpeechToText(nn.Module):
         while target.shape[1] < MOST_TOKENS and not (target == END).any(1).all():
             logits = self.network(encoder_outputs=encoded, attention_mask=keep.long(), decoder_input_ids=target).logits
             target = torch.cat([target, logits[:, -1:].argmax(-1)], dim=1)
-        return [(row[1:] + [END])[: (row[1:] + [END]).index(END)] for row in target.tolist()]
+        return [row[: row.index(END)] for row in ([*tokens[1:], END] for tokens in target.tolist())]
 
 
 class PeerTranscriber:
@@ -89,7 +89,7 @@ class PeerTranscriber:
                 results.append(Transcript("recording", self.tokenizer.decode(tokens), 0.0, 0.0, []))
         return results
 
-    def evaluate(self, recordings: Any) -> dict[str, float]:
+    def evaluate(self, recordings: Any, beam: int = 1) -> dict[str, float]:
         pairs = [(samples, recordings.rate) for samples in recordings.audio]
         return word_errors([transcript.text for transcript in self.transcribe(pairs)], recordings.texts)
 
@@ -127,9 +127,9 @@ def train_peer(recipe: Recipe, device: torch.device, *, seconds: float) -> tuple
             nn.utils.clip_grad_norm_(model.parameters(), training.clip)
             optimizer.step()
             step += 1
-            if step % (training.validate_every or steps) == 0 or step == steps:
-                if (errors := validation_errors(model, validation, tokenizers[1], device)) <= best:
-                    best, best_weights = errors, copy.deepcopy(model.state_dict())
+            due = step % (training.validate_every or steps) == 0 or step == steps
+            if due and (errors := validation_errors(model, validation, tokenizers[1], device)) <= best:
+                best, best_weights = errors, copy.deepcopy(model.state_dict())
             if step == steps or time.monotonic() - started > seconds:
                 break
         epoch += 1

@@ -110,7 +110,6 @@ ORDER_INSIDE = {
     "decoding": (
         "requests",
         "searches",
-        "ctc",
         "decoder_layout",
         "model_snapshot",
         "cpu",
@@ -121,6 +120,7 @@ ORDER_INSIDE = {
         "module_decoding",
         "engine",
         "forced",
+        "ctc",
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),

@@ -7,13 +7,15 @@ G6; Chan et al. 2016, Dong et al. 2018, Graves et al. 2006.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
@@ -21,9 +23,9 @@ from regard.api.saving import save_face
 from regard.arrays.speech.recordings import Recordings
 from regard.arrays.speech.resample import resample
 from regard.arrays.speech.wave_file import read_wave
-from regard.decoding.ctc import decode_ctc
+from regard.decoding.ctc import bar_special_tokens, decode_ctc, prefix_beam, score_labels
 from regard.decoding.engine import generate_tokens
-from regard.decoding.forced import forced_attention
+from regard.decoding.forced import forced_attention, score_tokens
 from regard.decoding.model_step import evaluating, log_probabilities
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
@@ -99,7 +101,8 @@ class Transcriber:
     def transcribe(self, recordings: Any, *, beam: int = 1, attention: bool = False) -> Any:
         """Return the transcript of a recording; for a list of recordings, a list of transcripts.
 
-        `beam` is the width of the search, 1 is greedy. With `attention`, a transcript also has the moment that each
+        `beam` is the width of the search, 1 is greedy; a wider beam of a model that learned with CTC beside its decoder
+        asks both. With `attention`, a transcript also has the moment that each
         token was heard at, and the weights of the decoder's attention (the mean of its heads); CTC has no weights.
         """
         if not isinstance(recordings, list):
@@ -140,30 +143,73 @@ class Transcriber:
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")
         if not self.attends:
-            return self._decode_ctc(frames, beam)
+            return [decode_ctc(logps, beam=beam) for logps in self._label(frames)]
+        hypotheses = self._search(frames, beam)
+        if beam > 1 and getattr(self.model, "labels", None) is not None:
+            return [(best, None) for best in self._choose_jointly(frames, hypotheses, beam)]
+        return [(best, None) for best, *_ in hypotheses]
+
+    def _search(self, frames: Sequence[Tensor], beam: int) -> list[list[Hypothesis]]:
+        """Return what the decoder would write, the best text of each recording first."""
         limit = config_of(self.model).max_positions or 2**31
-        hypotheses = generate_tokens(
+        return generate_tokens(
             self.model,
             frames,  # type: ignore[arg-type]  # rows of frames in place of tokens
             search=Greedy() if beam == 1 else Beam(beam),
             max_tokens=[min(limit, len(rows) // self.subsampling + MARGIN) for rows in frames],
+            alternatives=beam,
             allow_unknown=False,
             batch_tokens=BATCH_FRAMES,
         )
-        return [(best, None) for best, *_ in hypotheses]
 
-    def _decode_ctc(self, frames: Sequence[Tensor], beam: int) -> list[tuple[Hypothesis, list[int] | None]]:
+    def _choose_jointly(
+        self, frames: Sequence[Tensor], hypotheses: list[list[Hypothesis]], beam: int
+    ) -> Iterator[Hypothesis]:
+        """Yield the text of each recording that the decoder and CTC together find best (Watanabe et al. 2017).
+
+        The candidates are the texts of both searches. A decoder may repeat or skip a part of a long recording, which
+        CTC rarely does; the decoder knows which words follow each other. The share of CTC is that of training.
+        """
+        share = config_of(self.model).ctc
+        labels = [bar_special_tokens(logps) for logps in self._label(frames)]
+        ours = [{tuple(h.tokens): h for h in found if h.finished} for found in hypotheses]
+        others = [
+            (i, (*text, END))
+            for i, logps in enumerate(labels)
+            for text, _ in prefix_beam(logps, beam)
+            if (*text, END) not in ours[i]
+        ]
+        scored = score_tokens(
+            self.model,
+            [frames[i] for i, _ in others],  # type: ignore[misc]  # frames in place of tokens
+            [tokens for _, tokens in others],
+            batch_tokens=BATCH_FRAMES,
+        )
+        for (i, tokens), result in zip(others, scored, strict=True):
+            ours[i][tokens] = Hypothesis(list(tokens), result.logps, result.score, result.score, True)
+        for logps, candidates in zip(labels, ours, strict=True):
+            by_labels = score_labels(logps, [tokens[:-1] for tokens in candidates])
+            scores = [
+                (1 - share) * candidate.score + share * score
+                for candidate, score in zip(candidates.values(), by_labels, strict=True)
+            ]
+            best = max(range(len(scores)), key=scores.__getitem__)
+            chosen = list(candidates.values())[best]
+            yield dataclasses.replace(chosen, score=scores[best], ranking=scores[best])
+
+    def _label(self, frames: Sequence[Tensor]) -> list[NDArray[np.float64]]:
+        """Return the log-probabilities (n, V) of CTC's labels for each recording."""
         weight = next(self.model.parameters())
-        results: dict[int, tuple[Hypothesis, list[int] | None]] = {}
+        results: dict[int, NDArray[np.float64]] = {}
         order = sorted(range(len(frames)), key=lambda i: len(frames[i]))
         with torch.inference_mode(), evaluating(self.model):
             while order:
                 rows = max(1, BATCH_FRAMES // len(frames[order[-1]]))
                 chosen, order = order[-rows:], order[:-rows]
                 batch = self.model.pad_sources([frames[i] for i in chosen]).to(weight.device)
-                logps = log_probabilities(self.model(batch)).double().cpu().numpy()
+                logps = log_probabilities(self.model.label(self.model.encode(batch))).double().cpu().numpy()
                 for i, row in zip(chosen, logps, strict=True):
-                    results[i] = decode_ctc(row[: -(-len(frames[i]) // self.subsampling)], beam=beam)
+                    results[i] = row[: -(-len(frames[i]) // self.subsampling)]
         return [results[i] for i in range(len(frames))]
 
     def _transcript(

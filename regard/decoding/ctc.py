@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from regard.decoding.searches.search import Hypothesis
 from regard.errors import UsageError
@@ -35,22 +38,31 @@ def decode_ctc(logps: NDArray[np.float64], *, beam: int = 1) -> tuple[Hypothesis
     """
     if beam < 1:
         raise UsageError(f"beam must be at least 1, got {beam}")
-    logps = logps.copy()
-    logps[:, BARRED] = -math.inf
+    logps = bar_special_tokens(logps)
     if beam == 1:
         labels = logps.argmax(1)
         tokens, starts = collapse(labels)
         score = float(logps[np.arange(len(labels)), labels].sum())
         return Hypothesis(tokens, logps[starts, tokens].tolist(), score, score, True), starts
-    best, score = prefix_beam(logps, beam)
+    best, score = prefix_beam(logps, beam)[0]
     places = align(logps, best)
     return Hypothesis(
         list(best), [float(logps[i, t]) for i, t in zip(places, best, strict=True)], score, score, True
     ), places
 
 
-def prefix_beam(logps: NDArray[np.float64], width: int) -> tuple[Prefix, float]:
-    """Return the most probable text of labels with log-probabilities (n, V), and its log-probability."""
+def bar_special_tokens(logps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log-probabilities (n, V) in which no label is a special token but the blank."""
+    logps = logps.copy()
+    logps[:, BARRED] = -math.inf
+    return logps
+
+
+def prefix_beam(logps: NDArray[np.float64], width: int) -> list[tuple[Prefix, float]]:
+    """Return the `width` most probable texts of labels with log-probabilities (n, V), each with its log-probability.
+
+    The sum is over the ways to label that the beam has kept, so it is a little low for the last of the texts.
+    """
     beam: dict[Prefix, tuple[float, float]] = {(): (0.0, -math.inf)}  # the last label is blank, or the last token
     candidates = np.argsort(-logps, axis=1, kind="stable")[:, : 2 * width]  # (n, 2w): others cannot enter the beam
     for row, labels in zip(logps, candidates, strict=True):
@@ -69,8 +81,17 @@ def prefix_beam(logps: NDArray[np.float64], width: int) -> tuple[Prefix, float]:
                 longer[1] = np.logaddexp(longer[1], before + row[label])
         ranked = sorted(grown.items(), key=lambda entry: -np.logaddexp(*entry[1]))
         beam = {prefix: (blank, token) for prefix, (blank, token) in ranked[:width]}
-    best, scores = next(iter(beam.items()))
-    return best, float(np.logaddexp(*scores))
+    return [(prefix, float(np.logaddexp(*scores))) for prefix, scores in beam.items()]
+
+
+def score_labels(logps: NDArray[np.float64], texts: Sequence[Prefix]) -> list[float]:
+    """Return the log-probability of each text: the sum over all ways to label vectors (n, V) with it; -inf if none."""
+    longest = max(1, *map(len, texts))
+    labels = torch.tensor([[*text, *[PAD] * (longest - len(text))] for text in texts])  # (texts, m)
+    rows = torch.from_numpy(logps)[:, None].expand(-1, len(texts), -1)  # (n, texts, V)
+    lengths = torch.tensor([len(logps)] * len(texts))
+    losses = F.ctc_loss(rows, labels, lengths, torch.tensor([*map(len, texts)]), blank=PAD, reduction="none")
+    return (-losses).tolist()
 
 
 def align(logps: NDArray[np.float64], tokens: Prefix) -> list[int]:

@@ -1,8 +1,8 @@
 """Demo speech: digits spoken by a small synthesiser with several voices. Free of rights.
 
 A word is a sequence of phones. A voiced phone is a sum of harmonics of the voice's pitch, each as loud as the
-resonances of the mouth (formants) make its frequency; a noisy one is noise of a band of frequencies. Formants glide from
-phone to phone. This is crude, but the words differ in the way that spoken ones do.
+resonances of the mouth (formants) make its frequency; a noisy one is noise of a band of frequencies. Formants glide
+from phone to phone. This is crude, but the words differ in the way that spoken ones do.
 
     S samples   P phones of a word   K harmonics
 """

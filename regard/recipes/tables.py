@@ -18,7 +18,11 @@ from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice
 
 # The keys of [data] that name files.
 FILES = (
-    *(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text", "images", "speech")),
+    *(
+        f"{part}{kind}"
+        for part in ("", "validation_")
+        for kind in ("source", "target", "pairs", "text", "images", "speech")
+    ),
     "series",
 )
 FORMS = ("source", "pairs", "text", "images", "series", "speech", "demo")  # how the data is given
@@ -43,7 +47,7 @@ POSITIVE = ValueRule(above=0)
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """The training data: parallel files, files of pairs, text, images, a series, speech, or demo data; exactly one of these."""
+    """The training data, in exactly one form: parallel files, pairs, text, images, a series, speech, or demo data."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -114,7 +118,8 @@ class DataRecipe:
         form = self._form("")
         if form is None:
             raise SettingError(
-                "data", "there is no training data: set source and target, or pairs, text, images, series, speech or demo"
+                "data",
+                "there is no training data: set source and target, or pairs, text, images, series, speech or demo",
             )
         return form
 

@@ -149,13 +149,13 @@ def speech_loss(
     """
     encoded = model.encode(_or_dummy(batch.source))
     if isinstance(model, SpeechCTC):
-        return ctc_loss(model.output(encoded.states), encoded, batch)
+        return ctc_loss(model.label(encoded), encoded, batch)
     hidden = model.decode(_repeated(batch.inputs, START), encoded)
     loss = _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)
     if not isinstance(model, SpeechTransformer) or model.labels is None or not model.training:
         return loss
     share = model.config.ctc
-    total = (1 - share) * loss.total + share * ctc_loss(model.labels(encoded.states), encoded, batch).total
+    total = (1 - share) * loss.total + share * ctc_loss(model.label(encoded), encoded, batch).total
     return loss._replace(total=total)
 
 

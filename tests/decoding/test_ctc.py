@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding.ctc import align, collapse, decode_ctc
+from regard.decoding.ctc import align, bar_special_tokens, collapse, decode_ctc, prefix_beam, score_labels
 from regard.errors import UsageError
 from regard.models.decoding_state import Encoded
 from regard.tasks.losses import ctc_loss
@@ -50,6 +50,11 @@ def test_a_wide_beam_finds_the_most_probable_text(seed: int) -> None:
     assert tuple(hypothesis.tokens) == best
     assert hypothesis.score == pytest.approx(math.log(totals[best]))
     assert len(places) == len(best) and places == sorted(places)
+    ranked = sorted(totals, key=lambda text: -totals[text])[:5]
+    assert [text for text, _ in prefix_beam(bar_special_tokens(logps), 200)[:5]] == ranked
+    wanted = [*ranked, (4, 4, 4, 4, 5)]  # the last one needs more than six vectors
+    scores = score_labels(logps, wanted)
+    assert scores[:5] == pytest.approx([math.log(totals[text]) for text in ranked]) and scores[5] == -math.inf
     greedy, _ = decode_ctc(logps)
     assert greedy.score == pytest.approx(logps.max(1).sum())
     assert hypothesis.score >= math.log(totals[tuple(greedy.tokens)]) - 1e-9

@@ -18,7 +18,7 @@ from regard.settings import SettingError
 SOUND: dict[str, Any] = {"rate": 8000, "mels": 6, "dropout": 0.0}
 STACK: dict[str, Any] = {**SOUND, "vocabulary": 9, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
 CONFIGS: dict[str, Any] = {
-    "convolution": regard.SpeechRecognizerConfig(**STACK),
+    "convolution": regard.SpeechRecognizerConfig(**STACK, local_layers=2),
     "stacking": regard.SpeechRecognizerConfig(**STACK, front_end="stacking", subsampling=3, ctc=0.3, tie_output=False),
     "pyramid": regard.ListenAttendSpellConfig(
         **SOUND, target_vocabulary=9, hidden=12, embedding=8, layers=2, subsampling=4

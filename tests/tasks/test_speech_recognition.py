@@ -19,6 +19,7 @@ from regard.cli import app
 from regard.demo.speech import WORDS, demo_speech, speak
 from regard.errors import DataError, ModelError, UsageError
 from regard.tasks.speech_recognition import split_recordings
+from regard.text.tokenizers.special_tokens import START
 from regard.training.recipe.from_files import recipe_for_files
 
 TONES = {"low": 400, "high": 2000}
@@ -86,9 +87,27 @@ def test_a_folder_of_recordings_gives_a_transcriber(run: Any, folder: Path, stri
         assert low < 0.17 < high < transcript.seconds  # the gap is from about 0.1 to 0.25 s
     if transcriber.attends:
         assert all(math.isclose(sum(row), 1, abs_tol=1e-4) for row in transcript.weights)
+    if getattr(transcriber.model, "labels", None) is not None:
+        check_joint_score(transcriber, string)
     scores = transcriber.evaluate(read_recordings([folder]))
     assert scores["wer"] == 0.0 and scores["recordings"] == 48
     assert "regard transcribe -m THIS_FOLDER recording.wav" in (run.folder / "README.md").read_text()
+
+
+def check_joint_score(transcriber: Any, recording: Path) -> None:
+    """A beam's score is a mean of the log-probabilities of decoder and CTC, weighted as in training."""
+    frames = transcriber.frames(recording)
+    ((best, _),) = transcriber.decode([frames], beam=3)
+    with torch.no_grad():
+        encoded = transcriber.model.encode(frames[None])
+        logps = transcriber.model.labels(encoded.states).log_softmax(-1)[0]  # (n, V)
+        read = torch.tensor([[START, *best.tokens[:-1]]])
+        written = transcriber.model.project(transcriber.model.decode(read, encoded)).log_softmax(-1)[0]
+    decoder = written[range(len(best.tokens)), best.tokens].sum()
+    labels = torch.tensor([best.tokens[:-1]])
+    sizes = [torch.tensor([len(logps)]), torch.tensor([labels.shape[1]])]
+    ctc = -torch.nn.functional.ctc_loss(logps[:, None], labels, *sizes, reduction="sum")
+    assert best.score == pytest.approx(0.7 * float(decoder) + 0.3 * float(ctc), abs=1e-3)
 
 
 def test_forms_of_recordings(run: Any, string: Path, tmp_path: Path) -> None:
@@ -166,9 +185,7 @@ def test_settings_without_effect_are_refused(folder: Path) -> None:
             regard.train(recipe, out=folder.with_name("refused"), overrides={key: value}, quiet=True)
     recipe = recipe_for_files([folder], model="speech-ctc")
     with pytest.raises(UsageError, match="label_smoothing"):
-        regard.train(
-            recipe, out=folder.with_name("refused"), overrides={"training.label_smoothing": 0.1}, quiet=True
-        )
+        regard.train(recipe, out=folder.with_name("refused"), overrides={"training.label_smoothing": 0.1}, quiet=True)
     with pytest.raises(UsageError, match="speech-recognizer"):
         recipe_for_files([folder])
 

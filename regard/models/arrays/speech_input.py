@@ -17,6 +17,7 @@ from regard.arrays.speech.mel import PADDING, RANGE, LogMel
 from regard.models.config.speech import SoundConfig, SpeechStackConfig
 from regard.models.stack import make_vector_position, residual_dtype
 
+KERNEL = 5  # vectors that a local layer sees
 EPSILON = 1e-5  # added to the variance of a band, which is 0 in silence
 
 
@@ -45,6 +46,24 @@ def scale_frames(frames: Tensor, config: SoundConfig) -> tuple[Tensor, Tensor]:
     return centred / (centred.square().sum(1, keepdim=True) / count + EPSILON).sqrt(), keep
 
 
+class LocalLayer(nn.Module):
+    """A residual convolution over neighbouring vectors: x + dropout(gelu(convolve(norm(x)))).
+
+    It recognizes sounds where they are, as the convolutions of Gulati et al. 2020 do, before attention relates them.
+    """
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.convolution = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        """x (B, n, p), of which keep (B, n) are real -> (B, n, p)."""
+        near = (self.norm(x) * keep[..., None]).transpose(1, 2)  # (B, p, n)
+        return x + self.dropout(F.gelu(self.convolution(near)).transpose(1, 2))
+
+
 class SpeechInput(nn.Module):
     """The input of the first block: frames, `subsampling` of which become one vector, with positions and dropout."""
 
@@ -56,6 +75,7 @@ class SpeechInput(nn.Module):
         channels = [] if self.stacks else [config.mels, *[width] * max(1, config.halvings)]
         stride = 1 if config.subsampling == 1 else 2
         self.convolutions = nn.ModuleList(nn.Conv1d(a, b, 3, stride, padding=1) for a, b in pairwise(channels))
+        self.local = nn.ModuleList(LocalLayer(width, config.dropout) for _ in range(config.local_layers))
         self.position = make_vector_position(config)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -67,13 +87,16 @@ class SpeechInput(nn.Module):
     @property
     def traits(self) -> frozenset[str]:
         """The front end; see regard.traits."""
-        return frozenset({f"SpeechInput {self.config.front_end}"})
+        local = f", {self.config.local_layers} local layers" if self.local else ""
+        return frozenset({f"SpeechInput {self.config.front_end}{local}"})
 
     def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """frames (B, T, M) -> vectors (B, n, p), and which of them are real (B, n)."""
         x, keep = scale_frames(frames, self.config)
         x = x.to(next(self.parameters()).dtype)
         x, keep = self._stack(x, keep) if self.stacking is not None else self._convolve(x, keep)
+        for layer in self.local:
+            x = layer(x, keep)
         if self.position is not None:
             x = self.position.embed(x, torch.arange(x.shape[1], device=x.device))
         return self.dropout(x.to(residual_dtype(x))), keep

@@ -55,6 +55,12 @@ class SpeechTransformer(TransformerTarget):
         x, keep = self.source(frames)
         return Encoded(self.encoder(x, mask=keep[:, None, None]), keep)
 
+    def label(self, encoded: Encoded) -> Tensor:
+        """Return the logits of CTC's labels for each vector (B, n, V), of a model that has them."""
+        if self.labels is None:
+            raise ValueError("this model was made without labels: set ctc above 0")
+        return self.labels(encoded.states)
+
     def pad_sources(self, recordings: Sequence[Tensor]) -> Tensor:
         """Return frames (T, M) of several recordings as one tensor (B, T, M)."""
         return pad_frames(list(recordings))
@@ -137,7 +143,11 @@ class SpeechCTC(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """frames (B, T, M) -> logits of the labels (B, n, V)."""
-        return self.output(self.encode(frames).states)
+        return self.label(self.encode(frames))
+
+    def label(self, encoded: Encoded) -> Tensor:
+        """Return the logits of the labels for each vector (B, n, V)."""
+        return self.output(encoded.states)
 
     def encode(self, frames: Tensor) -> Encoded:
         """(B, T, M) -> the vectors of the sound (B, n, p)."""

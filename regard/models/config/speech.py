@@ -46,6 +46,7 @@ class SpeechStackConfig(SoundConfig, StackConfig):
     order: str = choice("pre", ORDERS)
     vocabulary: int = vocabulary_of("target")
     front_end: str = choice("convolution", FRONT_ENDS)  # two at a time, or all at once by a linear layer
+    local_layers: int = number(0, rule=ValueRule(least=0, most=64))  # residual convolutions before the blocks
 
     def __post_init__(self) -> None:
         super().__post_init__()

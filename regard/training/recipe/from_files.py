@@ -32,7 +32,7 @@ def recipe_for_files(
     target_language: str | None = None,
     columns: tuple[str | int, str | int] | None = None,
 ) -> Recipe:
-    """The recipe for files given alone: parallel files, files of pairs, text, folders of images or recordings, or a series.
+    """The recipe for files given alone: parallel files, pairs, text, folders of images or recordings, or a series.
 
     Shards of parallel files are told apart by the language in their names: a.fr b.fr a.en b.en.
     """
@@ -148,7 +148,9 @@ def _run_name(data: DataRecipe) -> str:
     if data.source_language and data.target_language:
         return f"{data.source_language}-{data.target_language}"
     firsts = [
-        Path(files[0]) for files in (data.source, data.target, data.pairs, data.text, data.images, data.series, data.speech) if files
+        Path(files[0])
+        for files in (data.source, data.target, data.pairs, data.text, data.images, data.series, data.speech)
+        if files
     ]
     name = re.sub(r"[^\w.+-]+", "-", "-".join(map(_stem, firsts))).strip("-.+")
     return name or "model"

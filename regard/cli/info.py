@@ -30,7 +30,7 @@ USES = {
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
-    "height", "width", "channels", "patch", "lookback", "horizon", "stride",
+    "height", "width", "channels", "patch", "lookback", "horizon", "stride", "rate", "mels", "subsampling", "ctc",
 )  # fmt: skip
 
 

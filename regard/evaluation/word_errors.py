@@ -11,11 +11,7 @@ from regard.evaluation.bleu import check_pairs
 
 
 def edit_distance(words: Sequence[str], reference: Sequence[str]) -> int:
-    """Return the fewest substitutions, insertions and deletions that make one sequence the other.
-
-    >>> edit_distance("kitten", "sitting")
-    3
-    """
+    """Return the fewest substitutions, insertions and deletions that make one sequence the other."""
     row = list(range(len(reference) + 1))
     for i, word in enumerate(words, start=1):
         above, row[0] = row[0], i

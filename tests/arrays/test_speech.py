@@ -73,6 +73,23 @@ def test_mel_scale_and_filters() -> None:
     assert (np.diff(peaks) > 0).all() and (filters[5, : peaks[4]] == 0).all()  # a band begins where another peaks
 
 
+def test_frames_and_filters_are_those_of_transformers() -> None:
+    from transformers import audio_utils as audio
+
+    for rate, points, bands in ((8000, 256, 40), (16000, 512, 80)):
+        filters = audio.mel_filter_bank(points // 2 + 1, bands, 0, rate / 2, rate, norm="slaney", mel_scale="slaney")
+        np.testing.assert_allclose(mel_filters(rate, points, bands), filters.T, atol=1e-9)
+    sound = np.random.default_rng(1).normal(size=4000)
+    expected = audio.spectrogram(
+        sound,
+        audio.window_function(400, "hann", frame_length=512),
+        **{"frame_length": 512, "hop_length": 160, "fft_length": 512, "power": 2.0, "pad_mode": "constant"},
+        **{"mel_filters": filters, "mel_floor": 1e-10, "log_mel": "log"},
+    )  # (bands, frames)
+    frames = LogMel(rate=16000, bands=80)(torch.from_numpy(sound.astype(np.float32))[None])[0]
+    np.testing.assert_allclose(frames.numpy(), expected.T, atol=1e-4)
+
+
 def test_frames_do_not_depend_on_what_follows() -> None:
     log_mel = LogMel(rate=8000, bands=8)
     short = torch.from_numpy(tone(700, 0.1))

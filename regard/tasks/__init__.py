@@ -38,6 +38,12 @@ TASKS: dict[str, Entry] = {
         "regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"
     ),
     "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
+    "speech recognition": Entry(
+        "regard.tasks.speech_recognition",
+        "transcriber",
+        ("speech-recognizer", "listen-attend-spell", "speech-ctc"),
+        "sound",
+    ),
 }
 _loaded: dict[str, Task] = {}
 

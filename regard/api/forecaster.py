@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.series import Scale, Series, make_series, read_series
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
-from regard.demo.series import COLUMNS, demo_series
+from regard.demo.series import demo_series
 from regard.errors import DataError, UsageError
 from regard.look.trace.inputs.input_trace import InputTrace
 from regard.look.trace.inputs.series import trace_series
@@ -137,7 +137,7 @@ class Forecaster:
 
     def examples(self) -> dict[str, Series]:
         """Return series to try by name: the demo series, if the model was trained on it."""
-        if self.columns != COLUMNS:
+        if not learned_from_demo(self.info):
             return {}
         return {"demo series": demo_series(EXAMPLE_HOURS)}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.images import Images, open_image, to_pixels
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
@@ -133,7 +133,7 @@ class ImageClassifier:
 
     def examples(self) -> dict[str, Any]:
         """Return images to try by name: demo images, if the model was trained on them."""
-        if set(self.labels) != set(SHAPES):
+        if not learned_from_demo(self.info):
             return {}
         images = demo_images(EXAMPLES, seed=EXAMPLE_SEED)
         return {f"{images.labels[i]} {i}": images.pixels[i] for i in range(len(images))}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.speech.recordings import Recordings
 from regard.arrays.speech.resample import resample
 from regard.arrays.speech.wave_file import read_wave
@@ -30,8 +30,11 @@ from regard.decoding.model_step import evaluating, log_probabilities
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis
+from regard.demo.speech import RATE, WORDS, speak
 from regard.errors import DataError, ModelError, UsageError
 from regard.evaluation.word_errors import word_errors
+from regard.look.trace.inputs.input_trace import InputTrace
+from regard.look.trace.inputs.speech import trace_recording
 from regard.models.arrays.speech_input import make_log_mel
 from regard.models.arrays.speech_recognizers import SpeechCTC
 from regard.models.config import SoundConfig
@@ -41,6 +44,7 @@ from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
 
+EXAMPLE_SEED = 1_000_000  # of recordings that are in no training
 BATCH_FRAMES = 2**15  # that are decoded together
 MARGIN = 8  # tokens that a short recording may have beyond its vectors
 
@@ -131,6 +135,23 @@ class Transcriber:
         frames = self.frames(recording)
         written = self.decode([frames])[0][0].tokens if text is None else self.tokenizer.encode(text)
         return self._attention(frames, [*(token for token in written if token != END), END])
+
+    def trace(self, recording: Any, *, source: str | None = None, name: str | None = None) -> InputTrace:
+        """Return everything that the model does with a recording, for the explorer page.
+
+        `source` is the name of the recording, by default the file's; `name` is that of the model.
+        """
+        if source is None:
+            source = Path(recording).name if isinstance(recording, str | Path) else "recording"
+        return trace_recording(self, recording, source=source, name=name)
+
+    def examples(self) -> dict[str, Any]:
+        """Return recordings to try by name: demo speech, if the model was trained on it."""
+        if not learned_from_demo(self.info):
+            return {}
+        digits = list(WORDS)
+        texts = [" ".join(digits[i : i + 3]) for i in range(len(digits) - 2)]
+        return {f"“{text}”": (speak(text, voice=i, seed=EXAMPLE_SEED), RATE) for i, text in enumerate(texts)}
 
     def frames(self, recording: Any) -> Tensor:
         """Return a recording as the model hears it: log-mel frames (T, M)."""

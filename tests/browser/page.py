@@ -88,11 +88,12 @@ def make_folders(place: Path) -> list[Path]:
         model = make_model(config)
         folders.append(save_model(model, place / name, files=tokenizer_files(tokenizer, tokenizer)))
     labels = train_labels(list(SHAPES))
+    demo = {"recipe": {"data": {"demo": 100}}}
     sizes = {"height": 28, "width": 28, "channels": 1, "patch": 7, "max_length": 17}
     pictures = make_model(ImageClassifierConfig(**stack, **sizes, vocabulary=labels.size))
-    folders.append(ImageClassifier(pictures, labels).save(place / "small-pictures"))
+    folders.append(ImageClassifier(pictures, labels, info=demo).save(place / "small-pictures"))
     lines = make_model(ForecasterConfig(**stack, lookback=48, horizon=12, patch=8, stride=4, max_length=12))
-    info = {"series": {"columns": list(COLUMNS), "mean": [20.0] * 3, "deviation": [5.0] * 3}}
+    info = {**demo, "series": {"columns": list(COLUMNS), "mean": [20.0] * 3, "deviation": [5.0] * 3}}
     folders.append(Forecaster(lines, info=info).save(place / "small-lines"))
     return folders
 

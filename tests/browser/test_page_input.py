@@ -102,7 +102,7 @@ def test_images_and_series(wide: Any, explorer: Any, tmp_path: Path) -> None:
     expect(page.get_by_test_id("input-error")).to_contain_text("Mean absolute error of the 12 forecast rows")
     page.get_by_test_id("input-at").fill("1000")
     trace = traced(explorer, "small-lines", "demo series", at=1000)
-    page.get_by_test_id("input-variable").get_by_text("heat").click()
+    page.get_by_test_id("input-variable").get_by_label("heat").check()
     expect(page.get_by_test_id("input-at").locator("xpath=..")).to_contain_text(trace.columns.labels[48][:10])
     page.get_by_test_id("input-plot").focus()
     for _ in range(3):

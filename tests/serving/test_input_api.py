@@ -57,9 +57,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     sizes = {"height": 28, "width": 28, "channels": 1, "patch": 7, "max_length": 17}
     pictures = ImageClassifierConfig(**stack, **sizes, vocabulary=labels.size)
     lines = ForecasterConfig(**stack, lookback=24, horizon=6, patch=8, stride=4, max_length=6)
-    info = {"series": {"columns": list(COLUMNS), "mean": [0.0] * 3, "deviation": [1.0] * 3}}
+    demo = {"recipe": {"data": {"demo": 100}}}
+    info = {**demo, "series": {"columns": list(COLUMNS), "mean": [0.0] * 3, "deviation": [1.0] * 3}}
     place = tmp_path_factory.mktemp("inputs")
-    ImageClassifier(make_model(pictures), labels).save(place / "pictures")
+    ImageClassifier(make_model(pictures), labels, info=demo).save(place / "pictures")
     Forecaster(make_model(lines), info=info).save(place / "lines")
     return {name: place / name for name in ("pictures", "lines")}
 

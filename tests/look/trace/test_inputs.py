@@ -98,8 +98,9 @@ def test_examples_are_those_of_the_demo_data(small_inputs: Any) -> None:
     """A model that was trained on other data brings none along."""
     classifier, forecaster = small_inputs.small_classifier(), small_inputs.small_forecaster()
     assert classifier.examples() == {} and forecaster.examples() == {}
-    forecaster.info["series"]["columns"] = ["power", "heat", "traffic"]
-    assert list(forecaster.examples()) == ["demo series"]
+    demo = {"data": {"demo": 100}}
+    classifier.info["recipe"] = forecaster.info["recipe"] = demo
+    assert list(forecaster.examples()) == ["demo series"] and "circle 0" in classifier.examples()
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])

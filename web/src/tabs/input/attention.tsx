@@ -216,6 +216,7 @@ export function AllQueries(props: { view: View; shown: number | "mean"; pointed:
         most={Math.max(1e-9, largestOf(grid.values))}
         stretch
         maxCell={24}
+        minRow={22}
         read={(row, col) =>
           `${queries[row].text} attends to ${keys[col].text} with weight ${grid.values[row * grid.cols + col].toFixed(4)}`
         }

@@ -146,10 +146,12 @@ function PictureView(props: { trace: InputTrace; parts: Parts | null }) {
   const weights = weightsFor(view.grid, shown);
   const most = Math.max(1e-9, ...placedWeights(view.keys, weights));
   const hasPlaces = view.queries.some(({ box }) => box);
+  const queries = <QueryButtons view={view} pointed={pointed} onPoint={parts.onPoint} />;
   const rest = view.keys.flatMap(({ text, box }, i) => (box ? [] : [`“${text}” ${weights[i].toFixed(4)}`]));
   return (
     <div class={trace.frames > 1 ? "stacked" : "input-columns"}>
       <Figure title={trace.frames > 1 ? "Video" : "Image"} name="input-picture" note={hasPlaces ? "Point at a patch to make it the query; click to keep it." : "Point at a word to see where it attends; click to keep it."}>
+        {!hasPlaces && queries}
         <Picture
           trace={trace}
           shade={null}
@@ -161,7 +163,7 @@ function PictureView(props: { trace: InputTrace; parts: Parts | null }) {
           label={`${trace.source}, ${trace.output}`}
           testid="input-picture"
         />
-        <QueryButtons view={view} pointed={pointed} onPoint={parts.onPoint} />
+        {hasPlaces && queries}
         <AttentionControls view={view} />
       </Figure>
       <Figure title="Attention" name="input-attention" note="Where the query attends. Point to read a weight.">
@@ -202,7 +204,12 @@ function TimeView(props: { trace: InputTrace; parts: Parts | null }) {
         {parts && <AttentionControls view={parts.view} />}
         {trace.form === "lines" && trace.continuation && <LineNames truth={trace.continuation.truth !== null} />}
       </div>
-      {trace.form === "bands" && <Prediction trace={trace} row={row} />}
+      {trace.form === "bands" && (
+        <div class="transcript">
+          <span class="aside">Transcript</span>
+          <Prediction trace={trace} row={row} />
+        </div>
+      )}
       {parts && <QueryButtons view={parts.view} pointed={parts.pointed} onPoint={parts.onPoint} />}
       <InputPlot
         trace={trace}

@@ -264,13 +264,14 @@ function TimeTicks(props: { trace: InputTrace; axis: Axis; at: number; size: num
   const { trace, axis } = props;
   const ruler = trace.columnRuler;
   const labelled = ruler.labels.length > 0;
-  const from = scaleLinear([0, axis.columns], [ruler.start, ruler.start + axis.columns * ruler.step]);
+  const end = ruler.start + axis.columns * ruler.step;
+  const toColumn = scaleLinear([ruler.start, end], [0, axis.columns]);
   const name = (column: number) => shortTime(columnName(trace, column));
-  const widest = labelled ? textWidth(name(0), props.size) : textWidth(String(Math.round(from(axis.columns))), props.size) + 16;
+  const widest = labelled ? textWidth(name(0), props.size) : textWidth(String(Math.round(end)), props.size) + 16;
   const count = Math.max(2, Math.floor((axis.width - axis.left) / (widest + TICK_GAP)));
   const ticks = labelled
     ? timeTicks(ruler.labels, Math.min(count, 9)).map((column) => ({ at: axis.x(column + 0.5), text: name(column) }))
-    : from.ticks(Math.min(count, 10)).map((value) => ({ at: axis.x(from.invert(value)), text: String(value) }));
+    : toColumn.ticks(Math.min(count, 10)).map((value) => ({ at: axis.x(toColumn(value)), text: String(value) }));
   return (
     <>
       {ticks

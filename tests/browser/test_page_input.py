@@ -116,4 +116,4 @@ def test_images_and_series(wide: Any, explorer: Any, tmp_path: Path) -> None:
     assert continuation is not None and continuation.truth is not None
     error = abs(continuation.values[1] - continuation.truth[1]).mean()
     expect(page.get_by_test_id("input-error").locator("b")).to_have_text(f"{error:#.3g}")
-    assert (wide.errors, wide.blocked) == ([], [])
+    assert (wide.errors, wide.blocked) == ([], [(tmp_path / "saved.html").as_uri()])

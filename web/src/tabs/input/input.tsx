@@ -29,7 +29,8 @@ export function Input() {
   const from = source();
   const entry = from?.kind === "model" ? from.entry : null;
   const examples = useExamples(entry?.name ?? "");
-  const run = useInput(entry, examples.value);
+  const known = examples.busy ? null : examples.value; // those of another model are no use
+  const run = useInput(entry, known);
   const trace = from?.kind === "trace" ? from.trace : run.value;
   useEffect(() => {
     shownInput.value = trace;
@@ -38,12 +39,12 @@ export function Input() {
     };
   }, [trace]);
   const error = run.error || examples.error;
-  const noInput = entry && examples.value?.length === 0 && !file.value && !run.busy;
+  const noInput = entry && known?.length === 0 && !file.value && !run.busy;
   return (
     <>
       <Intro title={titleOf(trace, entry)}>{INTROS[trace?.form ?? formOf(entry?.reads)]}</Intro>
       {from ? (
-        <SourceForm from={from} examples={examples.value ?? []} trace={trace} busy={run.busy} />
+        <SourceForm from={from} examples={known ?? []} trace={trace} busy={run.busy} />
       ) : (
         <NoModel needs="models of images, series or sound" />
       )}

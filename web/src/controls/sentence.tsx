@@ -56,8 +56,16 @@ export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (wh
   );
 }
 
-const LABELS: Record<string, string> = { translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode", classifier: "Text to classify" };
-const VERBS: Record<string, string> = { translator: "Translate", writer: "Generate", embedder: "Encode", classifier: "Encode" };
+const LABELS: Record<string, string> = {
+  translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode", classifier: "Text to classify",
+  summarizer: "Text to summarize",
+  answerer: "A story, and the question as its last sentence",
+};
+const VERBS: Record<string, string> = {
+  translator: "Translate", writer: "Generate", embedder: "Encode", classifier: "Encode",
+  summarizer: "Summarize",
+  answerer: "Answer",
+};
 
 function problemWith(typed: string): string {
   if (typed.trim() === "") return "The text is empty: type a sentence first.";

@@ -20,11 +20,15 @@ export const model = field<string>("model", "", { shared: true });
 export const trace = field<string>("trace", "", { shared: true }); // the name of an opened trace
 const second = field<string>("with", "", { shared: true }); // the name of a second trace, opened together with the first
 
+const STORY =
+  "It was cold. On Monday, Emma went to the park. She bought three apples there. Paul went to the market on Friday.";
 const EXAMPLES: Record<string, string> = {
   translator: "Jane visite l'Afrique en septembre",
   writer: "ROMEO:",
   embedder: "The cat sleeps in the garden.",
   classifier: "The cat never sleeps in the garden.",
+  summarizer: STORY,
+  answerer: `${STORY} Where did Emma go on Monday?`,
 };
 
 /** A trace, or why there is none yet. While a new trace is computed, the previous one stays. */

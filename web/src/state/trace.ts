@@ -69,7 +69,7 @@ export interface Tree {
   best: number;
 }
 
-export type MapName = "enc_self" | "dec_self" | "cross" | "rnn";
+export type MapName = "enc_self" | "dec_self" | "cross" | "rnn" | "pointer";
 
 export interface Trace {
   model: {
@@ -90,13 +90,14 @@ export interface Trace {
   search: Record<string, string | number | boolean | null>;
   best_head: { layer: number; head: number | null } | null;
   alignment: AttentionMap | null; // the mean of the heads that align best; null in old traces
+  sentences: { text: string; start: number; end: number }[]; // of the source of a model that copies: token spans
   notes: string[];
   raw: Json; // the original JSON, for exported files
 }
 
 export type Json = { [name: string]: any };
 
-export const MAP_NAMES: readonly MapName[] = ["enc_self", "dec_self", "cross", "rnn"];
+export const MAP_NAMES: readonly MapName[] = ["enc_self", "dec_self", "cross", "rnn", "pointer"];
 const TOLERANCE = { values: 1e-5, float16: 2e-3 };
 
 /** Reads and checks a trace; throws an Error that says what is wrong with it. */
@@ -138,6 +139,7 @@ function readParts(raw: Json): Trace {
     search: raw.search ?? {},
     best_head: raw.best_head ? { head: null, ...raw.best_head } : null,
     alignment: raw.alignment ? readMap("alignment", raw.alignment, lengths) : null,
+    sentences: raw.sentences ?? [],
     notes: raw.notes ?? [],
     raw,
   };

@@ -117,7 +117,7 @@ export function HeadTable(props: { view: View; shown: number | "mean" }) {
       }
     >
       <div class="scroll">
-        <table class={pictures ? "thumbnails pictures" : "thumbnails"} style={{ "--heads": heads }} aria-label="Heads">
+        <table class={pictures ? `thumbnails ${view.trace.frames > 1 ? "videos" : "pictures"}` : "thumbnails"} style={{ "--heads": heads }} aria-label="Heads">
           <thead>
             <tr>
               <td />

@@ -19,6 +19,8 @@ import { InputPlot, WeightPlot } from "./timeline";
 const INTROS = {
   pixels:
     "A picture is cut into patches, and the patches attend to each other like the words of a sentence (G4, G5). Point at a patch to see where it attends.",
+  captions:
+    "The decoder writes a word at a time, and attends to the cells of the picture (G4). Point at a word to see where it attends.",
   lines:
     "The past of a series is cut into patches, which attend to each other; a last layer reads them all and writes the forecast (G6). Point at a part of the past to see where it attends.",
   bands: "The decoder writes a token at a time and attends to moments of the recording (G6). Point at a token to see when it was heard.",
@@ -42,7 +44,7 @@ export function Input() {
   const noInput = entry && known?.length === 0 && !file.value && !run.busy;
   return (
     <>
-      <Intro title={titleOf(trace, entry)}>{INTROS[trace?.form ?? formOf(entry?.reads)]}</Intro>
+      <Intro title={titleOf(trace, entry)}>{INTROS[introOf(trace, entry?.reads)]}</Intro>
       {from ? (
         <SourceForm from={from} examples={known ?? []} trace={trace} busy={run.busy} />
       ) : (
@@ -69,7 +71,8 @@ export function Input() {
   );
 }
 
-function formOf(reads: string | undefined): keyof typeof INTROS {
+function introOf(trace: InputTrace | null, reads: string | undefined): keyof typeof INTROS {
+  if (trace) return trace.form === "pixels" && trace.scores.length === 0 ? "captions" : trace.form;
   return reads === "series" ? "lines" : reads === "sound" ? "bands" : "pixels";
 }
 
@@ -136,9 +139,10 @@ function Reading(props: { parts: Parts; weights: Float32Array }) {
 
 function PictureView(props: { trace: InputTrace; parts: Parts | null }) {
   const { trace, parts } = props;
+  const isCaption = trace.scores.length === 0;
   const prediction = (
     <section class="panel" aria-label="Prediction">
-      <h2>{trace.scores.length > 0 ? "Prediction" : "Caption"}</h2>
+      <h2>{isCaption ? "Caption" : "Prediction"}</h2>
       <Prediction trace={trace} row={0} />
     </section>
   );
@@ -150,7 +154,8 @@ function PictureView(props: { trace: InputTrace; parts: Parts | null }) {
   const queries = <QueryButtons view={view} pointed={pointed} onPoint={parts.onPoint} />;
   const rest = view.keys.flatMap(({ text, box }, i) => (box ? [] : [`“${text}” ${weights[i].toFixed(4)}`]));
   return (
-    <div class={trace.frames > 1 ? "stacked" : "input-columns"}>
+    <div class={trace.frames > 1 ? "stacked" : isCaption ? "input-columns two" : "input-columns"}>
+      {isCaption && prediction}
       <Figure title={trace.frames > 1 ? "Video" : "Image"} name="input-picture" note={hasPlaces ? "Point at a patch to make it the query; click to keep it." : "Point at a word to see where it attends; click to keep it."}>
         {!hasPlaces && queries}
         <Picture
@@ -184,7 +189,7 @@ function PictureView(props: { trace: InputTrace; parts: Parts | null }) {
         </p>
         {rest.length > 0 && <p class="hint">Not in the picture: {rest.join(", ")}</p>}
       </Figure>
-      {prediction}
+      {!isCaption && prediction}
     </div>
   );
 }

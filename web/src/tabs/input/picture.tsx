@@ -96,6 +96,7 @@ export function Picture(props: {
   return (
     <div
       class={trace.frames > 1 ? "picture video" : "picture"}
+      style={{ "--frames": trace.frames }}
       role="group"
       tabIndex={0}
       aria-label={`${props.label}. ${keys}`}

@@ -1,4 +1,4 @@
-"""Small random models for images and series behind their faces."""
+"""Small random models for images, series, sound and texts to copy from, behind their faces."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.api.copying.answerer import Answerer
+from regard.api.copying.summarizer import Summarizer
 from regard.api.forecaster import Forecaster
 from regard.api.image_classifier import ImageClassifier
+from regard.api.transcriber import Transcriber
 from regard.models.config import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
-from regard.models.presets import make_model
+from regard.models.presets import MODELS, make_model
+from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.labels import train_labels
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
+from regard.text.tokenizers.words import train_words
 
 LABELS = ["bird", "cat", "dog"]
 STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 8}
+STORY, QUESTION = "It was cold. Ana saw the park. Bo slept.", "Who saw the park?"
 LINES = {"lookback": 24, "horizon": 6}
 
 
@@ -40,6 +46,26 @@ def small_forecaster(kind: str = "forecaster") -> Forecaster:
 def small_series(rows: int = 40) -> np.ndarray:
     """Values of the two columns."""
     return np.random.default_rng(1).normal([5.0, -1.0], [2.0, 0.5], (rows, 2))
+
+
+def small_transcriber(kind: str = "speech-recognizer") -> Transcriber:
+    """A recognizer of words at 8,000 Hz with 6 bands; two frames are a moment."""
+    torch.manual_seed(1)
+    words = train_words(["low high"] * 5, tokenised=True)
+    sizes = {"embedding": 8, "hidden": 8} if kind == "listen-attend-spell" else STACK
+    config, _ = MODELS[kind]
+    vocabulary = {name: words.size for name, side in config.vocabulary_fields().items() if side == "target"}
+    return Transcriber(_loud(make_model(config(rate=8000, mels=6, subsampling=2, **sizes, **vocabulary))), words)
+
+
+def small_copier(kind: str) -> Any:
+    """A summarizer or an answerer that reads letters."""
+    torch.manual_seed(1)
+    letters = train_characters([STORY, QUESTION])
+    config, _ = MODELS[kind]
+    sizes = dict.fromkeys(config.vocabulary_fields(), letters.size)
+    face = Summarizer if kind == "summarizer" else Answerer
+    return face(_loud(make_model(config(**STACK, **sizes))), letters)
 
 
 def _loud(model: Any) -> Any:

@@ -39,7 +39,9 @@ class Answerer(CopyingModel):
     def read_whole(self, text: str) -> SentenceTokens:
         *story, question = into_sentences(text) or [None]
         if not story:
-            raise DataError("there is no story before the question: give a story, and the question as its last sentence")
+            raise DataError(
+                "there is no story before the question: give a story, and the question as its last sentence"
+            )
         content = "".join(part.text + part.blanks for part in story).rstrip()
         return self.read(content, then=f"{SEPARATOR} {question.text}")
 

@@ -76,6 +76,41 @@ def test_a_series(small_inputs: Any) -> None:
     assert (continuation.first, continuation.least, continuation.most) == (30, 24, 40)
 
 
+SOUND = (np.random.default_rng(3).normal(size=4000).astype(np.float32) / 10, 8000)  # half a second
+
+
+@pytest.mark.parametrize("kind", ["speech-recognizer", "listen-attend-spell", "speech-ctc"])
+def test_a_recording(small_inputs: Any, kind: str) -> None:
+    transcriber = small_inputs.small_transcriber(kind)
+    trace = transcriber.trace(SOUND)
+    maps = {entry.title: entry.attention for entry in trace.maps}
+    frames = transcriber.frames(SOUND)  # (T, M)
+    loudness = trace.values[0, :, :, 0]
+    assert np.allclose(loudness - loudness.max(), np.maximum(10 / np.log(10) * (frames - frames.max()).T.numpy(), -80))
+    places = trace.axes["moments"]
+    assert len(places) == -(-len(frames) // 2) and places[3].box == (0.0, 6.0, 0.0, 2.0, 6.0)
+    assert places[3].text == "0.06 s"  # a frame begins every 10 ms
+    if kind == "speech-ctc":
+        assert list(maps) == ["encoder"] and "CTC labels each moment" in trace.notes[0]
+    else:
+        assert np.allclose(maps["tokens"].weights, transcriber.attention(SOUND), atol=1e-6)
+        assert [place.text for place in trace.axes["tokens"]][-1] == "end"
+        assert trace.output == transcriber.transcribe(SOUND).text
+    if kind != "listen-attend-spell":
+        with torch.no_grad(), regard.record(transcriber.model) as layers:
+            transcriber.model.encode(transcriber.model.pad_sources([frames]))
+        assert np.allclose(maps["encoder"].weights, np.stack([w[0].numpy() for w in layers.values()]), atol=1e-6)
+
+
+def test_a_long_recording(small_inputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcriber = small_inputs.small_transcriber()
+    monkeypatch.setattr("regard.look.trace.inputs.speech.MAX_SELF_WEIGHTS", 100)
+    short = transcriber.trace(SOUND)
+    assert [entry.title for entry in short.maps] == ["tokens"] and "is not shown" in short.notes[0]
+    with pytest.raises(DataError, match=r"long\.wav: the recording has 40 seconds; the limit of a trace is 30: cut it"):
+        transcriber.trace((np.zeros(320_000, np.float32), 8000), source="long.wav")
+
+
 def test_the_last_rows_are_forecast_unless_there_are_too_few(small_inputs: Any) -> None:
     forecaster, small_series = small_inputs.small_forecaster(), small_inputs.small_series
     after_the_end = forecaster.trace(small_series(24)).continuation

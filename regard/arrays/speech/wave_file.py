@@ -39,7 +39,7 @@ def read_wave(path: str | Path) -> tuple[Samples, int]:
         raise DataError(missing_file(path)) from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder: give a WAV file") from None
-    except EOFError:
+    except (EOFError, RuntimeError):  # RuntimeError: a chunk of the file says that it ends before it begins
         raise DataError(f"{path}: the WAV file is truncated: it ends inside its header") from None
     except wave.Error as error:
         raise DataError(f"{path}: {_explain(str(error))}") from error

@@ -41,11 +41,11 @@ def trace_caption(
     with torch.inference_mode(), evaluating(model), record(model) as layers:
         model.decode(read, model.encode(batch))
     grouped = group_layers({layer: weights[0] for layer, weights in layers.items()})
-    maps, notes = [], ()
+    maps, notes = [], []
     for kind in sorted(grouped.keys() & TITLES.keys(), key=list(TITLES).index):
         weights = grouped[kind]
         if kind == "enc_self" and weights.size > MAX_SELF_WEIGHTS:
-            notes = ("The frames have many cells, so the self-attention of the encoder is not shown.",)
+            notes.append("The frames have many cells, so the self-attention of the encoder is not shown.")
             continue
         query = "cells" if kind == "enc_self" else "words"
         maps.append(InputMap(TITLES[kind], Map(query, "cells", weights, random_features=has_features(model, kind))))
@@ -62,5 +62,5 @@ def trace_caption(
         rows=Ruler("row"),
         source=source,
         output=captioner.tokenizer.decode(ids),
-        notes=notes,
+        notes=tuple(notes),
     )

@@ -30,31 +30,31 @@ def trace_series(
     By default, the last rows are forecast, so that the forecast can be compared with the truth. `source` is the name of
     the series, `name` that of the model.
     """
-    series: Series = forecaster.read(series)
+    history: Series = forecaster.read(series)
     lookback, horizon = forecaster.lookback, forecaster.horizon
-    first = max(lookback, len(series) - horizon) if at is None else at
-    if not lookback <= first <= len(series):
+    first = max(lookback, len(history) - horizon) if at is None else at
+    if not lookback <= first <= len(history):
         raise UsageError(
-            f"row {first} of {len(series)} cannot be forecast: the model reads {lookback} rows before it, so the first "
-            f"row is {lookback} to {len(series)}"
+            f"row {first} of {len(history)} cannot be forecast: the model reads {lookback} rows before it, so the first "
+            f"row is {lookback} to {len(history)}"
         )
     notes: tuple[str, ...] = ()
-    if len(series.columns) > MAX_COLUMNS:
-        notes = (f"The first {MAX_COLUMNS} of {len(series.columns)} columns are shown.",)
-        series = first_columns(series)
-    past = series.rows(first - lookback, first)
-    truth = series.values[first : first + horizon].T  # (C, up to F)
+    if len(history.columns) > MAX_COLUMNS:
+        notes = (f"The first {MAX_COLUMNS} of {len(history.columns)} columns are shown.",)
+        history = first_columns(history)
+    past = history.rows(first - lookback, first)
+    truth = history.values[first : first + horizon].T  # (C, up to F)
     with record(forecaster.model) as layers:
         forecast = forecaster.forecast(past)
     config = forecaster.model.config
     maps = []
-    for column in range(len(series.columns)) if len(layers) else ():  # a linear model has no attention
+    for column in range(len(history.columns)) if len(layers) else ():  # a linear model has no attention
         for kind, weights in group_layers({layer: rows[column] for layer, rows in layers.items()}).items():
             attention = Map("patches", "patches", weights, random_features=has_features(forecaster.model, kind))
             maps.append(InputMap("encoder", attention, column))
     axes = {}
     if maps:
-        sizes = {"size": config.patch, "stride": config.stride, "columns": lookback, "rows": len(series.columns)}
+        sizes = {"size": config.patch, "stride": config.stride, "columns": lookback, "rows": len(history.columns)}
         places = span_places(config.patches, name="patch", first=first - lookback, **sizes)
         axes = {"patches": places}
     else:
@@ -66,10 +66,10 @@ def trace_series(
         axes=axes,
         maps=tuple(maps),
         columns=Ruler("row", float(first - lookback), labels=(*(past.times or ()), *(forecast.times or ()))),
-        rows=Ruler("column", labels=series.columns),
+        rows=Ruler("column", labels=history.columns),
         source=source,
         continuation=Continuation(
-            forecast.values.T, truth if truth.size else None, first, least=lookback, most=len(series)
+            forecast.values.T, truth if truth.size else None, first, least=lookback, most=len(history)
         ),
         notes=notes,
     )

@@ -87,16 +87,16 @@ def self_attention(model: Any, frames: Tensor) -> dict[str, Tensor]:
 
 def moment_maps(model: Any, grouped: dict[str, np.ndarray]) -> tuple[tuple[InputMap, ...], tuple[str, ...]]:
     """Return the maps whose keys are moments, those of tokens first, and remarks."""
-    maps, notes = [], ()
+    maps, notes = [], []
     for kind in sorted(grouped.keys() & TITLES.keys(), key=list(TITLES).index):
         weights = grouped[kind]
         if kind == "enc_self" and weights.size > MAX_SELF_WEIGHTS:
-            notes = ("The recording is long, so the self-attention of its encoder is not shown.",)
+            notes.append("The recording is long, so the self-attention of its encoder is not shown.")
             continue
         query = "moments" if kind == "enc_self" else "tokens"
         attention = Map(query, "moments", weights, random_features=has_features(model, kind))
         maps.append(InputMap(TITLES[kind], attention))
-    return tuple(maps), notes
+    return tuple(maps), tuple(notes)
 
 
 def decibels(frames: Tensor) -> np.ndarray:

@@ -41,16 +41,26 @@ def huge_png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
+def wav(bits: int = 16, samples: int = 4000) -> bytes:
+    """The content of a WAV file at 8,000 Hz whose header says that its samples have so many bits."""
+    sound = np.random.default_rng(1).integers(-9000, 9000, samples).astype("<i2").tobytes()
+    form = struct.pack("<HHIIHH", 1, 1, 8000, 16000, bits // 8, bits)
+    chunks = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(sound)) + sound
+    return b"RIFF" + struct.pack("<I", len(chunks)) + chunks
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Small models with random weights that were trained, so they say, on the demo images and the demo series."""
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.demo.images import SHAPES
     from regard.demo.series import COLUMNS
-    from regard.models.config import ForecasterConfig, ImageClassifierConfig
+    from regard.models.config import ForecasterConfig, ImageClassifierConfig, SpeechRecognizerConfig
     from regard.models.presets import make_model
     from regard.text.tokenizers.labels import train_labels
+    from regard.text.tokenizers.words import train_words
 
     stack: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 8}
     labels = train_labels(list(SHAPES))
@@ -62,7 +72,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("inputs")
     ImageClassifier(make_model(pictures), labels, info=demo).save(place / "pictures")
     Forecaster(make_model(lines), info=info).save(place / "lines")
-    return {name: place / name for name in ("pictures", "lines")}
+    words = train_words(["one two"] * 5, tokenised=True)
+    sound = SpeechRecognizerConfig(**stack, rate=8000, mels=6, subsampling=2, vocabulary=words.size)
+    Transcriber(make_model(sound), words).save(place / "sounds")
+    return {name: place / name for name in ("pictures", "lines", "sounds")}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("files")
     (folder / "own.png").write_bytes(png(28, 28))
     (folder / "own.csv").write_text(SERIES)
+    (folder / "own.wav").write_bytes(wav())
     return {path.name: path for path in folder.iterdir()}
 
 
@@ -86,7 +100,11 @@ def send(client: Any, model: str, content: bytes = b"", **query: Any) -> Any:
 
 
 def test_a_file_gives_the_trace_of_the_library(inputs: Any, folders: dict[str, Path], files: dict[str, Path]) -> None:
-    for name, file, options in (("pictures", "own.png", {}), ("lines", "own.csv", {"at": 30})):
+    for name, file, options in (
+        ("pictures", "own.png", {}),
+        ("lines", "own.csv", {"at": 30}),
+        ("sounds", "own.wav", {}),
+    ):
         expected = load(folders[name], device="cpu").trace(files[file], **options)
         answer = send(inputs, name, files[file].read_bytes(), name=f"C:\\folder\\{file}", **options)
         assert answer.status == 200, answer.content
@@ -127,6 +145,10 @@ REFUSED: list[tuple[str, bytes, dict[str, Any], str]] = [
     ("lines", b"date,a\n2024-01-02,1\n2024-01-01,2\n", {"name": "a.csv"}, "a.csv:3: the time '2024-01-01' comes"),
     ("lines", b"a\n1\n2\n", {"name": "a.csv"}, "a.csv: 2 rows are too few: the model reads the last 24"),
     ("lines", b"a\n" + b"1e300\n" * 40, {}, "values must be finite numbers"),
+    ("sounds", b"RIFF", {"name": "a.wav"}, "a.wav: the WAV file is truncated"),
+    ("sounds", b"no sound at all", {"name": "a.wav"}, "a.wav: not a WAV file"),
+    ("sounds", wav(bits=2000), {"name": "a.wav"}, "a.wav: samples of 2000 bits are not of 8, 16, 24 or 32"),
+    ("sounds", wav(samples=0), {"name": "a.wav"}, "a.wav: the recording has no samples"),
     ("lines", SERIES.encode(), {"at": 3}, "row 3 of 60 cannot be forecast"),
     ("lines", SERIES.encode(), {"at": 10**30}, f"row {10**30} of 60 cannot be forecast"),
 ]  # fmt: skip

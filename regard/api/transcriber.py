@@ -8,6 +8,7 @@ G6; Chan et al. 2016, Dong et al. 2018, Graves et al. 2006.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_FRAMES = 2**15  # that are decoded together
+SILENCE = Hypothesis([END], [0.0], 0.0, 0.0, True)  # what is written down of it
 MARGIN = 8  # tokens that a short recording may have beyond its vectors
 
 
@@ -109,6 +111,8 @@ class Transcriber:
             return self.transcribe([recordings], beam=beam, attention=attention)[0]
         names = [str(item) if isinstance(item, str | Path) else "recording" for item in recordings]
         frames = [self.frames(item) for item in recordings]
+        for name, rows in zip(names, frames, strict=True):
+            self._warn_about_length(name, len(rows))
         results = self.decode(frames, beam=beam)
         return [
             self._transcript(name, rows, *result, attention=attention)
@@ -142,6 +146,10 @@ class Transcriber:
         """Return the best text for each recording, and with CTC the vector of each token; frames (T, M) of each."""
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")
+        heard = [i for i, rows in enumerate(frames) if rows.max() > rows.min()]
+        if len(heard) < len(frames):  # perfect silence, which no model has learned from
+            results = dict(zip(heard, self.decode([frames[i] for i in heard], beam=beam), strict=True))
+            return [results.get(i, (SILENCE, None)) for i in range(len(frames))]
         if not self.attends:
             return [decode_ctc(logps, beam=beam) for logps in self._label(frames)]
         hypotheses = self._search(frames, beam)
@@ -211,6 +219,17 @@ class Transcriber:
                 for i, row in zip(chosen, logps, strict=True):
                     results[i] = row[: -(-len(frames[i]) // self.subsampling)]
         return [results[i] for i in range(len(frames))]
+
+    def _warn_about_length(self, name: str, frames: int) -> None:
+        """Warn if a recording is longer than all that training may have seen."""
+        longest = self.info.get("recipe", {}).get("data", {}).get("max_length")
+        if longest and frames > longest:
+            second = self.log_mel.hop / self.rate
+            warnings.warn(
+                f"{name} is {frames * second:.0f} seconds long, and the model learned from at most "
+                f"{longest * second:.0f}: split it at pauses, or expect errors",
+                stacklevel=3,
+            )
 
     def _transcript(
         self, name: str, frames: Tensor, best: Hypothesis, places: list[int] | None, *, attention: bool

@@ -128,7 +128,7 @@ def broken(content: bytes, change: str) -> bytes:
         return content[:20] + struct.pack("<H", 3) + content[22:]  # IEEE float
     if change == "no samples":
         return content[:40] + struct.pack("<I", 0)
-    return {"empty": b"", "no WAV": b"MZ" + content, "rate": content[:24] + struct.pack("<I", 7) + content[28:]}[change]
+    return {"empty": b"", "text": b"hello", "no WAV": b"MZ" + content, "rate": content[:24] + struct.pack("<I", 7) + content[28:]}[change]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,7 @@ def broken(content: bytes, change: str) -> bytes:
         ("no samples", "no samples"),
         ("empty", "the file is empty"),
         ("no WAV", "not a WAV file"),
+        ("text", "not a WAV file"),
         ("rate", "rate of 7 Hz"),
     ],
 )

@@ -249,8 +249,14 @@ def jobs_of(options: argparse.Namespace, recordings: Path) -> Iterator[dict[str,
         settings |= {"training.steps": 4, "training.warmup": 1, "training.validate_every": 2, "training.log_every": 1}
         settings |= {"training.batch_tokens": 2000}
     common = {
-        "recordings": str(recordings), "quick": options.quick, "strings": 20 if options.quick else STRINGS,
-        "tune": options.tune, "limit": options.limit, "seed": 1, "held_out": None, "variant": None,
+        "recordings": str(recordings),
+        "quick": options.quick,
+        "strings": 20 if options.quick else STRINGS,
+        "tune": options.tune,
+        "limit": options.limit,
+        "seed": 1,
+        "held_out": None,
+        "variant": None,
         "deadline": time.time() + options.seconds if options.seconds else NEVER,
     }
 

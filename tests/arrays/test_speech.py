@@ -128,7 +128,12 @@ def broken(content: bytes, change: str) -> bytes:
         return content[:20] + struct.pack("<H", 3) + content[22:]  # IEEE float
     if change == "no samples":
         return content[:40] + struct.pack("<I", 0)
-    return {"empty": b"", "text": b"hello", "no WAV": b"MZ" + content, "rate": content[:24] + struct.pack("<I", 7) + content[28:]}[change]
+    return {
+        "empty": b"",
+        "text": b"hello",
+        "no WAV": b"MZ" + content,
+        "rate": content[:24] + struct.pack("<I", 7) + content[28:],
+    }[change]
 
 
 @pytest.mark.parametrize(

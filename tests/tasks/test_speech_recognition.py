@@ -171,7 +171,12 @@ def test_commands(run: Any, folder: Path, string: Path, tmp_path: Path) -> None:
     assert broken.exit_code == 3 and "broken.wav: not a WAV file" in broken.output
     result = json.loads(broken.stdout.splitlines()[-1])
     assert result["text"] == "low high" and len(result["times"]) == 2 and result["step"] == pytest.approx(0.02)
-    assert CliRunner().invoke(app, [*call, str(string), "--json", "--times"]).exit_code == 2
+    scores = CliRunner().invoke(app, [*call, "--evaluate", str(folder)]).stdout
+    assert scores == "word error rate 0.00%, without error 100.00% of 48 recordings\n"
+    scores = json.loads(CliRunner().invoke(app, [*call, "--evaluate", str(folder), "--json"]).stdout)
+    assert scores == {"wer": 0, "exact": 1, "recordings": 48}
+    for wrong in ([str(string), "--json", "--times"], [], [str(string), "--evaluate", str(folder)]):
+        assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2
     assert CliRunner().invoke(app, ["transcribe", "-m", "fr-en", str(string)]).exit_code == 2
     assert "wer 0" in CliRunner().invoke(app, ["info", str(run.folder)]).stdout
 

@@ -178,7 +178,7 @@ class Transcriber:
         The candidates are the texts of both searches. A decoder may repeat or skip a part of a long recording, which
         CTC rarely does; the decoder knows which words follow each other. The share of CTC is that of training.
         """
-        share = config_of(self.model).ctc
+        share = self.model.config.ctc
         labels = [bar_special_tokens(logps) for logps in self._label(frames)]
         ours = [{tuple(h.tokens): h for h in found if h.finished} for found in hypotheses]
         others = [

@@ -83,8 +83,14 @@ def test_frames_and_filters_are_those_of_transformers() -> None:
     expected = audio.spectrogram(
         sound,
         audio.window_function(400, "hann", frame_length=512),
-        **{"frame_length": 512, "hop_length": 160, "fft_length": 512, "power": 2.0, "pad_mode": "constant"},
-        **{"mel_filters": filters, "mel_floor": 1e-10, "log_mel": "log"},
+        frame_length=512,
+        hop_length=160,
+        fft_length=512,
+        power=2.0,
+        pad_mode="constant",
+        mel_filters=filters,
+        mel_floor=1e-10,
+        log_mel="log",
     )  # (bands, frames)
     frames = LogMel(rate=16000, bands=80)(torch.from_numpy(sound.astype(np.float32))[None])[0]
     np.testing.assert_allclose(frames.numpy(), expected.T, atol=1e-4)

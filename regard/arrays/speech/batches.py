@@ -78,7 +78,7 @@ class SpeechData:
     def _fitting(self) -> NDArray[np.int64]:
         """Return the recordings that are short enough on their own."""
         slowest = self.sizes / (1 - self.augmentation.speed)
-        fits = self.log_mel.frames(slowest.astype(np.int64)) <= self.limit
+        fits = np.asarray(self.log_mel.frames(slowest.astype(np.int64))) <= self.limit
         self.too_long = int((~fits).sum())
         if not fits.any():
             raise DataError(

@@ -89,7 +89,7 @@ def _explain(problem: str) -> str:
 def _numbers(content: bytes, width: int) -> NDArray[np.float32]:
     """Return the samples of `width` bytes as numbers from -1 to 1; 8 bits are unsigned, the others signed."""
     if width == 1:
-        return (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / 128
+        return (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / np.float32(128)
     if width == 3:  # into the upper three bytes of 32 bits
         padded = np.zeros((len(content) // 3, 4), np.uint8)
         padded[:, 1:] = np.frombuffer(content, np.uint8).reshape(-1, 3)

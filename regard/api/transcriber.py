@@ -44,6 +44,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_FRAMES = 2**15  # that are decoded together
 SILENCE = Hypothesis([END], [0.0], 0.0, 0.0, True)  # what is written down of it
+BEAM = 5  # width of the search
 MARGIN = 8  # tokens that a short recording may have beyond its vectors
 
 
@@ -100,12 +101,12 @@ class Transcriber:
         """Display in a notebook."""
         return model_html("Transcriber", describe_model(self.model, self.info), 'transcriber.transcribe("a.wav").text')
 
-    def transcribe(self, recordings: Any, *, beam: int = 1, attention: bool = False) -> Any:
+    def transcribe(self, recordings: Any, *, beam: int = BEAM, attention: bool = False) -> Any:
         """Return the transcript of a recording; for a list of recordings, a list of transcripts.
 
-        `beam` is the width of the search, 1 is greedy; a wider beam of a model that learned with CTC beside its decoder
-        asks both. With `attention`, a transcript also has the moment that each
-        token was heard at, and the weights of the decoder's attention (the mean of its heads); CTC has no weights.
+        `beam` is the width of the search, 1 is greedy. A wider search of a model that learned with CTC beside its
+        decoder asks both. With `attention`, a transcript also has the moment that each token was heard at, and the
+        weights of the decoder's attention (the mean of its heads); CTC has no weights.
         """
         if not isinstance(recordings, list):
             return self.transcribe([recordings], beam=beam, attention=attention)[0]
@@ -119,7 +120,7 @@ class Transcriber:
             for name, rows, result in zip(names, frames, results, strict=True)
         ]
 
-    def evaluate(self, recordings: Recordings, *, beam: int = 1) -> dict[str, float]:
+    def evaluate(self, recordings: Recordings, *, beam: int = BEAM) -> dict[str, float]:
         """Return the word error rate of recordings with their texts, and the share of texts without an error."""
         pairs = [(samples, recordings.rate) for samples in recordings.audio]
         texts = [transcript.text for transcript in self.transcribe(pairs, beam=beam)]
@@ -142,7 +143,7 @@ class Transcriber:
         sound = torch.from_numpy(resample(samples, rate, self.rate))
         return self.log_mel(sound[None])[0]
 
-    def decode(self, frames: Sequence[Tensor], *, beam: int = 1) -> list[tuple[Hypothesis, list[int] | None]]:
+    def decode(self, frames: Sequence[Tensor], *, beam: int = BEAM) -> list[tuple[Hypothesis, list[int] | None]]:
         """Return the best text for each recording, and with CTC the vector of each token; frames (T, M) of each."""
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")

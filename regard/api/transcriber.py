@@ -8,6 +8,7 @@ G6; Chan et al. 2016, Dong et al. 2018, Graves et al. 2006.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 EXAMPLE_SEED = 1_000_000  # of recordings that are in no training
 BATCH_FRAMES = 2**15  # that are decoded together
+SILENCE = Hypothesis([END], [0.0], 0.0, 0.0, True)  # what is written down of it
+BEAM = 5  # width of the search
 MARGIN = 8  # tokens that a short recording may have beyond its vectors
 
 
@@ -102,24 +105,26 @@ class Transcriber:
         """Display in a notebook."""
         return model_html("Transcriber", describe_model(self.model, self.info), 'transcriber.transcribe("a.wav").text')
 
-    def transcribe(self, recordings: Any, *, beam: int = 1, attention: bool = False) -> Any:
+    def transcribe(self, recordings: Any, *, beam: int = BEAM, attention: bool = False) -> Any:
         """Return the transcript of a recording; for a list of recordings, a list of transcripts.
 
-        `beam` is the width of the search, 1 is greedy; a wider beam of a model that learned with CTC beside its decoder
-        asks both. With `attention`, a transcript also has the moment that each
-        token was heard at, and the weights of the decoder's attention (the mean of its heads); CTC has no weights.
+        `beam` is the width of the search, 1 is greedy. A wider search of a model that learned with CTC beside its
+        decoder asks both. With `attention`, a transcript also has the moment that each token was heard at, and the
+        weights of the decoder's attention (the mean of its heads); CTC has no weights.
         """
         if not isinstance(recordings, list):
             return self.transcribe([recordings], beam=beam, attention=attention)[0]
         names = [str(item) if isinstance(item, str | Path) else "recording" for item in recordings]
         frames = [self.frames(item) for item in recordings]
+        for name, rows in zip(names, frames, strict=True):
+            self._warn_about_length(name, len(rows))
         results = self.decode(frames, beam=beam)
         return [
             self._transcript(name, rows, *result, attention=attention)
             for name, rows, result in zip(names, frames, results, strict=True)
         ]
 
-    def evaluate(self, recordings: Recordings, *, beam: int = 1) -> dict[str, float]:
+    def evaluate(self, recordings: Recordings, *, beam: int = BEAM) -> dict[str, float]:
         """Return the word error rate of recordings with their texts, and the share of texts without an error."""
         pairs = [(samples, recordings.rate) for samples in recordings.audio]
         texts = [transcript.text for transcript in self.transcribe(pairs, beam=beam)]
@@ -159,10 +164,14 @@ class Transcriber:
         sound = torch.from_numpy(resample(samples, rate, self.rate))
         return self.log_mel(sound[None])[0]
 
-    def decode(self, frames: Sequence[Tensor], *, beam: int = 1) -> list[tuple[Hypothesis, list[int] | None]]:
+    def decode(self, frames: Sequence[Tensor], *, beam: int = BEAM) -> list[tuple[Hypothesis, list[int] | None]]:
         """Return the best text for each recording, and with CTC the vector of each token; frames (T, M) of each."""
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")
+        heard = [i for i, rows in enumerate(frames) if rows.max() > rows.min()]
+        if len(heard) < len(frames):  # perfect silence, which no model has learned from
+            results = dict(zip(heard, self.decode([frames[i] for i in heard], beam=beam), strict=True))
+            return [results.get(i, (SILENCE, None)) for i in range(len(frames))]
         if not self.attends:
             return [decode_ctc(logps, beam=beam) for logps in self._label(frames)]
         hypotheses = self._search(frames, beam)
@@ -191,7 +200,7 @@ class Transcriber:
         The candidates are the texts of both searches. A decoder may repeat or skip a part of a long recording, which
         CTC rarely does; the decoder knows which words follow each other. The share of CTC is that of training.
         """
-        share = config_of(self.model).ctc
+        share = self.model.config.ctc
         labels = [bar_special_tokens(logps) for logps in self._label(frames)]
         ours = [{tuple(h.tokens): h for h in found if h.finished} for found in hypotheses]
         others = [
@@ -232,6 +241,17 @@ class Transcriber:
                 for i, row in zip(chosen, logps, strict=True):
                     results[i] = row[: -(-len(frames[i]) // self.subsampling)]
         return [results[i] for i in range(len(frames))]
+
+    def _warn_about_length(self, name: str, frames: int) -> None:
+        """Warn if a recording is longer than those of training."""
+        longest = self.info.get("longest_frames")
+        if longest and frames > longest:
+            second = self.log_mel.hop / self.rate
+            warnings.warn(
+                f"{name} is {frames * second:.1f} seconds long, but the longest of training was "
+                f"{longest * second:.1f}: split it at pauses, or expect errors",
+                stacklevel=3,
+            )
 
     def _transcript(
         self, name: str, frames: Tensor, best: Hypothesis, places: list[int] | None, *, attention: bool

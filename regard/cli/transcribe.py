@@ -14,13 +14,17 @@ from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
 if TYPE_CHECKING:
-    from regard.api.transcriber import Transcript
+    from regard.api.transcriber import Transcriber, Transcript
 
 
 def transcribe_recordings(
-    files: Annotated[list[Path], typer.Argument(help="WAV files.")],
     model: Model,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy search.")] = 1,
+    files: Annotated[list[Path] | None, typer.Argument(help="WAV files.")] = None,
+    evaluate: Annotated[
+        Path | None,
+        typer.Option(help="Folder or table of recordings with texts: print the word error rate instead."),
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy search.")] = 5,
     times: Annotated[bool, typer.Option("--times", help="Also print the second that each token was heard at.")] = False,
     as_json: Annotated[
         bool,
@@ -38,6 +42,7 @@ def transcribe_recordings(
     Examples:
       regard transcribe -m runs/speech a.wav b.wav
       regard transcribe -m runs/speech a.wav --json
+      regard transcribe -m runs/speech --evaluate test.tsv
     """
     import_torch()
     set_threads(threads)
@@ -45,9 +50,14 @@ def transcribe_recordings(
 
     if times and as_json:
         raise UsageError("--json has the times already: leave out --times")
+    if (evaluate is None) == (not files):
+        raise UsageError("give WAV files, or --evaluate with a folder or a table of recordings with texts")
     transcriber = load_as(Transcriber, model, device, dtype)
+    if evaluate is not None:
+        print_errors(transcriber, evaluate, beam, as_json)
+        return
     failed = 0
-    for file in files:
+    for file in files or []:
         try:
             transcript = transcriber.transcribe(file, beam=beam, attention=times or as_json)
         except DataError as error:
@@ -56,12 +66,26 @@ def transcribe_recordings(
             if not as_json:
                 typer.echo("")  # one line for each recording
             continue
-        typer.echo(as_object(transcript) if as_json else transcript.text + (f"\t{file}" if len(files) > 1 else ""))
+        typer.echo(
+            as_object(transcript) if as_json else transcript.text + (f"\t{file}" if len(files or []) > 1 else "")
+        )
         if times:
             pairs = zip(transcript.tokens, transcript.times or [], strict=True)
             typer.echo("  " + "  ".join(f"{token} {second:.2f}" for token, second in pairs))
     if failed:
         raise typer.Exit(DataError.exit_code)
+
+
+def print_errors(transcriber: Transcriber, source: Path, beam: int, as_json: bool) -> None:
+    """Print how many words of recordings with texts are wrong."""
+    from regard.arrays.speech.recordings import read_recordings
+
+    scores = transcriber.evaluate(read_recordings([source], transcriber.rate), beam=beam)
+    if as_json:
+        typer.echo(json.dumps({name: round(value, 6) for name, value in scores.items()}))
+    else:
+        count = f"{scores['recordings']:,} recordings"
+        typer.echo(f"word error rate {scores['wer']:.2%}, without error {scores['exact']:.2%} of {count}")
 
 
 def as_object(transcript: Transcript) -> str:

@@ -79,7 +79,7 @@ def prefix_beam(logps: NDArray[np.float64], width: int) -> list[tuple[Prefix, fl
                 before = blank if prefix and label == prefix[-1] else either  # a blank separates equal tokens
                 longer = grown[(*prefix, label)]
                 longer[1] = np.logaddexp(longer[1], before + row[label])
-        ranked = sorted(grown.items(), key=lambda entry: -np.logaddexp(*entry[1]))
+        ranked = sorted(grown.items(), key=lambda entry: -np.logaddexp(entry[1][0], entry[1][1]))
         beam = {prefix: (blank, token) for prefix, (blank, token) in ranked[:width]}
     return [(prefix, float(np.logaddexp(*scores))) for prefix, scores in beam.items()]
 

@@ -83,8 +83,14 @@ def test_frames_and_filters_are_those_of_transformers() -> None:
     expected = audio.spectrogram(
         sound,
         audio.window_function(400, "hann", frame_length=512),
-        **{"frame_length": 512, "hop_length": 160, "fft_length": 512, "power": 2.0, "pad_mode": "constant"},
-        **{"mel_filters": filters, "mel_floor": 1e-10, "log_mel": "log"},
+        frame_length=512,
+        hop_length=160,
+        fft_length=512,
+        power=2.0,
+        pad_mode="constant",
+        mel_filters=filters,
+        mel_floor=1e-10,
+        log_mel="log",
     )  # (bands, frames)
     frames = LogMel(rate=16000, bands=80)(torch.from_numpy(sound.astype(np.float32))[None])[0]
     np.testing.assert_allclose(frames.numpy(), expected.T, atol=1e-4)
@@ -128,7 +134,12 @@ def broken(content: bytes, change: str) -> bytes:
         return content[:20] + struct.pack("<H", 3) + content[22:]  # IEEE float
     if change == "no samples":
         return content[:40] + struct.pack("<I", 0)
-    return {"empty": b"", "no WAV": b"MZ" + content, "rate": content[:24] + struct.pack("<I", 7) + content[28:]}[change]
+    return {
+        "empty": b"",
+        "text": b"hello",
+        "no WAV": b"MZ" + content,
+        "rate": content[:24] + struct.pack("<I", 7) + content[28:],
+    }[change]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +151,7 @@ def broken(content: bytes, change: str) -> bytes:
         ("no samples", "no samples"),
         ("empty", "the file is empty"),
         ("no WAV", "not a WAV file"),
+        ("text", "not a WAV file"),
         ("rate", "rate of 7 Hz"),
     ],
 )

@@ -44,8 +44,14 @@ def test_G6_speech_is_written_down_by_attention_over_time() -> None:
     torch.manual_seed(0)
     model = regard.SpeechTransformer(
         regard.SpeechRecognizerConfig(
-            **{"vocabulary": len(SPECIAL_TOKENS) + len(PITCHES), "rate": RATE, "mels": 8, "layers": 1, "dim": 32},
-            **{"heads": 2, "hidden": 32, "dropout": 0.0, "ctc": 0.3},
+            vocabulary=len(SPECIAL_TOKENS) + len(PITCHES),
+            rate=RATE,
+            mels=8,
+            layers=1,
+            dim=32,
+            heads=2,
+            hidden=32,
+            dropout=0.0,
         )
     )
     frames, which = sounds(48, seed=0)
@@ -73,8 +79,7 @@ def test_G6_a_series_is_continued_from_patches_of_its_past() -> None:
     torch.manual_seed(0)
     model = regard.PatchForecaster(
         regard.ForecasterConfig(
-            **{"lookback": LAG, "horizon": AHEAD, "patch": 6, "stride": 6, "layers": 1, "dim": 16, "heads": 2},
-            **{"hidden": 32, "dropout": 0.0},
+            lookback=LAG, horizon=AHEAD, patch=6, stride=6, layers=1, dim=16, heads=2, hidden=32, dropout=0.0
         )
     )
 

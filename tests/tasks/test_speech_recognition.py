@@ -119,6 +119,10 @@ def test_forms_of_recordings(run: Any, string: Path, tmp_path: Path) -> None:
     assert [transcript.text for transcript in together] == ["low high"] * len(forms)
     assert transcriber.transcribe(string).score == pytest.approx(together[0].score, abs=1e-4)
     assert transcriber.transcribe([]) == []
+    silence, loud, _ = transcriber.transcribe([(np.zeros(2000), rate), (samples, rate), (np.zeros(1), rate)])
+    assert (silence.text, loud.text) == ("", "low high")
+    with pytest.warns(UserWarning, match=r"recording is 5.0 seconds long, but the longest of training was 0\.[3-6]: s"):
+        transcriber.transcribe((np.zeros(5 * rate), rate))
     again = regard.load(transcriber.save(tmp_path / "saved"), device="cpu")
     assert again.transcribe(string).score == pytest.approx(transcriber.transcribe(string).score, abs=1e-6)
     for wrong in ((samples[:, None], rate), (samples[:0], rate), (samples * np.nan, rate)):
@@ -135,7 +139,7 @@ def test_forms_of_recordings(run: Any, string: Path, tmp_path: Path) -> None:
 def test_attention_can_be_recorded_and_looked_at(run: Any, string: Path, tmp_path: Path) -> None:
     transcriber = run.load(device="cpu")
     with regard.record(transcriber.model) as maps:
-        transcriber.transcribe(string)
+        transcriber.transcribe(string, beam=1)
     assert all(weights.isfinite().all() for weights in maps.values()) and maps
     picture = ["plot", "speech", "-m", str(run.folder), str(string), "-o", str(tmp_path / "speech.svg")]
     if not transcriber.attends:
@@ -167,7 +171,12 @@ def test_commands(run: Any, folder: Path, string: Path, tmp_path: Path) -> None:
     assert broken.exit_code == 3 and "broken.wav: not a WAV file" in broken.output
     result = json.loads(broken.stdout.splitlines()[-1])
     assert result["text"] == "low high" and len(result["times"]) == 2 and result["step"] == pytest.approx(0.02)
-    assert CliRunner().invoke(app, [*call, str(string), "--json", "--times"]).exit_code == 2
+    scores = CliRunner().invoke(app, [*call, "--evaluate", str(folder)]).stdout
+    assert scores == "word error rate 0.00%, without error 100.00% of 48 recordings\n"
+    scores = json.loads(CliRunner().invoke(app, [*call, "--evaluate", str(folder), "--json"]).stdout)
+    assert scores == {"wer": 0, "exact": 1, "recordings": 48}
+    for wrong in ([str(string), "--json", "--times"], [], [str(string), "--evaluate", str(folder)]):
+        assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2
     assert CliRunner().invoke(app, ["transcribe", "-m", "fr-en", str(string)]).exit_code == 2
     assert "wer 0" in CliRunner().invoke(app, ["info", str(run.folder)]).stdout
 

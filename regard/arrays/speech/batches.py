@@ -78,7 +78,7 @@ class SpeechData:
     def _fitting(self) -> NDArray[np.int64]:
         """Return the recordings that are short enough on their own."""
         slowest = self.sizes / (1 - self.augmentation.speed)
-        fits = self.log_mel.frames(slowest.astype(np.int64)) <= self.limit
+        fits = np.asarray(self.log_mel.frames(slowest.astype(np.int64))) <= self.limit
         self.too_long = int((~fits).sum())
         if not fits.any():
             raise DataError(
@@ -99,6 +99,12 @@ class SpeechData:
     def size(self) -> int:
         """The bytes of the recordings on a device."""
         return 4 * int(self.sizes.sum())
+
+    @property
+    def longest(self) -> int:
+        """The frames of the longest sample of an epoch in which all recordings are joined."""
+        how = self.augmentation
+        return int(np.max(self.log_mel.frames(self._epoch(how.growth * how.joined).strings.total)))
 
     def move(self, device: torch.device | str) -> None:
         """Move the recordings to a device, and make batches there."""

@@ -20,6 +20,7 @@ MAX_BYTES = 2**30  # of one file; a longer recording is a mistake or an attack
 MAX_CHANNELS = 64
 RATES = range(1_000, 400_000)  # samples in a second
 UNKNOWN_SIZES = (0, 2**31 - 1, 2**32 - 1)  # of the sound, in the header of a WAV that a program wrote to a pipe
+NOT_WAV = "not a WAV file, which begins with RIFF and WAVE"
 CONVERT = "convert it, for example with: ffmpeg -i INPUT -c:a pcm_s16le OUTPUT.wav"
 
 
@@ -40,6 +41,8 @@ def read_wave(path: str | Path) -> tuple[Samples, int]:
     except IsADirectoryError:
         raise DataError(f"{path} is a folder: give a WAV file") from None
     except (EOFError, RuntimeError):  # RuntimeError: a chunk of the file says that it ends before it begins
+        if path.read_bytes()[:4] != b"RIFF":
+            raise DataError(f"{path}: {NOT_WAV}: {CONVERT}") from None
         raise DataError(f"{path}: the WAV file is truncated: it ends inside its header") from None
     except wave.Error as error:
         raise DataError(f"{path}: {_explain(str(error))}") from error
@@ -81,14 +84,14 @@ def _explain(problem: str) -> str:
     if problem.startswith("unknown format"):
         return f"its samples are compressed or floating-point numbers ({problem}), and only PCM can be read: {CONVERT}"
     if "RIFF" in problem or "WAVE" in problem:
-        return f"not a WAV file ({problem}): {CONVERT}"
+        return f"{NOT_WAV}: {CONVERT}"
     return f"the WAV file is damaged ({problem}): record or download it again"
 
 
 def _numbers(content: bytes, width: int) -> NDArray[np.float32]:
     """Return the samples of `width` bytes as numbers from -1 to 1; 8 bits are unsigned, the others signed."""
     if width == 1:
-        return (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / 128
+        return (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / np.float32(128)
     if width == 3:  # into the upper three bytes of 32 bits
         padded = np.zeros((len(content) // 3, 4), np.uint8)
         padded[:, 1:] = np.frombuffer(content, np.uint8).reshape(-1, 3)

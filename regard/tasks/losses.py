@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.kernels.fp8.enable import output_scales
+from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
@@ -106,6 +108,9 @@ def _next_token_loss(
         rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
+    if passes == 1 and (amax := output_scales(model)) is not None:
+        total, nll = fp8_token_loss(hidden, labels, weight=weight, smoothing=smoothing, keep=keep, amax=amax)
+        return Loss(total, nll, batch.tokens)
     alpha = r_drop if passes == 2 else 0.0
     total, nll = token_loss(
         hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels

@@ -229,7 +229,7 @@ def test_parts_are_all_rows_and_alike(rows: int, room: int, vocabulary: int, pas
     """None has more scores than may be; all but the last are of one size, of whole tiles where one fits."""
     before, cross_entropy.MAX_CPU_SCORES = cross_entropy.MAX_CPU_SCORES, room * vocabulary * passes
     try:
-        parts = [*cross_entropy._parts(torch.zeros(rows * passes, 1), vocabulary, passes=passes)]
+        parts = [*cross_entropy.row_parts(torch.zeros(rows * passes, 1), vocabulary, passes=passes)]
     finally:
         cross_entropy.MAX_CPU_SCORES = before
     sizes = [part.last - part.first for part in parts]

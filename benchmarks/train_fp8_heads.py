@@ -26,15 +26,13 @@ from regard.text.batches.batch import Batch
 from regard.training.loop.cuda_graphs import CapturedSteps
 
 HEADS = {
-    "8-bit": Roundings(),
+    "gradients": Roundings(),
     "bf16": None,
-    "gradients": Roundings(scores=False),
-    "scores": Roundings(gradients=False),
+    "e4m3": Roundings(to_x=E4M3),
+    "8-bit": Roundings(scores=True),
+    "scores": Roundings(scores=True, gradients=False),
     "fast": Roundings(exact=False),
-    "e5m2": Roundings(to_x=E5M2),
-    "e4m3": Roundings(to_weight=E4M3),
-    "unsplit": Roundings(to_x=E5M2, split=False),
-    "unsplit fast": Roundings(to_x=E5M2, split=False, exact=False),
+    "unsplit": Roundings(split=False),
 }
 
 

@@ -6,9 +6,10 @@ entry is left out of the 8-bit products and added in full precision:
 
     dx = P w + g_t w[t],   dw = P^T x + (g_t x, summed over the rows of each token t),
 
-where P is the softmax without the true tokens and g_t = p_t - 1. The entries of P are between 0 and 1, so its scales
-are constants. The factor of dx has the 3 bits of mantissa of e4m3. That of dw is e5m2: it has to push down the scores
-of rare tokens too, whose probabilities e4m3 would round to 0. Both products sum in float32: the fast mode would cut off
+where P is the softmax without the true tokens and g_t = p_t - 1. Here x and w are the numbers that were rounded to 8
+bits, in both terms: the terms nearly cancel on average, and so do their rounding errors only if the factors are equal.
+The entries of P are between 0 and 1, so its scales are constants. P is cast to e5m2, because the many small
+probabilities matter together, and e4m3 would round them to 0. Both products sum in float32: the fast mode would cut off
 the small terms of sums over the whole vocabulary.
 
     N tokens that are predicted   n of them at a time   p width of the features   V vocabulary
@@ -36,7 +37,7 @@ class Roundings(NamedTuple):
 
     scores: bool = False
     gradients: bool = True
-    to_x: Format = E4M3  # of P in dx
+    to_x: Format = E5M2  # of P in dx
     to_weight: Format = E5M2  # of P in dw
     split: bool = True  # add the entry of the true token in full precision
     exact: bool = True  # sum dx over the vocabulary in float32, not in the fast mode of products.py
@@ -134,7 +135,7 @@ class _OutputLayer:
             dtype=torch.float32, exact=True,
         )  # fmt: skip
         if self.roundings.split:
-            add_labels(to_dx, x, self.weight, labels, softmax.at_label, dw, dx)
+            add_labels(to_dx, x_cast, w, labels, softmax.at_label, dw, dx)
         else:
             dx[:] = to_dx
         return softmax.loss.sum(), softmax.nll.sum(), dw
@@ -151,19 +152,24 @@ class _OutputLayer:
 
 
 def add_labels(
-    product: Tensor, x: Tensor, weight: Tensor, labels: Tensor, at_label: Tensor, dw: Tensor, dx: Tensor
+    product: Tensor, x: Cast, weight: Cast, labels: Tensor, at_label: Tensor, dw: Tensor, dx: Tensor
 ) -> None:
-    """Write product + g_t w[t] to dx (n, p), and add g_t x to the rows t of dw (V, p)."""
+    """Write product + g_t w[t] to dx (n, p), and add g_t x to the rows t of dw (V, p); both casts are e4m3."""
     in_any_order = not torch.are_deterministic_algorithms_enabled()
-    if runs_triton(x.device):
+    if runs_triton(dx.device):
         from regard.kernels.fp8.output_triton import launch_add_labels
 
         launch_add_labels(product, x, weight, labels, at_label, dw if in_any_order else None, dx)
         if in_any_order:
             return
     else:
-        dx[:] = product.float() + at_label[:, None] * weight[labels]
-    dw.index_add_(0, labels, at_label[:, None] * x)
+        dx[:] = product.float() + at_label[:, None] * numbers(weight)[labels]
+    dw.index_add_(0, labels, at_label[:, None] * numbers(x))
+
+
+def numbers(cast: Cast) -> Tensor:
+    """Return the numbers of a cast to e4m3, in float32."""
+    return cast.straight.view(E4M3.dtype).float() * cast.inverse
 
 
 def softmax_cast(

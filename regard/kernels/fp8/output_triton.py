@@ -14,7 +14,7 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-from regard.kernels.fp8.casts import E5M2, MULTIPLE, Format
+from regard.kernels.fp8.casts import E5M2, MULTIPLE, Cast, Format
 from regard.kernels.fp8.casts_triton import TILE_COLUMNS, TILE_ROWS, WARPS, to_bytes
 from regard.kernels.fp8.output import UNIT, Roundings, Softmax
 from regard.kernels.training.cross_entropy_triton import LOG2_E, row_sums, score_block
@@ -119,15 +119,34 @@ def _write_labels(
 
 
 @triton.jit
-def _add_labels(product, x, weight, labels, at_label, d_weight, dx, width, TO_WEIGHT: tl.constexpr, P: tl.constexpr):
+def _e4m3(numbers, where, mask):
+    """Read bytes as numbers of the format e4m3, in float32."""
+    return tl.load(numbers + where, mask=mask, other=0).to(tl.float8e4nv, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _add_labels(
+    product,
+    x,  # (n, p), bytes
+    x_inverse,
+    weight,  # (V, p), bytes
+    w_inverse,
+    labels,
+    at_label,
+    d_weight,
+    dx,
+    width,
+    TO_WEIGHT: tl.constexpr,
+    P: tl.constexpr,
+):
     """Add g_t w[t] to a row of dx, and g_t x to row t of dw."""
     i, c = tl.program_id(0).to(tl.int64), tl.arange(0, P)
     label, step = tl.load(labels + i).to(tl.int64), tl.load(at_label + i)
-    w = tl.load(weight + label * width + c, mask=c < width, other=0.0).to(tl.float32)
+    w = _e4m3(weight, label * width + c, c < width) * tl.load(w_inverse)
     y = tl.load(product + i * width + c, mask=c < width, other=0.0).to(tl.float32) + step * w
     tl.store(dx + i * width + c, y.to(dx.dtype.element_ty), mask=c < width)
     if TO_WEIGHT:
-        term = step * tl.load(x + i * width + c, mask=c < width, other=0.0).to(tl.float32)
+        term = step * _e4m3(x, i * width + c, c < width) * tl.load(x_inverse)
         tl.atomic_add(d_weight + label * width + c, term, mask=c < width, sem="relaxed")
 
 
@@ -157,12 +176,13 @@ def launch_softmax_cast(
 
 
 def launch_add_labels(
-    product: Tensor, x: Tensor, weight: Tensor, labels: Tensor, at_label: Tensor, d_weight: Tensor | None, dx: Tensor
+    product: Tensor, x: Cast, weight: Cast, labels: Tensor, at_label: Tensor, d_weight: Tensor | None, dx: Tensor
 ) -> None:
     """Write product + g_t w[t] to dx (n, p), and add g_t x to the rows t of `d_weight` (V, p), if there is one."""
-    n, p = x.shape
+    n, p = dx.shape
     _add_labels[(n,)](
-        product, x, weight, labels, at_label, product if d_weight is None else d_weight, dx, p,
+        product, x.straight, x.inverse, weight.straight, weight.inverse, labels, at_label,
+        product if d_weight is None else d_weight, dx, p,
         TO_WEIGHT=d_weight is not None, P=triton.next_power_of_2(p), num_warps=4,
     )  # fmt: skip
 

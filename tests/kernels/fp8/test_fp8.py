@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 import regard
 from regard.errors import UsageError
@@ -58,6 +59,11 @@ def test_too_large_numbers_become_the_largest_one() -> None:
     assert numbers[:3].tolist() == [1.0, -3.5, 3.5] and numbers[3].isnan()
 
 
+def rounded(matrix: Tensor, amax: Tensor, form: Format) -> Tensor:
+    cast = cast_by_torch(matrix.flatten(0, -2), amax.clone(), form)
+    return cast.straight.view(form.dtype).float() * cast.inverse
+
+
 def test_the_products_of_a_layer() -> None:
     """The three products are exact for the rounded factors; the bias gets its gradient."""
     x, weight, bias, g = torch.randn(2, 5, 32), torch.randn(48, 32), torch.randn(48), torch.randn(2, 5, 48)
@@ -66,11 +72,11 @@ def test_the_products_of_a_layer() -> None:
     y = fp8_linear(*leaves, amax)[0]
     y.backward(g.bfloat16())
 
-    def rounded(matrix: Tensor, part: int, form: Format) -> Tensor:
-        cast = cast_by_torch(matrix.flatten(0, -2), amax[part].clone(), form)
-        return cast.straight.view(form.dtype).float() * cast.inverse
-
-    x_rounded, w_rounded, g_rounded = rounded(x, 0, E4M3), rounded(weight, 1, E4M3), rounded(g, 2, E5M2)
+    x_rounded, w_rounded, g_rounded = (
+        rounded(x, amax[0], E4M3),
+        rounded(weight, amax[1], E4M3),
+        rounded(g, amax[2], E5M2),
+    )
     close: dict[str, Any] = {"rtol": 1e-2, "atol": 2e-2}
     torch.testing.assert_close(y.float().flatten(0, 1), x_rounded @ w_rounded.T + bias, **close)
     to_x, to_weight, to_bias = (leaf.grad for leaf in leaves)
@@ -82,22 +88,27 @@ def test_the_products_of_a_layer() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradients_of_the_output_layer(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In two parts, close to those of float64: the large entries of the true tokens are not rounded to 8 bits."""
+    """In two parts: the large entries of the true tokens are exact, and both terms use the same rounded factors."""
     monkeypatch.setattr(cross_entropy, "MAX_CPU_SCORES", 48 * 128)
     draw = torch.Generator().manual_seed(0)
     hidden, weight = torch.randn(200, 32, generator=draw), torch.randn(48, 32, generator=draw) / 8
     hidden = hidden.bfloat16().float()
     labels, keep = torch.randint(48, (200,), generator=draw), torch.rand(200, generator=draw) < 0.9
-    results = []
-    for dtype in (torch.float64, torch.float32):
-        x, w = hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
-        if dtype is torch.float64:
-            total, nll = cross_entropy.token_loss(x, labels, weight=w, smoothing=smoothing, keep=keep)
-        else:
-            amax = amax_of(hidden, weight, weight)
-            total, nll = fp8_token_loss(x, labels, weight=w, smoothing=smoothing, keep=keep, amax=amax)
-        results.append([total, nll, *torch.autograd.grad(total, (x, w))])
-    for (actual, expected), bound in zip(zip(*reversed(results), strict=True), (3e-3, 3e-3, 0.02, 0.02), strict=True):
+    amax = amax_of(hidden, weight, weight)
+    x_rounded, w_rounded = rounded(hidden, amax[0], E4M3).double(), rounded(weight, amax[1], E4M3).double()
+    x, w = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+    total, nll = fp8_token_loss(x, labels, weight=w, smoothing=smoothing, keep=keep, amax=amax)
+    to_x, to_weight = torch.autograd.grad(total, (x, w))
+
+    log_p = (hidden.double() @ weight.double().T).log_softmax(-1)
+    wanted = (1 - smoothing) * one_hot(labels, 48) + smoothing / 48
+    g = (log_p.exp() - wanted) * keep[:, None]
+    expected_total = -(wanted * log_p * keep[:, None]).sum()
+    expected_nll = -(log_p.gather(-1, labels[:, None])[:, 0] * keep).sum()
+    for actual, expected, bound in (
+        (total, expected_total, 3e-3), (nll, expected_nll, 3e-3),
+        (to_x, g @ w_rounded, 0.02), (to_weight, g.T @ x_rounded, 0.02),
+    ):  # fmt: skip
         assert (actual.double() - expected).norm() < bound * expected.norm()
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels import fuse
-from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_both, cast_by_torch
+from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_both, cast_by_torch, empty_cast
 from regard.kernels.fp8.enable import all_scales
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
@@ -147,8 +147,9 @@ def check_output_layer(device: str, *, smoothing: float, masked: bool) -> None:
         if roundings.split:
             assert not ours.straight.gather(1, labels[:, None]).any()
     x, weight, product = (exact_numbers(rows, 24, device) for rows in (n, V, n))
+    x_cast, w_cast = (cast_both(part, torch.tensor([4.0, 0.0], device=device), E4M3) for part in (x, weight))
     dw, dx = torch.zeros(V, 24, device=device), torch.empty(n, 24, device=device)
-    add_labels(product.bfloat16(), x.bfloat16(), weight, labels, ours.at_label, dw, dx)
+    add_labels(product.bfloat16(), x_cast, w_cast, labels, ours.at_label, dw, dx)
     torch.testing.assert_close(dx, product + ours.at_label[:, None] * weight[labels], rtol=1e-5, atol=1e-5)
     wanted = torch.zeros_like(dw).index_add_(0, labels, ours.at_label[:, None] * x)
     torch.testing.assert_close(dw, wanted, rtol=1e-5, atol=1e-5)
@@ -223,7 +224,8 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     heads_triton.join_cast(*(torch.zeros(3, 2, 2, 4, 16, dtype=torch.bfloat16)).unbind(), amax)
     labels = torch.zeros(32, dtype=torch.long)
     softmax = output_triton.launch_softmax_cast(h, labels, labels > 0, 0.1, Roundings())
-    output_triton.launch_add_labels(h, h, h.float(), labels, softmax.at_label, h.float(), h)
+    cast = empty_cast(32, 48, h.device)
+    output_triton.launch_add_labels(h, cast, cast, labels, softmax.at_label, h.float(), h)
     assert all(getattr(module, name).count for module, name in kernels)
 
 

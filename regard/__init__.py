@@ -73,6 +73,12 @@ _WHERE = {
     "ForecasterConfig": "regard.models.config",
     "DLinear": "regard.models.arrays.dlinear",
     "LinearForecasterConfig": "regard.models.config",
+    "SpeechTransformer": "regard.models.arrays.speech_recognizers",
+    "SpeechRecognizerConfig": "regard.models.config",
+    "ListenAttendSpell": "regard.models.arrays.speech_recognizers",
+    "ListenAttendSpellConfig": "regard.models.config",
+    "SpeechCTC": "regard.models.arrays.speech_recognizers",
+    "SpeechCTCConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -99,6 +105,7 @@ _WHERE = {
     "WordVectors": "regard.api.word_vectors",
     "ImageClassifier": "regard.api.image_classifier",
     "Forecaster": "regard.api.forecaster",
+    "Transcriber": "regard.api.transcriber",
     # training
     "train": "regard.training.run.training_run",
 }

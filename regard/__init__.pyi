@@ -7,6 +7,7 @@ from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
 from regard.api.forecaster import Forecaster as Forecaster
 from regard.api.image_classifier import ImageClassifier as ImageClassifier
+from regard.api.transcriber import Transcriber as Transcriber
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
@@ -45,6 +46,11 @@ from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
 from regard.models.arrays.dlinear import DLinear as DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster
+from regard.models.arrays.speech_recognizers import (
+    ListenAttendSpell as ListenAttendSpell,
+    SpeechCTC as SpeechCTC,
+    SpeechTransformer as SpeechTransformer,
+)
 from regard.models.arrays.vision_transformer import VisionTransformer as VisionTransformer
 from regard.models.config import (
     AnswererConfig as AnswererConfig,
@@ -53,8 +59,11 @@ from regard.models.config import (
     ForecasterConfig as ForecasterConfig,
     ImageClassifierConfig as ImageClassifierConfig,
     LinearForecasterConfig as LinearForecasterConfig,
+    ListenAttendSpellConfig as ListenAttendSpellConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
+    SpeechCTCConfig as SpeechCTCConfig,
+    SpeechRecognizerConfig as SpeechRecognizerConfig,
     SummarizerConfig as SummarizerConfig,
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,

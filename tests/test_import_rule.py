@@ -120,6 +120,7 @@ ORDER_INSIDE = {
         "module_decoding",
         "engine",
         "forced",
+        "ctc",
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),

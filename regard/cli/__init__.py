@@ -37,6 +37,7 @@ from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
 from regard.cli.summarize import summarize_lines
 from regard.cli.train import train_model
+from regard.cli.transcribe import transcribe_recordings
 from regard.cli.translate import translate_text
 from regard.cli.words import words
 from regard.errors import RegardError
@@ -105,6 +106,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "summarize": summarize_lines,
     "answer": answer_questions,
     "forecast": forecast_series,
+    "transcribe": transcribe_recordings,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,

@@ -22,12 +22,15 @@ USES = {
     "image-classifier": ("classify", "plot image"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
+    "speech-recognizer": ("transcribe", "plot speech"),
+    "listen-attend-spell": ("transcribe", "plot speech"),
+    "speech-ctc": ("transcribe",),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
-    "height", "width", "channels", "patch", "lookback", "horizon", "stride",
+    "height", "width", "channels", "patch", "lookback", "horizon", "stride", "rate", "mels", "subsampling", "ctc",
 )  # fmt: skip
 
 
@@ -149,7 +152,7 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
-        if value and name in ("source", "target", "pairs", "text", "images", "series", "demo")
+        if value and name in ("source", "target", "pairs", "text", "images", "series", "speech", "demo")
     ]
 
 

@@ -60,6 +60,7 @@ def train_model(
       regard train text.txt --model word-vectors
       regard train FOLDER --model image-classifier
       regard train series.csv --model forecaster
+      regard train FOLDER --model speech-recognizer
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """

@@ -116,4 +116,4 @@ def _read(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens
     inputs = inputs.to(next(model.parameters()).device)  # (B, m)
     if requests[0].source is None:
         return model.decode(inputs)
-    return model.decode(inputs, encode(model, [request.source or () for request in requests]))
+    return model.decode(inputs, encode(model, [request.source for request in requests if request.source is not None]))

@@ -23,8 +23,10 @@ from regard.text.tokenizers.special_tokens import PAD, START, UNKNOWN, pad_batch
 
 
 def encode(model: TextModel, sources: Sequence[Tokens]) -> Encoded:
-    """Pad the sources to one length and encode them."""
+    """Pad the sources to one length and encode them; a model whose source is no text pads it itself."""
     device = next(model.parameters()).device
+    if hasattr(model, "pad_sources"):
+        return model.encode(model.pad_sources(sources).to(device))
     return model.encode(pad_batch(sources, pad_id=model.config.pad_id).to(device))
 
 

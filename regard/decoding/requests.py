@@ -103,7 +103,7 @@ def check_room(model: TextModel, requests: Sequence[Request]) -> None:
 
 def row_tokens(request: Request) -> tuple[int, int, int]:
     """Return the tokens that a request takes in a row: prefix, source, and the most that it may write."""
-    return len(request.prefix), len(request.source or ()), request.limit
+    return len(request.prefix), 0 if request.source is None else len(request.source), request.limit
 
 
 def make_batches(requests: Sequence[Request], *, rows: int, batch_tokens: int) -> Iterator[list[Request]]:

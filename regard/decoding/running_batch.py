@@ -77,7 +77,7 @@ class RunningBatch:
         prefix = torch.tensor([request.prefix for request in requests], device=device)  # (B, m)
         encoded = None
         if requests[0].source is not None:
-            encoded = encode(self.model, [request.source or () for request in requests])
+            encoded = encode(self.model, [request.source for request in requests if request.source is not None])
         capacity = prefix.shape[1] + longest - 1  # the last token is not read
         logps, state = prefill(self.model, prefix, encoded, capacity=capacity, cached=self.cached)
         numbers = torch.tensor([request.number for request in requests], device=device)

@@ -14,6 +14,7 @@ from torch import nn
 from regard.errors import UsageError, unknown_name
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.config import (
     AnswererConfig,
@@ -23,8 +24,11 @@ from regard.models.config import (
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    ListenAttendSpellConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
     SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
@@ -53,6 +57,9 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "image-classifier": (ImageClassifierConfig, VisionTransformer),
     "forecaster": (ForecasterConfig, PatchForecaster),
     "dlinear": (LinearForecasterConfig, DLinear),
+    "speech-recognizer": (SpeechRecognizerConfig, SpeechTransformer),
+    "listen-attend-spell": (ListenAttendSpellConfig, ListenAttendSpell),
+    "speech-ctc": (SpeechCTCConfig, SpeechCTC),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

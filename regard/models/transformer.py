@@ -11,41 +11,18 @@ from torch import Tensor, nn
 
 from regard.models.config import TransformerConfig
 from regard.models.decoding_state import Encoded, TransformerState
-from regard.models.stack import make_input, make_stack
+from regard.models.stack import Stack, TokenInput, make_input, make_stack
 
 
-class Transformer(nn.Module):
-    """The encoder-decoder in three steps: `encode` the source, `decode` the target, `project` to the vocabulary.
+class TransformerTarget(nn.Module):
+    """The target side of an encoder-decoder, whatever its source is: `decode`, `project` and `start`.
 
-    Training (E7) is `model(source, target)`, the target shifted right by one after the start token. Translating (E8) is
-    `state = model.start(model.encode(source), capacity)` and then `model.project(model.decode(tokens, state=state))`
-    for each new token.
+    A subclass has the modules `target`, `decoder` and `output` (None: the table of token vectors).
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.source = make_input(config, config.source_vocabulary)
-        self.encoder = make_stack(config, config.layers, causal=False, cross=False)
-        self.target = make_input(config, config.target_vocabulary)
-        self.decoder = make_stack(config, config.decoder_layers or config.layers, causal=True, cross=True)
-        if config.share_embeddings:
-            self.target.embedding = self.source.embedding
-        self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
-
-    @property
-    def traits(self) -> frozenset[str]:
-        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output"})
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
-        return self.project(self.decode(target, self.encode(source)))
-
-    def encode(self, source: Tensor) -> Encoded:
-        """(B, n) -> the vectors of the source (B, n, p); tokens equal to pad_id are padding."""
-        keep = source != self.config.pad_id  # (B, n)
-        return Encoded(self.encoder(self.source(source), mask=keep[:, None, None]), keep)
+    target: TokenInput
+    decoder: Stack
+    output: nn.Linear | None
 
     def decode(
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
@@ -82,3 +59,37 @@ class Transformer(nn.Module):
         full = encoded.keep.device.type == "cpu" and not static and bool(encoded.keep.all())
         mask = None if full else encoded.keep[:, None, None]
         return TransformerState(caches, self.decoder.project_source(encoded.states, mask), mask)
+
+
+class Transformer(TransformerTarget):
+    """The encoder-decoder in three steps: `encode` the source, `decode` the target, `project` to the vocabulary.
+
+    Training (E7) is `model(source, target)`, the target shifted right by one after the start token. Translating (E8) is
+    `state = model.start(model.encode(source), capacity)` and then `model.project(model.decode(tokens, state=state))`
+    for each new token.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = make_input(config, config.source_vocabulary)
+        self.encoder = make_stack(config, config.layers, causal=False, cross=False)
+        self.target = make_input(config, config.target_vocabulary)
+        self.decoder = make_stack(config, config.decoder_layers or config.layers, causal=True, cross=True)
+        if config.share_embeddings:
+            self.target.embedding = self.source.embedding
+        self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output"})
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
+        return self.project(self.decode(target, self.encode(source)))
+
+    def encode(self, source: Tensor) -> Encoded:
+        """(B, n) -> the vectors of the source (B, n, p); tokens equal to pad_id are padding."""
+        keep = source != self.config.pad_id  # (B, n)
+        return Encoded(self.encoder(self.source(source), mask=keep[:, None, None]), keep)

@@ -35,6 +35,9 @@ TASKS: dict[str, Entry] = {
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
     "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",)),
     "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear")),
+    "speech recognition": Entry(
+        "regard.tasks.speech_recognition", "transcriber", ("speech-recognizer", "listen-attend-spell", "speech-ctc")
+    ),
 }
 _loaded: dict[str, Task] = {}
 

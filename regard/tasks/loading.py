@@ -25,11 +25,21 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
 
     Face: TypeAlias = (
-        Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors | ImageClassifier | Forecaster
+        Translator
+        | Writer
+        | Embedder
+        | Classifier
+        | Summarizer
+        | Answerer
+        | WordVectors
+        | ImageClassifier
+        | Forecaster
+        | Transcriber
     )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -39,8 +49,8 @@ def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dty
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier or a
-    Forecaster.
+    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier, a
+    Forecaster or a Transcriber.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arrays.batches import ArrayData
+from regard.arrays.speech.batches import SpeechData
 from regard.models.config import Config
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.tables import RecipeTables, TrainingRecipe
@@ -28,7 +29,7 @@ from regard.text.batches.windows import WindowData
 from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-Data = PairData | WindowData | CooccurrenceData | ArrayData
+Data = PairData | WindowData | CooccurrenceData | ArrayData | SpeechData
 Tokenizers = tuple[
     Tokenizer, Tokenizer
 ]  # of source and target; the same object if they share one; NO_TOKENIZER without

@@ -26,8 +26,16 @@ MODEL_TABLES = [
     ("### Images", ("image-classifier",)),
     ("### Forecasting", ("forecaster",)),
     ("### DLinear", ("dlinear",)),
+    ("### Speech", ("speech-recognizer",)),
+    ("### CTC", ("speech-ctc",)),
+    ("### Listen, Attend and Spell", ("listen-attend-spell",)),
 ]
-EXTENDED = ("### Images", "### Forecasting")  # tables with what differs from, or is not in, that of Transformers
+# Tables with what differs from, or is not in, another one.
+EXTENDED = {
+    **dict.fromkeys(("### Images", "### Forecasting", "### Speech"), "### Transformers"),
+    "### CTC": "### Speech",
+    "### Listen, Attend and Spell": "### Recurrent models",
+}
 
 
 def rows_under(heading: str) -> dict[str, list[str]]:
@@ -40,8 +48,11 @@ def rows_under(heading: str) -> dict[str, list[str]]:
 
 
 def model_rows(heading: str) -> dict[str, list[str]]:
-    """The rows of a table of [model], with those of Transformers where it extends them."""
-    return {**(rows_under("### Transformers") if heading in EXTENDED else {}), **rows_under(heading)}
+    """The rows of a table of [model], with those of the table that it extends."""
+    base = model_rows(EXTENDED[heading]) if heading in EXTENDED else {}
+    if heading == "### Listen, Attend and Spell":
+        base = {key: ["all", *cells[1:]] for key, cells in base.items()}  # all that applies to `rnn-attention`
+    return {**base, **rows_under(heading)}
 
 
 def choices_of(kind: str) -> set[str]:
@@ -53,6 +64,8 @@ def choices_of(kind: str) -> set[str]:
         data = DataRecipe(pairs=("a.jsonl",))
     elif kind == "image-classifier":
         data, shape, tokens = DataRecipe(images=("a",)), (3, 32, 32), 650_000
+    elif kind.startswith(("speech", "listen")):
+        data, shape = DataRecipe(speech=("a",)), (8_000,)
     elif kind in ("forecaster", "dlinear"):
         data, shape, tokens = DataRecipe(series=("a.csv",)), (10_000, 7), 42 * 500_000
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -38,6 +39,7 @@ COMMANDS = {
     "WordVectors": ("has vectors of words", "words nearest"),
     "ImageClassifier": ("classifies images", "classify"),
     "Forecaster": ("forecasts series", "forecast"),
+    "Transcriber": ("transcribes speech", "transcribe"),
 }
 
 Face = TypeVar(
@@ -51,6 +53,7 @@ Face = TypeVar(
     "WordVectors",
     "ImageClassifier",
     "Forecaster",
+    "Transcriber",
 )
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]

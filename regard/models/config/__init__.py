@@ -6,6 +6,13 @@ config.json of a model folder contains them; a recipe sets them.
 from regard.models.config.arrays import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
+from regard.models.config.speech import (
+    ListenAttendSpellConfig,
+    SoundConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
+    SpeechStackConfig,
+)
 from regard.models.config.transformer import (
     AnswererConfig,
     ClassifierConfig,
@@ -28,10 +35,15 @@ __all__ = [
     "ForecasterConfig",
     "ImageClassifierConfig",
     "LinearForecasterConfig",
+    "ListenAttendSpellConfig",
     "PointerGeneratorConfig",
     "RecurrentConfig",
     "RecurrentLMConfig",
     "RecurrentTranslatorConfig",
+    "SoundConfig",
+    "SpeechCTCConfig",
+    "SpeechRecognizerConfig",
+    "SpeechStackConfig",
     "StackConfig",
     "SummarizerConfig",
     "TransformerConfig",

@@ -25,25 +25,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from regard.kernels.devices import runs_triton
-from regard.kernels.fp8.casts import E4M3, E5M2, MULTIPLE, Cast, Format, cast_both
+from regard.kernels.fp8.casts import E4M3, E5M2, MULTIPLE, Cast, cast_both
 from regard.kernels.fp8.products import product
-from regard.kernels.training.cross_entropy import loss_and_gradient, row_parts
+from regard.kernels.training.cross_entropy import row_parts
 
-UNIT = {E4M3: 8, E5M2: 15}  # a probability of 1 becomes 2 to this power
-
-
-class Roundings(NamedTuple):
-    """Which products are of 8 bits; benchmarks/train_fp8.py compares them."""
-
-    scores: bool = False
-    gradients: bool = True
-    to_x: Format = E5M2  # of P in dx
-    to_weight: Format = E5M2  # of P in dw
-    split: bool = True  # add the entry of the true token in full precision
-    exact: bool = True  # sum dx over the vocabulary in float32, not in the fast mode of products.py
-
-
-ROUNDINGS = Roundings()
+UNIT = 15  # a probability of 1 becomes 2 to this power
 
 
 class Softmax(NamedTuple):
@@ -67,7 +53,7 @@ def fp8_token_loss(
     `amax` (3, 2) has the largest magnitudes of the features and of the weight; see scales.py.
     """
     with torch.autocast(hidden.device.type, enabled=False):
-        total, nll = _Fp8TokenLoss.apply(hidden, weight, labels, keep, smoothing, amax, ROUNDINGS)
+        total, nll = _Fp8TokenLoss.apply(hidden, weight, labels, keep, smoothing, amax)
     return total, nll
 
 
@@ -83,16 +69,17 @@ class _Fp8TokenLoss(torch.autograd.Function):
         keep: Tensor | None,
         smoothing: float,
         amax: Tensor,
-        roundings: Roundings,
     ) -> tuple[Tensor, Tensor]:
-        layer = _OutputLayer(weight, amax, roundings)
+        w = cast_both(weight, amax[1], E4M3)
         total, nll = hidden.new_zeros(2, dtype=torch.float32).unbind()
         d_hidden = torch.empty(hidden.shape, dtype=hidden.dtype, device=hidden.device)
         d_weight = None
         for rows in row_parts(hidden, len(weight), passes=1):
             part = slice(rows.first, rows.last)
             x, part_keep = hidden[part].to(torch.bfloat16).contiguous(), None if keep is None else keep[part]
-            loss_sum, nll_sum, dw = layer.loss_and_gradients(x, labels[part], part_keep, smoothing, d_hidden[part])
+            loss_sum, nll_sum, dw = _loss_and_gradients(
+                x, w, labels[part], part_keep, smoothing, amax[0], d_hidden[part]
+            )
             total, nll = total + loss_sum, nll + nll_sum
             d_weight = dw if d_weight is None else d_weight.add_(dw)
         d_weight = torch.zeros_like(weight) if d_weight is None else d_weight.to(weight.dtype)
@@ -103,52 +90,27 @@ class _Fp8TokenLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return *(g * upstream.to(g.dtype) for g in ctx.saved_tensors), None, None, None, None, None
+        return *(g * upstream.to(g.dtype) for g in ctx.saved_tensors), None, None, None, None
 
 
-class _OutputLayer:
-    """The products of some rows at a time."""
-
-    def __init__(self, weight: Tensor, amax: Tensor, roundings: Roundings) -> None:
-        self.amax, self.roundings, self.weight = amax, roundings, weight
-        self.w_cast = cast_both(weight, amax[1], E4M3)
-        self.w = None if roundings.scores and roundings.gradients else weight.to(torch.bfloat16)
-
-    def loss_and_gradients(
-        self, x: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, dx: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sums of loss and plain cross-entropy of x (n, p), and dw in float32; write dx (n, p)."""
-        x_cast = cast_both(x, self.amax[0], E4M3)
-        scores = self.scores(x, x_cast)  # (n, V)
-        if not self.roundings.gradients:
-            loss_sum, nll_sum, g = loss_and_gradient(scores, labels, keep, smoothing, 0.0, wanted=True)
-            dx[:] = g @ self.w  # type: ignore[operator]
-            return loss_sum, nll_sum, (g.T @ x).float()  # type: ignore[union-attr]
-        softmax = softmax_cast(scores, labels, keep, smoothing, self.roundings)
-        (to_x, to_weight), w = self.roundings[2:4], self.w_cast
-        to_dx = product(
-            softmax.straight, w.transposed, (to_x, E4M3), (self.inverse(to_x), w.inverse),
-            dtype=torch.bfloat16, exact=self.roundings.exact,
-        )  # fmt: skip
-        dw = product(
-            softmax.transposed, x_cast.transposed, (to_weight, E4M3), (self.inverse(to_weight), x_cast.inverse),
-            dtype=torch.float32, exact=True,
-        )  # fmt: skip
-        if self.roundings.split:
-            add_labels(to_dx, x_cast, w, labels, softmax.at_label, dw, dx)
-        else:
-            dx[:] = to_dx
-        return softmax.loss.sum(), softmax.nll.sum(), dw
-
-    def scores(self, x: Tensor, x_cast: Cast) -> Tensor:
-        if not self.roundings.scores:
-            assert self.w is not None
-            return F.linear(x, self.w)
-        factors, inverses = (x_cast.straight, self.w_cast.straight), (x_cast.inverse, self.w_cast.inverse)
-        return product(*factors, (E4M3, E4M3), inverses, dtype=torch.bfloat16)
-
-    def inverse(self, form: Format) -> Tensor:
-        return torch.full((), 2.0 ** -UNIT[form], device=self.weight.device)
+def _loss_and_gradients(
+    x: Tensor, w: Cast, labels: Tensor, keep: Tensor | None, smoothing: float, amax: Tensor, dx: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sums of loss and plain cross-entropy of x (n, p), and dw in float32; write dx (n, p)."""
+    x_cast = cast_both(x, amax, E4M3)
+    scores = product(
+        x_cast.straight, w.straight, (E4M3, E4M3), (x_cast.inverse, w.inverse), dtype=torch.bfloat16
+    )  # (n, V)
+    softmax = softmax_cast(scores, labels, keep, smoothing)
+    inverse = torch.full((), 2.0**-UNIT, device=x.device)
+    to_dx = product(
+        softmax.straight, w.transposed, (E5M2, E4M3), (inverse, w.inverse), dtype=torch.bfloat16, exact=True
+    )
+    dw = product(
+        softmax.transposed, x_cast.transposed, (E5M2, E4M3), (inverse, x_cast.inverse), dtype=torch.float32, exact=True
+    )
+    add_labels(to_dx, x_cast, w, labels, softmax.at_label, dw, dx)
+    return softmax.loss.sum(), softmax.nll.sum(), dw
 
 
 def add_labels(
@@ -172,20 +134,16 @@ def numbers(cast: Cast) -> Tensor:
     return cast.straight.view(E4M3.dtype).float() * cast.inverse
 
 
-def softmax_cast(
-    scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, roundings: Roundings
-) -> Softmax:
+def softmax_cast(scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float) -> Softmax:
     """Return losses and gradient of scores (n, V) at labels (n,). Rows where `keep` (n,) is False do not count."""
     if not runs_triton(scores.device):
-        return softmax_cast_by_torch(scores, labels, keep, smoothing, roundings)
+        return softmax_cast_by_torch(scores, labels, keep, smoothing)
     from regard.kernels.fp8.output_triton import launch_softmax_cast
 
-    return launch_softmax_cast(scores, labels, keep, smoothing, roundings)
+    return launch_softmax_cast(scores, labels, keep, smoothing)
 
 
-def softmax_cast_by_torch(
-    scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, roundings: Roundings
-) -> Softmax:
+def softmax_cast_by_torch(scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float) -> Softmax:
     """The same with PyTorch's operations; tests compare the kernels with it."""
     log_p, at = F.log_softmax(scores.float(), dim=-1), labels[:, None]
     nll = -log_p.gather(-1, at)[:, 0]
@@ -193,9 +151,6 @@ def softmax_cast_by_torch(
     kept = torch.ones_like(nll) if keep is None else keep.float()
     g = (log_p.exp() - smoothing / scores.shape[1]) * kept[:, None]
     at_label = g.gather(-1, at)[:, 0] - (1 - smoothing) * kept
-    g.scatter_(-1, at, 0.0 if roundings.split else at_label[:, None])
-    straight, transposed = (
-        (g * 2.0 ** UNIT[form]).to(torch.bfloat16).to(form.dtype).view(torch.uint8) for form in roundings[2:4]
-    )
-    padded = F.pad(transposed.T, (0, -len(g) % MULTIPLE)).contiguous()
+    straight = (g.scatter_(-1, at, 0.0) * 2.0**UNIT).to(torch.bfloat16).to(E5M2.dtype).view(torch.uint8)
+    padded = F.pad(straight.T, (0, -len(g) % MULTIPLE)).contiguous()
     return Softmax(loss * kept, nll * kept, at_label, straight, padded)

@@ -1,7 +1,7 @@
 """The softmax over the vocabulary, written as 8-bit numbers by Triton kernels for NVIDIA GPUs; see output.py.
 
 One kernel reads each row for its loss. A second one reads the scores again in tiles, so that it can write the softmax
-in both orders, as casts_triton.py does. The entries of the true tokens are few: a third kernel writes them afterwards,
+in both orders, as casts_triton.py does. The entries of the true tokens are few: a third kernel clears them afterwards,
 so that not every token is compared with the label.
 
     n rows   V vocabulary   p width
@@ -14,9 +14,9 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-from regard.kernels.fp8.casts import E5M2, MULTIPLE, Cast, Format
+from regard.kernels.fp8.casts import E5M2, MULTIPLE, Cast
 from regard.kernels.fp8.casts_triton import TILE_COLUMNS, TILE_ROWS, WARPS, to_bytes
-from regard.kernels.fp8.output import UNIT, Roundings, Softmax
+from regard.kernels.fp8.output import UNIT, Softmax
 from regard.kernels.training.cross_entropy_triton import LOG2_E, row_sums, score_block
 
 LABEL_ROWS = 128  # rows whose labels a program processes
@@ -62,12 +62,8 @@ def _softmax_cast(
     C,
     padded,
     share,
-    X_SCALE: tl.constexpr,
-    X_LIMIT: tl.constexpr,
-    X_E5M2: tl.constexpr,
-    W_SCALE: tl.constexpr,
-    W_LIMIT: tl.constexpr,
-    W_E5M2: tl.constexpr,
+    SCALE: tl.constexpr,
+    LIMIT: tl.constexpr,
     MASKED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -84,38 +80,19 @@ def _softmax_cast(
     else:
         weight = (r < R).to(tl.float32)
     y = ((tl.exp2(x * LOG2_E - (log_sum * LOG2_E)[:, None]) - share) * weight[:, None]).to(tl.bfloat16)
-    tl.store(straight + where, to_bytes(y, X_SCALE, X_LIMIT, X_E5M2), mask=inside)
+    tl.store(straight + where, to_bytes(y, SCALE, LIMIT, True), mask=inside)
     across = c.to(tl.int64)[:, None] * padded + r[None, :]
-    turned = to_bytes(tl.trans(y), W_SCALE, W_LIMIT, W_E5M2)
+    turned = to_bytes(tl.trans(y), SCALE, LIMIT, True)
     tl.store(transposed + across, turned, mask=(c < C)[:, None] & (r < padded)[None, :])
 
 
 @triton.jit
-def _write_labels(
-    labels,
-    at_label,
-    straight,
-    transposed,
-    R,
-    C,
-    padded,
-    X_SCALE: tl.constexpr,
-    X_LIMIT: tl.constexpr,
-    X_E5M2: tl.constexpr,
-    W_SCALE: tl.constexpr,
-    W_LIMIT: tl.constexpr,
-    W_E5M2: tl.constexpr,
-    SPLIT: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """Write the entries of the true tokens of some rows: 0, or if not SPLIT their gradients."""
+def _clear_labels(labels, straight, transposed, R, C, padded, ROWS: tl.constexpr):
+    """Write 0 to the entries of the true tokens of some rows."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     label = tl.load(labels + r, mask=r < R, other=0).to(tl.int64)
-    step = tl.load(at_label + r, mask=r < R, other=0.0).to(tl.bfloat16)
-    if SPLIT:
-        step = tl.zeros((ROWS,), tl.bfloat16)
-    tl.store(straight + r.to(tl.int64) * C + label, to_bytes(step, X_SCALE, X_LIMIT, X_E5M2), mask=r < R)
-    tl.store(transposed + label * padded + r, to_bytes(step, W_SCALE, W_LIMIT, W_E5M2), mask=r < R)
+    tl.store(straight + r.to(tl.int64) * C + label, 0, mask=r < R)
+    tl.store(transposed + label * padded + r, 0, mask=r < R)
 
 
 @triton.jit
@@ -150,9 +127,7 @@ def _add_labels(
         tl.atomic_add(d_weight + label * width + c, term, mask=c < width, sem="relaxed")
 
 
-def launch_softmax_cast(
-    scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float, roundings: Roundings
-) -> Softmax:
+def launch_softmax_cast(scores: Tensor, labels: Tensor, keep: Tensor | None, smoothing: float) -> Softmax:
     n, V = scores.shape
     loss, nll, mass, at_label = torch.empty(4, n, device=scores.device).unbind()
     padded = triton.cdiv(n, MULTIPLE) * MULTIPLE
@@ -164,14 +139,11 @@ def launch_softmax_cast(
         scores, labels, mask, loss, nll, mass, at_label, V, smoothing,
         MASKED=masked, SMOOTH=smoothing > 0, BLOCK=block, num_warps=warps,
     )  # fmt: skip
-    formats = _format_options("X", roundings.to_x) | _format_options("W", roundings.to_weight)
     _softmax_cast[(triton.cdiv(padded, TILE_ROWS), triton.cdiv(V, TILE_COLUMNS))](
         scores, mask, mass, straight, transposed, n, V, padded, smoothing / V,
-        **formats, MASKED=masked, ROWS=TILE_ROWS, COLUMNS=TILE_COLUMNS, num_warps=WARPS,
+        SCALE=2.0**UNIT, LIMIT=E5M2.limit, MASKED=masked, ROWS=TILE_ROWS, COLUMNS=TILE_COLUMNS, num_warps=WARPS,
     )  # fmt: skip
-    _write_labels[(triton.cdiv(n, LABEL_ROWS),)](
-        labels, at_label, straight, transposed, n, V, padded, **formats, SPLIT=roundings.split, ROWS=LABEL_ROWS
-    )
+    _clear_labels[(triton.cdiv(n, LABEL_ROWS),)](labels, straight, transposed, n, V, padded, ROWS=LABEL_ROWS)
     return Softmax(loss, nll, at_label, straight, transposed)
 
 
@@ -185,7 +157,3 @@ def launch_add_labels(
         product if d_weight is None else d_weight, dx, p,
         TO_WEIGHT=d_weight is not None, P=triton.next_power_of_2(p), num_warps=4,
     )  # fmt: skip
-
-
-def _format_options(name: str, form: Format) -> dict[str, float | bool]:
-    return {f"{name}_SCALE": 2.0 ** UNIT[form], f"{name}_LIMIT": form.limit, f"{name}_E5M2": form is E5M2}

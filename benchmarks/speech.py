@@ -6,8 +6,8 @@
 DATA/fsdd has the folder recordings, or an archive of it, recordings.tar.gz or .tar.xz. The data set's own split: index
 0 to 4 of each digit and speaker is the test part. Every system learns from the same batches (single digits and strings
 of up to 7, with the changes of the recipe `fsdd`) for the same number of steps. It is tested on the single digits of
-the test part, and on strings of 3 to 7 of them by one speaker, with up to 0.3 s of silence between two. With --speakers,
-systems also learn from five speakers and are tested on the sixth; nothing was tuned on that test.
+the test part, and on strings of 3 to 7 of them by one speaker, with up to 0.3 s of silence between two. With
+--speakers, systems also learn from five speakers and are tested on the sixth; nothing was tuned on that test.
 
 --tune never reads the test part: it trains the variants below on index 10 to 49 and compares them on index 5 to 9.
 --choose FILE takes the variant that such a comparison found best, and --fit FILE as many steps as fit into --limit by

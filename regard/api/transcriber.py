@@ -221,13 +221,13 @@ class Transcriber:
         return [results[i] for i in range(len(frames))]
 
     def _warn_about_length(self, name: str, frames: int) -> None:
-        """Warn if a recording is longer than all that training may have seen."""
-        longest = self.info.get("recipe", {}).get("data", {}).get("max_length")
+        """Warn if a recording is longer than those of training."""
+        longest = self.info.get("longest_frames")
         if longest and frames > longest:
             second = self.log_mel.hop / self.rate
             warnings.warn(
-                f"{name} is {frames * second:.0f} seconds long, and the model learned from at most "
-                f"{longest * second:.0f}: split it at pauses, or expect errors",
+                f"{name} is {frames * second:.1f} seconds long, but the longest of training was "
+                f"{longest * second:.1f}: split it at pauses, or expect errors",
                 stacklevel=3,
             )
 

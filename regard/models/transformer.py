@@ -24,6 +24,11 @@ class TransformerTarget(nn.Module):
     decoder: Stack
     output: nn.Linear | None
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """Whether the output layer is the embedding table; see regard.traits."""
+        return frozenset({"tied-output" if self.output is None else "untied-output"})
+
     def decode(
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
     ) -> Tensor:

@@ -34,7 +34,7 @@ from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.array_task import network_config
 from regard.tasks.corpora import Corpora, numbered_tokens, train_tokenizer
 from regard.tasks.losses import Objective, Together, speech_loss
-from regard.tasks.task import Misfit, Task, Tokenizers
+from regard.tasks.task import Data, Misfit, Task, Tokenizers
 from regard.tasks.validation import Measure, Validator
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END
@@ -185,6 +185,11 @@ class SpeechRecognition(Task):
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         limit = min(tables["training"]["batch_tokens"], MAX_FRAMES)
         yield Choice("data.max_length", limit, "frames of 10 ms; longer recordings cost memory")
+
+    def info(self, recipe: RecipeTables, train: Data, tokenizers: Tokenizers) -> dict[str, Any]:
+        """Return the number of frames of the longest sample."""
+        assert isinstance(train, SpeechData)
+        return {"longest_frames": train.longest}
 
     def wrap(
         self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False

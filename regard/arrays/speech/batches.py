@@ -100,6 +100,12 @@ class SpeechData:
         """The bytes of the recordings on a device."""
         return 4 * int(self.sizes.sum())
 
+    @property
+    def longest(self) -> int:
+        """The frames of the longest sample of an epoch in which all recordings are joined."""
+        how = self.augmentation
+        return int(np.max(self.log_mel.frames(self._epoch(how.growth * how.joined).strings.total)))
+
     def move(self, device: torch.device | str) -> None:
         """Move the recordings to a device, and make batches there."""
         self.device = torch.device(device)

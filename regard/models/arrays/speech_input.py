@@ -58,6 +58,10 @@ class LocalLayer(nn.Module):
         self.convolution = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"LocalLayer"})
+
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         """x (B, n, p), of which keep (B, n) are real -> (B, n, p)."""
         near = (self.norm(x) * keep[..., None]).transpose(1, 2)  # (B, p, n)
@@ -87,8 +91,7 @@ class SpeechInput(nn.Module):
     @property
     def traits(self) -> frozenset[str]:
         """The front end; see regard.traits."""
-        local = f", {self.config.local_layers} local layers" if self.local else ""
-        return frozenset({f"SpeechInput {self.config.front_end}{local}"})
+        return frozenset({f"SpeechInput {self.config.front_end}"})
 
     def forward(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """frames (B, T, M) -> vectors (B, n, p), and which of them are real (B, n)."""

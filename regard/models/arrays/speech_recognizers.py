@@ -44,7 +44,7 @@ class SpeechTransformer(TransformerTarget):
     @property
     def traits(self) -> frozenset[str]:
         """The model's name, and whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"SpeechTransformer", "tied-output" if self.output is None else "untied-output"})
+        return super().traits | {"SpeechTransformer"}
 
     def forward(self, frames: Tensor, target: Tensor) -> Tensor:
         """frames (B, T, M), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""

@@ -11,7 +11,7 @@ W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses-$PART.jsonl; LOG=$OUT/uses-$PAR
 if [ "$SMALL" = 1 ]; then
   QUICK=(--quick); DEVICE=cpu
   for setting in data.demo=300 data.validation=40 training.steps=4 training.validate_every=4 training.warmup=1 \
-    model.layers=1 model.dim=32 model.heads=2 model.hidden=32 decoding.sentences=20; do TINY+=(--set "$setting"); done
+    model.layers=1 model.decoder_layers=1 model.dim=32 model.heads=2 model.hidden=32 decoding.sentences=20; do TINY+=(--set "$setting"); done
   TINY+=(--samples 20 --pointed 10)
 fi
 # Several trainings at a time share the GPU better through NVIDIA's multi-process service, where there is one.
@@ -68,6 +68,37 @@ if [ "$PART" = tune ]; then
   series patch-512 "${patch[@]}" --set "${long[@]}" training.lr=3e-4
   series patch-512-ema "${patch[@]}" --set "${long[@]}" training.lr=5e-4 training.ema=0.99 model.head_dropout=0.5 model.dropout=0.5
   series patch-720-day "${patch[@]}" --set model.lookback=720 model.patch=24 model.stride=24 training.batch_tokens=27776 training.lr=5e-4
+else
+  judged=(--parts validation test combinations longer --system pointer-generator)
+  large=(data.demo=300000 training.batch_tokens=12288 training.validate_every=1000 training.warmup=300 training.pointing=1
+    model.layers=4 model.decoder_layers=2 model.heads=8 training.steps=5500)
+  for seed in 1 2 3; do
+    stories answers-256-$seed answers "${large[@]}" model.dim=256 model.hidden=1024 training.lr=5e-4 "${judged[@]}" --seed $seed
+    stories answers-128-$seed answers "${large[@]}" model.dim=128 model.hidden=512 training.lr=1e-3 "${judged[@]}" --seed $seed
+  done
+  stories answers-transformer answers "${large[@]}" model.dim=256 model.hidden=1024 training.lr=5e-4 "${judged[@]}" --seed 1 --system transformer
+  for rate in 1 0.33; do
+    stories answers-t5-$rate answers "${large[@]}" model.dim=256 model.hidden=1024 training.lr=5e-4 "${judged[@]}" --seed 1 --system t5 --rates $rate
+  done
+  large=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
+    model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
+  for seed in 1 2 3; do stories summaries-$seed summaries "${large[@]}" "${judged[@]}" --seed $seed; done
+  stories summaries-transformer summaries "${large[@]}" "${judged[@]}" --seed 1 --system transformer
+  for rate in 1 0.33; do stories summaries-t5-$rate summaries "${large[@]}" "${judged[@]}" --seed 1 --system t5 --rates $rate; done
+  length=(training.steps=3500 training.warmup=350 training.validate_every=350)
+  for seed in 1 2 3; do
+    images vit-stem-4-$seed --seeds $seed --systems regard cnn transformers --set "${length[@]}" model.stem=convolutions
+    images vit-stem-2-$seed --seeds $seed --systems regard --set "${length[@]}" model.stem=convolutions model.patch=2 model.dim=128 model.heads=4 \
+      model.hidden=512 training.batch_tokens=50432
+  done
+  long=(model.lookback=512 training.batch_tokens=57344)
+  short=(training.lr=5e-4 training.steps=500 training.warmup=25 training.validate_every=50 model.head_dropout=0)
+  slow=(training.lr=1e-4 training.steps=1500 training.warmup=25 training.validate_every=100 model.head_dropout=0)
+  series patch-336-short --seeds 1 2 3 --models forecaster --jobs 2 --set "${short[@]}"
+  series patch-512-short --seeds 1 2 3 --models forecaster --jobs 2 --set "${short[@]}" "${long[@]}"
+  series patch-336-slow --seeds 1 2 3 --models forecaster --jobs 3 --set "${slow[@]}"
+  series patch-512-slow --seeds 1 2 3 --models forecaster --jobs 3 --set "${slow[@]}" "${long[@]}"
+  series dlinear --seeds 1 2 3 --models dlinear --jobs 2
 fi
 [ ${#RUNNING[@]} -gt 0 ] && wait "${RUNNING[@]}"; kill "$keeper" 2>/dev/null; bundle
 [ "$service" = yes ] && echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1

@@ -196,6 +196,7 @@ class TrainingRecipe:
     patience: int = number(0, rule=WHOLE)  # stop after this many validations without improvement; 0: never
     freeze: tuple[str, ...] = ()  # names of modules whose weights stay fixed
     temperature: float = number(0.05, rule=POSITIVE)  # of a sentence encoder's loss
+    pointing: float = number(0.0, rule=WHOLE)  # weight of the loss of an answerer's pointer off the supporting sentence
     samples: int = number(4, rule=WHOLE)  # validation sentences shown
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 IMAGE_POOLINGS = ("class", "mean")
+IMAGE_STEMS = ("patches", "convolutions")
 PIXELS = ValueRule(least=1, most=2**12)  # on a side
 POINTS = ValueRule(least=1, most=2**16)  # in time
 
@@ -36,6 +37,7 @@ class ImageClassifierConfig(StackConfig):
     width: int = number(224, rule=PIXELS)
     channels: int = number(3, rule=ValueRule(least=1, most=4))
     patch: int = number(16, rule=PIXELS)  # pixels on a side
+    stem: str = choice("patches", IMAGE_STEMS)  # what turns pixels into vectors: one linear layer, or convolutions
     scale_embedding: bool = False
     pooling: str = choice("class", IMAGE_POOLINGS)  # the state of a class token, or the mean of all patches
     position_axes: int = number(2, rule=ValueRule(least=1, most=2))  # of sinusoids: row and column, or the number
@@ -46,6 +48,11 @@ class ImageClassifierConfig(StackConfig):
         for name in ("height", "width"):
             if (size := getattr(self, name)) % self.patch:
                 raise SettingError("patch", f"patch={self.patch} does not divide {name}={size}", name)
+        if self.stem == "convolutions" and (self.patch < 2 or self.patch & (self.patch - 1) or self.dim % self.patch):
+            message = (
+                f"convolutions halve the image until a patch is a pixel: patch={self.patch} must be 2, 4, 8 …, and"
+            )
+            raise SettingError("stem", f"{message} divide dim={self.dim}", "patch", "dim")
         if self.classes < 1:
             message = f"vocabulary={self.vocabulary} leaves no label beside the special tokens"
             raise SettingError("vocabulary", message)

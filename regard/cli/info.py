@@ -20,6 +20,8 @@ USES = {
     "answerer": ("answer",),
     "word-vectors": ("words nearest", "words analogy", "plot words"),
     "image-classifier": ("classify", "plot image"),
+    "captioner": ("caption", "plot caption"),
+    "rnn-captioner": ("caption", "plot caption"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
 }
@@ -27,7 +29,7 @@ USES = {
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
-    "height", "width", "channels", "patch", "lookback", "horizon", "stride",
+    "frames", "height", "width", "channels", "patch", "convolution", "lookback", "horizon", "stride",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ FILES = (
     "series",
 )
 FORMS = ("source", "pairs", "text", "images", "series", "demo")  # how the data is given
-ARRAY_KEYS = ("variables", "rows", "shift", "flip")  # of [data], for series and images
+ARRAY_KEYS = ("variables", "rows", "shift", "flip", "scenes", "items")  # of [data], for series and images
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
@@ -72,6 +72,8 @@ class DataRecipe:
     bare: float = number(0.0, rule=SHARE)
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
+    scenes: int | None = number(None, rule=COUNT)  # captioned scenes that are composed of the images; None: none are
+    items: tuple[str, ...] = ()  # of scenes: the nouns and the labels of the images that they name, "bag=8"; none: all
     names: int | None = number(
         None, rule=COUNT
     )  # capitalized words that occur less often are copied instead of spelled out

@@ -19,6 +19,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.api.captioner import Captioner
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
     from regard.api.writer import Writer
 
     Face: TypeAlias = (
-        Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors | ImageClassifier | Forecaster
+        Translator
+        | Writer
+        | Embedder
+        | Classifier
+        | Summarizer
+        | Answerer
+        | WordVectors
+        | ImageClassifier
+        | Captioner
+        | Forecaster
     )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -39,8 +49,8 @@ def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dty
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier or a
-    Forecaster.
+    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier, a
+    Captioner or a Forecaster.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 

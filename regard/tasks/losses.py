@@ -86,6 +86,12 @@ def _copied_loss(logps: Tensor, labels: Tensor, smoothing: float, tokens: int) -
     return Loss(total, nll.detach(), tokens)
 
 
+def caption_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, kernels: bool = True) -> Loss:
+    """Predict every next word of a caption from the image, or the frames of a video, and the words before it; G4."""
+    hidden = model.decode(_repeated(batch.inputs, START), model.encode(_or_dummy(batch.source)))
+    return _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)
+
+
 def language_model_loss(
     model: TokenPredictor, batch: Batch, *, smoothing: float = 0.0, r_drop: float = 0.0, kernels: bool = True
 ) -> Loss:

@@ -24,10 +24,16 @@ MODEL_TABLES = [
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
     ("### Word vectors", ("word-vectors",)),
     ("### Images", ("image-classifier",)),
+    ("### Captions", ("captioner",)),
+    ("### Recurrent captions", ("rnn-captioner",)),
     ("### Forecasting", ("forecaster",)),
     ("### DLinear", ("dlinear",)),
 ]
-EXTENDED = ("### Images", "### Forecasting")  # tables with what differs from, or is not in, that of Transformers
+EXTENDED = (
+    "### Images",
+    "### Captions",
+    "### Forecasting",
+)  # tables with what differs from, or is not in, that of Transformers
 
 
 def rows_under(heading: str) -> dict[str, list[str]]:
@@ -53,6 +59,8 @@ def choices_of(kind: str) -> set[str]:
         data = DataRecipe(pairs=("a.jsonl",))
     elif kind == "image-classifier":
         data, shape, tokens = DataRecipe(images=("a",)), (3, 32, 32), 650_000
+    elif kind.endswith("captioner"):
+        data, shape, tokens = DataRecipe(images=("a",)), (1, 3, 32, 32), 640_000
     elif kind in ("forecaster", "dlinear"):
         data, shape, tokens = DataRecipe(series=("a.csv",)), (10_000, 7), 42 * 500_000
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.plot.arrays import forecast, image
+from regard.cli.plot.arrays import caption, forecast, image
 from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
@@ -293,6 +293,7 @@ def qkv_flow(
 plots.command("random-features")(random_features)
 plots.command("words")(word_map)
 plots.command("image")(image)
+plots.command("caption")(caption)
 plots.command("answer")(answer)
 plots.command("summary")(summary)
 plots.command("forecast")(forecast)

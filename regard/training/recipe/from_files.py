@@ -47,7 +47,8 @@ def recipe_for_files(
     for path in paths:
         if path.is_dir() and "images" not in forms:
             raise UsageError(
-                f"{path} is a folder: with images in it, one folder per class, give --model image-classifier"
+                f"{path} is a folder: with images in it, one folder per class, give --model image-classifier; "
+                "with captions.tsv, give --model captioner"
             )
         if not path.exists():
             raise DataError(missing_file(path))

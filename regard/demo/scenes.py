@@ -52,10 +52,12 @@ def _draw(shape: str, generator: np.random.Generator) -> NDArray[np.uint8]:
     return np.where(inside_shape(shape, grid[None], grid[:, None], radius), ink, 0).astype(np.uint8)
 
 
-def make_scenes(items: Images, count: int, *, frames: int = 1, seed: int = 1, name: str = "scenes") -> CaptionedImages:
+def make_scenes(
+    items: Images, count: int, *, frames: int = 1, noise: int = NOISE, seed: int = 1, name: str = "scenes"
+) -> CaptionedImages:
     """Compose scenes from items of at least two kinds; with several frames, each scene has one item that moves.
 
-    The label of an item is its noun. The canvas is 2.4 times as wide as an item.
+    The label of an item is its noun. The canvas is 2.4 times as wide as an item, and has up to `noise` grey levels.
     """
     side = items.pixels.shape[-1]
     if items.pixels.shape[1:] != (1, side, side):
@@ -75,8 +77,8 @@ def make_scenes(items: Images, count: int, *, frames: int = 1, seed: int = 1, na
     for row in range(count):
         composer = _Composer(items.pixels[:, 0], by_noun, canvas, generator)
         shown, caption, nouns = composer.still() if frames == 1 else composer.moving(frames)
-        noise = generator.integers(NOISE, size=(frames, canvas, canvas), dtype=np.uint8)
-        pixels[row, :, 0] = np.maximum([paint(frame, canvas) for frame in shown], noise)
+        canvases = generator.integers(noise, size=(frames, canvas, canvas), dtype=np.uint8)
+        pixels[row, :, 0] = np.maximum([paint(frame, canvas) for frame in shown], canvases)
         captions.append(caption)
         places.append(
             {

@@ -45,12 +45,15 @@ FRAMES, SIDE, BATCH = 6, 64, {"images": 128, "video": 64}  # pixels on a side of
 PARTS = {"test": NOISE, "noisy": 3 * NOISE}
 UNUSED = ("layers", "decoder_layers", "dim", "heads", "stem")  # by a recurrent captioner
 CONVOLUTION = {"images": 32, "video": 16}  # channels before the first pooling
+RECURRENT_STEPS = {"images": 4000, "video": 3000}
 RECURRENT = {"model.kind": "rnn-captioner", "model.patch": 8, "model.hidden": 256, "model.embedding": 128}
+RECURRENT |= {"training.capture": False}  # many small steps, which a graph does not make faster here
 OVERRIDES: dict[str, dict[str, Any]] = {
-    "images": {"training.steps": 5000, "training.validate_every": 1000, "data.scenes": 40_000},
+    "images": {"training.steps": 6000, "training.validate_every": 1000, "data.scenes": 60_000},
     "video": {
         "model.frames": FRAMES,
         "model.patch": 8,
+        "model.stem": "patches",
         "data.scenes": 20_000,
         "training.steps": 3000,
         "training.validate_every": 750,
@@ -180,10 +183,13 @@ def recipe_of(task: str, system: str, seed: int, options: argparse.Namespace) ->
     recipe = read_recipe("fashion-captions", {})
     settings = dict(OVERRIDES[task])
     if system != "captioner":
-        settings |= {**RECURRENT, "model.convolution": CONVOLUTION[task]}
+        settings |= {**RECURRENT, "model.convolution": CONVOLUTION[task], "training.steps": RECURRENT_STEPS[task]}
+        settings.pop("model.stem", None)
     cells = settings.get("model.frames", 1) * (SIDE // settings.get("model.patch", recipe.model["patch"])) ** 2
     settings |= {"training.batch_tokens": BATCH[task] * cells, "training.seed": seed}
     settings |= {key: parsed(value) for key, value in (text.split("=", 1) for text in options.set)}
+    if options.plain:
+        settings |= {"training.kernels": "off", "training.capture": False}
     if options.quick:
         settings |= {"data.demo": 32, "data.validation": 8, "training.steps": 2, "training.validate_every": 2}
         settings |= {"training.warmup": 1}
@@ -233,6 +239,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings that differ from the recipe"
     )
+    parser.add_argument("--plain", action="store_true", help="without kernels of our own and captured graphs")
     parser.add_argument("--quick", action="store_true", help="a few steps on demo shapes, to see that it runs")
     parser.add_argument("--verbose", action="store_true", help="print the progress of regard's trainings")
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")

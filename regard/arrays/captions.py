@@ -104,7 +104,10 @@ def read_captioned(
     With `skip`, samples that cannot be read are left out and counted; otherwise the first one is an error.
     """
     entries = [entry for source in sources for entry in _caption_lines(Path(source))]
-    size = size or usual_size([_frame_files(path)[0] for path, _ in entries if path.exists()] or [entries[0][0]])
+    present = [path for path, _ in entries if path.exists()]
+    if not present:
+        raise DataError(missing_file(entries[0][0]))
+    size = size or usual_size([_frame_files(path)[0] for path in present])
     pixels, captions, names, broken, resized = [], [], [], [], 0
     for path, caption in entries:
         try:
@@ -163,6 +166,8 @@ def _caption_lines(source: Path) -> list[tuple[Path, str]]:
 
 def read_frames(path: str | Path, frames: int) -> list[Image]:
     """Read an image, an animated GIF or a folder of numbered frames as so many frames."""
+    if frames == 1 and Path(path).is_dir():
+        raise DataError(f"{path} is a folder, and this model reads single images: name an image (model.frames: videos)")
     files = _frame_files(Path(path))
     if len(files) > 1:
         return [open_image(file) for file in evenly(files, frames)]

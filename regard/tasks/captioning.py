@@ -7,6 +7,7 @@ G4; Xu et al. 2015. Data is a folder with captions.tsv, scenes composed of label
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -226,7 +227,7 @@ class CaptionValidator(Validator):
             for name, caption, output in zip(part.names, part.captions, written, strict=False)
         ]
         line = f"  exactly right {scores['exact']:.1%}"
-        if "pointing" in scores:
+        if not math.isnan(scores.get("pointing", math.nan)):  # it is NaN as long as no caption is right
             line += f"  peaks on the item {scores['pointing']:.1%}"
         for _, caption, output in self.samples[:2]:
             line += f"\n    {caption}\n    → {output}"

@@ -52,8 +52,9 @@ def test_what_is_wrong_is_named(folder: Path) -> None:
         ("a.png a square", r"captions\.tsv:1: a tab between path and caption is missing"),
         ("a.png\t ", r"captions\.tsv:1: the caption is missing"),
         ("\ta square", r"captions\.tsv:1: the path is missing"),
-        ("d.png\ta square", r"d\.png"),
+        ("d.png\ta square", r"d\.png: no such file"),
         ("../d.png\ta square", "outside the folder"),
+        ("c\ta video", "reads single images"),
         ("", "there are no captions"),
     ):
         captions.write_text(line + "\n")

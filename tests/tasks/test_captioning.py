@@ -23,6 +23,7 @@ from regard.settings import SettingError
 from regard.tasks import task_for
 from regard.tasks.captioning import chosen_patch, frame_size
 from regard.tasks.losses import caption_loss
+from regard.tasks.validation import Measure
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import recipe_from
 
@@ -207,3 +208,10 @@ def test_scenes_of_labelled_images(tmp_path: Path) -> None:
     assert {caption.split()[1] for caption in corpora.train.captions} == {"mug", "hat"}
     with pytest.raises(DataError, match="label '9'"):
         task_for("captioner").read(recipe_from({**tables, "data": data | {"items": ["hat=hat", "bag=9"]}}))
+
+
+def test_of_equal_shares_the_lower_loss_is_better() -> None:
+    exact = Measure("exact", "captions exactly right", share=True)
+    scores = [{"exact": 0.0, "loss": 2.0}, {"exact": 0.0, "loss": 1.0}, {"exact": 0.0, "loss": float("inf")}]
+    assert max(scores, key=exact.rank) is scores[1]
+    assert exact.rank({"exact": 1e-5, "loss": 9.0}) > exact.rank(scores[1]) > exact.rank(scores[2])

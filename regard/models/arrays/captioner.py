@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.models.arrays.convolutional_stem import ConvolutionalStem
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import CaptionerConfig
 from regard.models.decoding_state import Encoded, TransformerState
@@ -23,7 +24,11 @@ class TransformerCaptioner(nn.Module):
         super().__init__()
         self.config = config
         frames, rows, columns = config.grid
-        self.patches = nn.Linear(config.channels * config.patch**2, config.dim)
+        self.patches: nn.Module
+        if config.stem == "patches":
+            self.patches = nn.Linear(config.channels * config.patch**2, config.dim)
+        else:
+            self.patches = ConvolutionalStem(channels=config.channels, patch=config.patch, dim=config.dim)
         self.places = CellPositions(frames=frames, rows=rows, columns=columns, dim=config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
@@ -42,16 +47,19 @@ class TransformerCaptioner(nn.Module):
 
     def encode(self, frames: Tensor) -> Encoded:
         """(B, T, C, H, W), or images (B, C, H, W) -> one vector per patch, (B, n, p)."""
-        x = self.places(self.patches(self.cut(frames)))  # (B, n, p)
+        x = self.places(self.cells(frames))  # (B, n, p)
         x = self.encoder(self.dropout(x.to(residual_dtype(x))))
         return Encoded(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
 
-    def cut(self, frames: Tensor) -> Tensor:
-        """Cut frames into patches, (B, T, rows, columns, C · patch · patch)."""
+    def cells(self, frames: Tensor) -> Tensor:
+        """Turn the patches of each frame into vectors, (B, T, rows, columns, p)."""
         config = self.config
-        scaled = scaled_frames(frames, config, self.patches.weight.dtype)
+        scaled = scaled_frames(frames, config, next(self.patches.parameters()).dtype)
+        if config.stem == "convolutions":
+            vectors = self.patches(scaled.flatten(0, 1))  # (B T, rows · columns, p)
+            return vectors.view(len(scaled), *config.grid, -1)
         parts = scaled.unfold(3, config.patch, config.patch).unfold(4, config.patch, config.patch)
-        return parts.permute(0, 1, 3, 4, 2, 5, 6).flatten(4)
+        return self.patches(parts.permute(0, 1, 3, 4, 2, 5, 6).flatten(4))
 
     def decode(
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None

@@ -25,6 +25,13 @@ def refuse_scaling(config: StackConfig) -> None:
         raise SettingError("scale_embedding", "scale_embedding is for tokens, and this model has none")
 
 
+def check_stem(stem: str, *, patch: int, dim: int) -> None:
+    """Raise an error if convolutions cannot halve an image until a patch is a pixel."""
+    if stem == "convolutions" and (patch < 2 or patch & (patch - 1) or dim % patch):
+        message = f"convolutions halve the image until a patch is a pixel: patch={patch} must be 2, 4, 8 …, and divide"
+        raise SettingError("stem", f"{message} dim={dim}", "patch", "dim")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageClassifierConfig(StackConfig):
     """The Vision Transformer. Sizes of images and patches: Dosovitskiy et al. 2021."""
@@ -48,11 +55,7 @@ class ImageClassifierConfig(StackConfig):
         for name in ("height", "width"):
             if (size := getattr(self, name)) % self.patch:
                 raise SettingError("patch", f"patch={self.patch} does not divide {name}={size}", name)
-        if self.stem == "convolutions" and (self.patch < 2 or self.patch & (self.patch - 1) or self.dim % self.patch):
-            message = (
-                f"convolutions halve the image until a patch is a pixel: patch={self.patch} must be 2, 4, 8 …, and"
-            )
-            raise SettingError("stem", f"{message} divide dim={self.dim}", "patch", "dim")
+        check_stem(self.stem, patch=self.patch, dim=self.dim)
         if self.classes < 1:
             message = f"vocabulary={self.vocabulary} leaves no label beside the special tokens"
             raise SettingError("vocabulary", message)

@@ -7,7 +7,7 @@ from typing import get_args
 
 from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
-from regard.models.config.arrays import PIXELS
+from regard.models.config.arrays import IMAGE_STEMS, PIXELS, check_stem
 from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig
 from regard.models.config.transformer import StackConfig
@@ -48,9 +48,14 @@ class CaptionerConfig(FrameConfig, StackConfig):
 
     activation: str = choice("gelu", get_args(Activation))
     order: str = choice("pre", ORDERS)
+    stem: str = choice("patches", IMAGE_STEMS)  # what turns pixels into vectors: one linear layer, or convolutions
     decoder_layers: int | None = number(None, rule=COUNT)  # default: layers
     target_vocabulary: int = vocabulary_of("target")
     tie_output: bool = False  # the output layer is the embedding table (Press & Wolf 2017)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_stem(self.stem, patch=self.patch, dim=self.dim)
 
     @property
     def kind(self) -> str:

@@ -34,6 +34,7 @@ TASKS: dict[str, Entry] = {
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
     "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",)),
+    "captioning": Entry("regard.tasks.captioning", "captioner", ("captioner", "rnn-captioner")),
     "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear")),
     "speech recognition": Entry(
         "regard.tasks.speech_recognition", "transcriber", ("speech-recognizer", "listen-attend-spell", "speech-ctc")

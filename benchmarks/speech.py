@@ -64,8 +64,11 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "dropout": 0.2,
     },
     "ctc": {"kind": "speech-ctc", "layers": 6, "decoder_layers": None, "ctc": None},
+    "attention without ctc": {"ctc": None},
     "transformers": {},
+    "transformers with half lr": {},
 }
+PEERS = ("transformers", "transformers with half lr")
 # One change each of the recipe `fsdd`, compared by --tune.
 VARIANTS: dict[str, dict[str, Any]] = {
     "recipe": {},
@@ -77,7 +80,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "more masks": {"data.masks": 3},
     "more speed": {"data.speed": 0.25},
     "dropout": {"model.dropout": 0.2},
-    "lr": {"training.lr": 2e-3},
+    "lr": {"training.lr": 1e-3},
     "average": {"training.ema": 0.998},
     "fast growth": {"data.growth": 1},
 }
@@ -152,6 +155,8 @@ def recipe_of(job: dict[str, Any], table: Path) -> Recipe:
     """Return the recipe of a job: that of the data set, with the network of its system."""
     overrides = {"data.speech": str(table), "training.seed": job["seed"], "training.kernels": "off"}
     overrides |= {"training.precision": "fp32", **job["set"]}
+    if job["system"] == "transformers with half lr":
+        overrides["training.lr"] = (read_recipe("fsdd", overrides).training.lr or 1e-3) / 2
     if job["system"] != "attention":  # a network of another kind has no use for the others
         overrides = {key: value for key, value in overrides.items() if key.partition(".")[0] != "model"}
     recipe = read_recipe("fsdd", overrides)
@@ -181,7 +186,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         facts = {key: job[key] for key in ("system", "variant", "seed", "held_out")}
         stopped = False
-        if job["system"] == "transformers":
+        if job["system"] in PEERS:
             from speech_peer import train_peer
 
             transcriber, steps = train_peer(recipe, torch.device(device), seconds=limit)
@@ -317,19 +322,24 @@ def run_all(jobs: list[dict[str, Any]], at_a_time: int, seconds: float | None) -
                     print(f"{job['system']} {job['seed']} {job['held_out']}: {last}", file=sys.stderr, flush=True)
 
 
-def summary_of(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the means over the seeds, and over the speakers that were held out, of each system."""
+def groups_of(runs: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of each system, with each speaker held out apart."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         variant = f": {run['variant']}" if run["variant"] else ""
-        name = run["system"] + variant + (", unseen speaker" if run["held_out"] else "")
+        name = run["system"] + variant + (", unseen speakers" if run["held_out"] else "")
         groups.setdefault(name, []).append(run)
+    return groups
+
+
+def summary_of(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the means over the seeds, and over the speakers that were held out, of each system."""
     scores = ("accuracy", "digit error rate", "strings right")
     keys = (*scores, *(f"{key}, beam {BEAM}" for key in scores), "placed", "parameters", "steps", "seconds")
     return {
         name: {"runs": len(group)}
         | {key: mean(run[key] for run in group) for key in keys if all(key in run for run in group)}
-        for name, group in groups.items()
+        for name, group in groups_of(runs).items()
     }
 
 
@@ -349,6 +359,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=3600, help="seconds of one training")
     parser.add_argument("--seconds", type=float, help="of all together: later trainings are shorter")
     parser.add_argument("--quick", action="store_true", help="a few steps of small models, to see that it runs")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of a JSON file, and train nothing")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--out", type=Path, help="also write the JSON to this file, after each training")
     parser.add_argument("--job", help=argparse.SUPPRESS)
@@ -391,8 +402,29 @@ def wrong_share(run: dict[str, Any]) -> float:
     return mean(value for end in ends for value in (1 - run[f"accuracy{end}"], run[f"digit error rate{end}"]))
 
 
+def table_of(report: dict[str, Any]) -> str:
+    """Return the table of docs/results.md: means and, of several trainings, the lowest and the highest value."""
+    columns = ("accuracy", "digit error rate", f"accuracy, beam {BEAM}", f"digit error rate, beam {BEAM}", "placed")
+    heads = ("single digits right", "digit error rate of strings", f"right, beam {BEAM}", f"error rate, beam {BEAM}")
+    lines = [
+        f"| system | trainings | parameters | steps | {' | '.join(heads)} | digits placed right |",
+        "| --- " * 9 + "|",
+    ]
+    for name, group in groups_of(report["runs"]).items():
+        cells = [name, str(len(group)), f"{group[0]['parameters']:,}", f"{mean(run['steps'] for run in group):,.0f}"]
+        for column in columns:
+            values = [100 * run[column] for run in group if column in run]
+            spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.1f}%{spread}" if values else "–")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     options = parsed_options()
+    if options.table:
+        print(table_of(json.loads(options.table.read_text())))
+        return 0
     if options.job:
         options.result.write_text(json.dumps(run_job(json.loads(options.job))))
         return 0

@@ -1,6 +1,7 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
 from regard import kernels as kernels, look as look, positions as positions
+from regard.api.captioner import Captioner as Captioner
 from regard.api.classifier import Classifier as Classifier
 from regard.api.copying.answerer import Answerer as Answerer
 from regard.api.copying.summarizer import Summarizer as Summarizer
@@ -44,8 +45,10 @@ from regard.layers.feedforward import FeedForward as FeedForward
 from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
+from regard.models.arrays.captioner import TransformerCaptioner as TransformerCaptioner
 from regard.models.arrays.dlinear import DLinear as DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster
+from regard.models.arrays.recurrent_captioner import RecurrentCaptioner as RecurrentCaptioner
 from regard.models.arrays.speech_recognizers import (
     ListenAttendSpell as ListenAttendSpell,
     SpeechCTC as SpeechCTC,
@@ -54,12 +57,14 @@ from regard.models.arrays.speech_recognizers import (
 from regard.models.arrays.vision_transformer import VisionTransformer as VisionTransformer
 from regard.models.config import (
     AnswererConfig as AnswererConfig,
+    CaptionerConfig as CaptionerConfig,
     ClassifierConfig as ClassifierConfig,
     EncoderConfig as EncoderConfig,
     ForecasterConfig as ForecasterConfig,
     ImageClassifierConfig as ImageClassifierConfig,
     LinearForecasterConfig as LinearForecasterConfig,
     ListenAttendSpellConfig as ListenAttendSpellConfig,
+    RecurrentCaptionerConfig as RecurrentCaptionerConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
     SpeechCTCConfig as SpeechCTCConfig,

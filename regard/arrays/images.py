@@ -121,7 +121,7 @@ def _read_folder(folder: Path, size: Size | None, skip: bool) -> Images:
     if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder of images nor an IDX file (…-idx3-ubyte): give one of these")
     files = _class_files(folder)
-    size = size or _usual_size([path for path, _ in files])
+    size = size or usual_size([path for path, _ in files])
     pixels, labels, names, broken, resized = [], [], [], [], 0
     for path, label in files:
         try:
@@ -161,7 +161,7 @@ def _class_files(folder: Path) -> list[tuple[Path, str]]:
     return files
 
 
-def _usual_size(paths: Sequence[Path]) -> Size:
+def usual_size(paths: Sequence[Path]) -> Size:
     """Return the most frequent size of the images, and colour if any of them has colours; unreadable ones are left out.
 
     Only some of many images are looked at, spread over all classes.

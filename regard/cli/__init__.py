@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from regard.cli.answer import answer_questions
 from regard.cli.bench import bench_model
+from regard.cli.caption import caption_images
 from regard.cli.check import check_files
 from regard.cli.classify import classify_inputs
 from regard.cli.compare import compare_models
@@ -105,6 +106,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "classify": classify_inputs,
     "summarize": summarize_lines,
     "answer": answer_questions,
+    "caption": caption_images,
     "forecast": forecast_series,
     "transcribe": transcribe_recordings,
     "score": score_text,

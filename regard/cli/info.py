@@ -20,6 +20,8 @@ USES = {
     "answerer": ("answer",),
     "word-vectors": ("words nearest", "words analogy", "plot words"),
     "image-classifier": ("classify", "plot image"),
+    "captioner": ("caption", "plot caption"),
+    "rnn-captioner": ("caption", "plot caption"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
     "speech-recognizer": ("transcribe", "plot speech"),
@@ -30,7 +32,8 @@ USES = {
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
-    "height", "width", "channels", "patch", "lookback", "horizon", "stride", "rate", "mels", "subsampling", "ctc",
+    "frames", "height", "width", "channels", "patch", "convolution", "lookback", "horizon", "stride", "rate", "mels",
+    "subsampling", "ctc",
 )  # fmt: skip
 
 

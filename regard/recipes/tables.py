@@ -27,7 +27,20 @@ FILES = (
 )
 FORMS = ("source", "pairs", "text", "images", "series", "speech", "demo")  # how the data is given
 # Of [data], for series, images and speech.
-ARRAY_KEYS = ("variables", "rows", "shift", "flip", "joined", "growth", "speed", "gain", "noise", "masks")
+ARRAY_KEYS = (
+    "variables",
+    "rows",
+    "shift",
+    "flip",
+    "scenes",
+    "items",
+    "joined",
+    "growth",
+    "speed",
+    "gain",
+    "noise",
+    "masks",
+)
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
@@ -85,6 +98,8 @@ class DataRecipe:
     gain: float = number(0.0, rule=ValueRule(least=0, most=60))  # decibels by which it makes them louder or quieter
     noise: float = number(0.0, rule=PART)  # share of the recordings that training adds noise to
     masks: int = number(0, rule=ValueRule(least=0, most=64))  # over time, and as many over bands (SpecAugment)
+    scenes: int | None = number(None, rule=COUNT)  # captioned scenes that are composed of the images; None: none are
+    items: tuple[str, ...] = ()  # of scenes: the nouns and the labels of the images that they name, "bag=8"; none: all
     names: int | None = number(
         None, rule=COUNT
     )  # capitalized words that occur less often are copied instead of spelled out
@@ -210,6 +225,7 @@ class TrainingRecipe:
     patience: int = number(0, rule=WHOLE)  # stop after this many validations without improvement; 0: never
     freeze: tuple[str, ...] = ()  # names of modules whose weights stay fixed
     temperature: float = number(0.05, rule=POSITIVE)  # of a sentence encoder's loss
+    pointing: float = number(0.0, rule=WHOLE)  # weight of the loss of an answerer's pointer off the supporting sentence
     samples: int = number(4, rule=WHOLE)  # validation sentences shown
 
     def __post_init__(self) -> None:

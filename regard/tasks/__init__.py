@@ -37,6 +37,7 @@ TASKS: dict[str, Entry] = {
     "image classification": Entry(
         "regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"
     ),
+    "captioning": Entry("regard.tasks.captioning", "captioner", ("captioner", "rnn-captioner"), "image"),
     "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
     "speech recognition": Entry(
         "regard.tasks.speech_recognition",

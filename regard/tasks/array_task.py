@@ -40,6 +40,8 @@ class ArrayTask(Task):
             yield "training.r_drop", "predicts no tokens"
         if training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         yield from ()

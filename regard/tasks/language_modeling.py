@@ -104,6 +104,8 @@ class LanguageModeling(Task):
             yield "training.compile", "runs in torch's own kernels, whole windows at a time"
         if training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         if facts.characters < MIN_SUBWORD_CHARACTERS and tables["tokenizer"]["size"] is None:

@@ -19,6 +19,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.api.captioner import Captioner
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         | Answerer
         | WordVectors
         | ImageClassifier
+        | Captioner
         | Forecaster
         | Transcriber
     )
@@ -50,7 +52,7 @@ def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dty
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
     encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier, a
-    Forecaster or a Transcriber.
+    Captioner, a Forecaster or a Transcriber.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 

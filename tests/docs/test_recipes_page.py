@@ -24,6 +24,8 @@ MODEL_TABLES = [
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
     ("### Word vectors", ("word-vectors",)),
     ("### Images", ("image-classifier",)),
+    ("### Captions", ("captioner",)),
+    ("### Recurrent captions", ("rnn-captioner",)),
     ("### Forecasting", ("forecaster",)),
     ("### DLinear", ("dlinear",)),
     ("### Speech", ("speech-recognizer",)),
@@ -32,7 +34,7 @@ MODEL_TABLES = [
 ]
 # Tables with what differs from, or is not in, another one.
 EXTENDED = {
-    **dict.fromkeys(("### Images", "### Forecasting", "### Speech"), "### Transformers"),
+    **dict.fromkeys(("### Images", "### Captions", "### Forecasting", "### Speech"), "### Transformers"),
     "### CTC": "### Speech",
     "### Listen, Attend and Spell": "### Recurrent models",
 }
@@ -66,6 +68,8 @@ def choices_of(kind: str) -> set[str]:
         data, shape, tokens = DataRecipe(images=("a",)), (3, 32, 32), 650_000
     elif kind.startswith(("speech", "listen")):
         data, shape = DataRecipe(speech=("a",)), (8_000,)
+    elif kind.endswith("captioner"):
+        data, shape, tokens = DataRecipe(images=("a",)), (1, 3, 32, 32), 640_000
     elif kind in ("forecaster", "dlinear"):
         data, shape, tokens = DataRecipe(series=("a.csv",)), (10_000, 7), 42 * 500_000
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})

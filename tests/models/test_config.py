@@ -13,12 +13,14 @@ from hypothesis import given, strategies as st
 from regard.errors import UsageError
 from regard.models.config import (
     AnswererConfig,
+    CaptionerConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    RecurrentCaptionerConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
     SummarizerConfig,
@@ -40,11 +42,13 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     ImageClassifierConfig: {"vocabulary": 10},
+    CaptionerConfig: {"target_vocabulary": 10},
+    RecurrentCaptionerConfig: {"target_vocabulary": 10},
     ForecasterConfig: {},
     LinearForecasterConfig: {},
 }
 FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
-CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style")
+CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style", "stem")
 ZERO = ("pad_id", "position_start", "frequency_start")  # count from 0
 every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
 

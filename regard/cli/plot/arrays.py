@@ -1,4 +1,4 @@
-"""`regard plot image`, `forecast` and `speech`: pictures of models for images, series and recordings."""
+"""`regard plot image`, `caption`, `forecast` and `speech`: pictures of models for images, series and recordings."""
 
 from __future__ import annotations
 
@@ -47,6 +47,28 @@ def image(
     title = f"{result.label}, {result.probability:.0%}"
     pixels = classifier.pixels(file)
     write(lambda: image_attention_plot(pixels, maps, names, title=title, about=about), output, "image")
+
+
+def caption(
+    file: Annotated[Path, typer.Argument(help="Image, animated GIF, or folder with the numbered frames of a video.")],
+    model: Model,
+    output: Output = None,
+) -> None:
+    """Draw where a captioner looked for each word of its caption (G4).
+
+    Example: regard plot caption -m runs/pictures picture.png -o caption.png
+    """
+    from regard.api.captioner import Captioner
+    from regard.look.pictures.caption_attention import caption_attention_plot
+
+    captioner = load_as(Captioner, model, "cpu", "auto")
+    result = captioner.caption(file, attention=True)
+    if not result.words:
+        raise UsageError(f"{file}: the caption of this model is empty, so there is nothing to draw")
+    about = "The attention to each cell of the image, at the step that writes the word."
+    pixels, words = captioner.pixels(file), [text for text, *_ in result.words]
+    maps = result.word_attention()
+    write(lambda: caption_attention_plot(pixels, maps, words, title=result.text, about=about), output, "caption")
 
 
 def forecast(

@@ -14,6 +14,7 @@ import typer
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from regard.api.captioner import Captioner
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
@@ -38,6 +39,7 @@ COMMANDS = {
     "Answerer": ("answers questions", "answer"),
     "WordVectors": ("has vectors of words", "words nearest"),
     "ImageClassifier": ("classifies images", "classify"),
+    "Captioner": ("describes images", "caption"),
     "Forecaster": ("forecasts series", "forecast"),
     "Transcriber": ("transcribes speech", "transcribe"),
 }
@@ -52,6 +54,7 @@ Face = TypeVar(
     "Answerer",
     "WordVectors",
     "ImageClassifier",
+    "Captioner",
     "Forecaster",
     "Transcriber",
 )

@@ -5,6 +5,7 @@ config.json of a model folder contains them; a recipe sets them.
 
 from regard.models.config.arrays import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
 from regard.models.config.base import SIZE, Config, vocabulary_of
+from regard.models.config.captioners import CaptionerConfig, FrameConfig, RecurrentCaptionerConfig
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
 from regard.models.config.speech import (
     ListenAttendSpellConfig,
@@ -29,14 +30,17 @@ __all__ = [
     "CELLS",
     "SIZE",
     "AnswererConfig",
+    "CaptionerConfig",
     "ClassifierConfig",
     "Config",
     "EncoderConfig",
     "ForecasterConfig",
+    "FrameConfig",
     "ImageClassifierConfig",
     "LinearForecasterConfig",
     "ListenAttendSpellConfig",
     "PointerGeneratorConfig",
+    "RecurrentCaptionerConfig",
     "RecurrentConfig",
     "RecurrentLMConfig",
     "RecurrentTranslatorConfig",

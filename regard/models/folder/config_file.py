@@ -152,6 +152,7 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
         "a list of words",
     ),
+    "longest_caption": (lambda value: _is_whole(value, 1) and value <= 4096, "a whole number from 1 to 4096"),
     "series": (_is_scale, "the names, means and deviations of some columns"),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

@@ -48,7 +48,7 @@ def recipe_for_files(
         if path.is_dir() and not {"images", "speech"} & set(forms):
             raise UsageError(
                 f"{path} is a folder: with images in it, one folder per class, give --model image-classifier; with "
-                f"WAV files, --model speech-recognizer"
+                f"captions.tsv, --model captioner; with WAV files, --model speech-recognizer"
             )
         if not path.exists():
             raise DataError(missing_file(path))

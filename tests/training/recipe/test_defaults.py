@@ -33,6 +33,7 @@ LEFT_OPEN = {  # what other parts decide, or nobody need
         "validation",
         "names",
         "rows",
+        "scenes",
     },
     "tokenizer": {"size", "shared", "min_count"},
     "training": {"capture"},
@@ -54,6 +55,8 @@ facts = st.builds(
 )
 ARRAYS = {  # what a pass over images, or windows of a series, adds to the counts
     "image-classifier": lambda facts: {"tokens": 65 * facts.samples, "shape": (3, 32, 32)},
+    "captioner": lambda facts: {"tokens": 64 * facts.samples, "shape": (1, 3, 32, 32)},
+    "rnn-captioner": lambda facts: {"tokens": 64 * facts.samples, "shape": (1, 3, 32, 32)},
     "forecaster": lambda facts: {"tokens": 42 * facts.characters, "shape": (facts.samples, 7)},
     **dict.fromkeys(("speech-recognizer", "listen-attend-spell", "speech-ctc"), lambda facts: {"shape": (8_000,)}),
     "dlinear": lambda facts: {"tokens": facts.characters, "shape": (facts.samples, 7)},

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.api.captioner import Captioner
 from regard.api.copying.answerer import Answerer
 from regard.api.copying.summarizer import Summarizer
 from regard.api.forecaster import Forecaster
@@ -56,6 +57,16 @@ def small_transcriber(kind: str = "speech-recognizer") -> Transcriber:
     config, _ = MODELS[kind]
     vocabulary = {name: words.size for name, side in config.vocabulary_fields().items() if side == "target"}
     return Transcriber(_loud(make_model(config(rate=8000, mels=6, subsampling=2, **sizes, **vocabulary))), words)
+
+
+def small_captioner(kind: str = "captioner", frames: int = 1) -> Captioner:
+    """A captioner of grey images of 8 x 12 pixels, or of videos of such frames, with cells of 4 x 4."""
+    torch.manual_seed(1)
+    words = train_words(["a disc above two crosses"] * 5, tokenised=True)
+    sizes = {"embedding": 8, "hidden": 8, "convolution": 4} if kind == "rnn-captioner" else STACK
+    grid = {"frames": frames, "height": 8, "width": 12, "channels": 1, "patch": 4}
+    model = make_model(MODELS[kind][0](**sizes, **grid, target_vocabulary=words.size))
+    return Captioner(_loud(model), words, info={"longest_caption": 6})
 
 
 def small_copier(kind: str) -> Any:

@@ -76,6 +76,28 @@ def test_a_series(small_inputs: Any) -> None:
     assert (continuation.first, continuation.least, continuation.most) == (30, 24, 40)
 
 
+@pytest.mark.parametrize(("kind", "frames"), [("captioner", 1), ("captioner", 3), ("rnn-captioner", 1)])
+def test_a_caption(small_inputs: Any, kind: str, frames: int) -> None:
+    """The weights of the words are those that the face averages; the cells are places of the frames."""
+    captioner = small_inputs.small_captioner(kind, frames)
+    video = list(np.random.default_rng(4).integers(0, 256, (frames, 1, 8, 12), dtype=np.uint8))
+    trace = captioner.trace(video, source="scene")
+    expected = captioner.caption(video if frames > 1 else video[0], attention=True)
+    written = len(expected.tokens)
+    assert trace.output == expected.text and [place.text for place in trace.axes["words"]] == [*expected.tokens, "end"]
+    maps = {entry.title: entry.attention.weights for entry in trace.maps}
+    assert list(maps) == (["words", "encoder"] if kind == "captioner" else ["words"])
+    mean = maps["words"].mean((0, 1))[:written]
+    assert written and np.allclose(mean, expected.attention.flatten(1).numpy(), atol=1e-5)
+    assert np.array_equal(trace.values[..., 0], np.stack(video)[:, 0])
+    last = trace.axes["cells"][-1]
+    assert last.box == (frames - 1.0, 8.0, 4.0, 4.0, 4.0) and last.text.endswith("row 1, column 2")
+    if kind == "captioner":
+        with torch.no_grad(), regard.record(captioner.model) as layers:
+            captioner.model.encode(torch.from_numpy(np.stack(video))[None])
+        assert np.allclose(maps["encoder"], np.stack([weights[0].numpy() for weights in layers.values()]), atol=1e-6)
+
+
 SOUND = (np.random.default_rng(3).normal(size=4000).astype(np.float32) / 10, 8000)  # half a second
 
 

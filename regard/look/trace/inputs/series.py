@@ -35,8 +35,8 @@ def trace_series(
     first = max(lookback, len(history) - horizon) if at is None else at
     if not lookback <= first <= len(history):
         raise UsageError(
-            f"row {first} of {len(history)} cannot be forecast: the model reads {lookback} rows before it, so the first "
-            f"row is {lookback} to {len(history)}"
+            f"row {first} of {len(history)} cannot be forecast: the model reads {lookback} rows before it, so the "
+            f"first row is {lookback} to {len(history)}"
         )
     notes: tuple[str, ...] = ()
     if len(history.columns) > MAX_COLUMNS:

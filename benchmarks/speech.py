@@ -410,20 +410,22 @@ def table_of(report: dict[str, Any]) -> str:
         f"| system | trainings | parameters | steps | {' | '.join(heads)} | digits placed right |",
         "| --- " * 9 + "|",
     ]
-    for name, group in groups_of(report["runs"]).items():
+    groups = groups_of(report["runs"])
+    for name in sorted(groups, key=lambda name: [name.startswith(system) for system in SYSTEMS], reverse=True):
+        group = groups[name]
         cells = [name, str(len(group)), f"{group[0]['parameters']:,}", f"{mean(run['steps'] for run in group):,.0f}"]
         for column in columns:
             values = [100 * run[column] for run in group if column in run]
             spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
             cells.append(f"{mean(values):.1f}%{spread}" if values else "–")
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def main() -> int:
     options = parsed_options()
     if options.table:
-        print(table_of(json.loads(options.table.read_text())))
+        print(table_of(json.loads(options.table.read_text())), end="")
         return 0
     if options.job:
         options.result.write_text(json.dumps(run_job(json.loads(options.job))))

@@ -135,6 +135,7 @@ EXCEPTIONS_INSIDE = {
     ("decoding/searches/speculative.py", "ensemble"): "it searches with two models, so it runs them itself",
     ("look/trace/trace.py", "pictures"): "Trace.save draws the trace; imported when it is called",
     ("look/trace/trace.py", "page"): "Trace.explore and notebooks show the page; imported when they are called",
+    ("look/trace/inputs/input_trace.py", "page"): "as Trace.explore",
     ("look/trace/tracing.py", "heads"): "a trace can be made with some heads switched off",
 }
 

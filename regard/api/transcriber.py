@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.speech.recordings import Recordings
 from regard.arrays.speech.resample import resample
 from regard.arrays.speech.wave_file import read_wave
@@ -31,8 +31,11 @@ from regard.decoding.model_step import evaluating, log_probabilities
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis
+from regard.demo.speech import RATE, WORDS, speak
 from regard.errors import DataError, ModelError, UsageError
 from regard.evaluation.word_errors import word_errors
+from regard.look.trace.inputs.input_trace import InputTrace
+from regard.look.trace.inputs.speech import trace_recording
 from regard.models.arrays.speech_input import make_log_mel
 from regard.models.arrays.speech_recognizers import SpeechCTC
 from regard.models.config import SoundConfig
@@ -42,8 +45,10 @@ from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer
 
+EXAMPLE_SEED = 1_000_000  # of recordings that are in no training
 BATCH_FRAMES = 2**15  # that are decoded together
 SILENCE = Hypothesis([END], [0.0], 0.0, 0.0, True)  # what is written down of it
+BEAM = 5  # width of the search
 MARGIN = 8  # tokens that a short recording may have beyond its vectors
 
 
@@ -100,12 +105,12 @@ class Transcriber:
         """Display in a notebook."""
         return model_html("Transcriber", describe_model(self.model, self.info), 'transcriber.transcribe("a.wav").text')
 
-    def transcribe(self, recordings: Any, *, beam: int = 1, attention: bool = False) -> Any:
+    def transcribe(self, recordings: Any, *, beam: int = BEAM, attention: bool = False) -> Any:
         """Return the transcript of a recording; for a list of recordings, a list of transcripts.
 
-        `beam` is the width of the search, 1 is greedy; a wider beam of a model that learned with CTC beside its decoder
-        asks both. With `attention`, a transcript also has the moment that each
-        token was heard at, and the weights of the decoder's attention (the mean of its heads); CTC has no weights.
+        `beam` is the width of the search, 1 is greedy. A wider search of a model that learned with CTC beside its
+        decoder asks both. With `attention`, a transcript also has the moment that each token was heard at, and the
+        weights of the decoder's attention (the mean of its heads); CTC has no weights.
         """
         if not isinstance(recordings, list):
             return self.transcribe([recordings], beam=beam, attention=attention)[0]
@@ -119,7 +124,7 @@ class Transcriber:
             for name, rows, result in zip(names, frames, results, strict=True)
         ]
 
-    def evaluate(self, recordings: Recordings, *, beam: int = 1) -> dict[str, float]:
+    def evaluate(self, recordings: Recordings, *, beam: int = BEAM) -> dict[str, float]:
         """Return the word error rate of recordings with their texts, and the share of texts without an error."""
         pairs = [(samples, recordings.rate) for samples in recordings.audio]
         texts = [transcript.text for transcript in self.transcribe(pairs, beam=beam)]
@@ -136,13 +141,30 @@ class Transcriber:
         written = self.decode([frames])[0][0].tokens if text is None else self.tokenizer.encode(text)
         return self._attention(frames, [*(token for token in written if token != END), END])
 
+    def trace(self, recording: Any, *, source: str | None = None, name: str | None = None) -> InputTrace:
+        """Return everything that the model does with a recording, for the explorer page.
+
+        `source` is the name of the recording, by default the file's; `name` is that of the model.
+        """
+        if source is None:
+            source = Path(recording).name if isinstance(recording, str | Path) else "recording"
+        return trace_recording(self, recording, source=source, name=name)
+
+    def examples(self) -> dict[str, Any]:
+        """Return recordings to try by name: demo speech, if the model was trained on it."""
+        if not learned_from_demo(self.info):
+            return {}
+        digits = list(WORDS)
+        texts = [" ".join(digits[i : i + 3]) for i in range(len(digits) - 2)]
+        return {f"“{text}”": (speak(text, voice=i, seed=EXAMPLE_SEED), RATE) for i, text in enumerate(texts)}
+
     def frames(self, recording: Any) -> Tensor:
         """Return a recording as the model hears it: log-mel frames (T, M)."""
         samples, rate = read_wave(recording) if isinstance(recording, str | Path) else _pair(recording)
         sound = torch.from_numpy(resample(samples, rate, self.rate))
         return self.log_mel(sound[None])[0]
 
-    def decode(self, frames: Sequence[Tensor], *, beam: int = 1) -> list[tuple[Hypothesis, list[int] | None]]:
+    def decode(self, frames: Sequence[Tensor], *, beam: int = BEAM) -> list[tuple[Hypothesis, list[int] | None]]:
         """Return the best text for each recording, and with CTC the vector of each token; frames (T, M) of each."""
         if beam < 1:
             raise UsageError(f"beam must be at least 1, got {beam}")

@@ -24,7 +24,7 @@ def transcribe_recordings(
         Path | None,
         typer.Option(help="Folder or table of recordings with texts: print the word error rate instead."),
     ] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy search.")] = 1,
+    beam: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy search.")] = 5,
     times: Annotated[bool, typer.Option("--times", help="Also print the second that each token was heard at.")] = False,
     as_json: Annotated[
         bool,

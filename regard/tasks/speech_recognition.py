@@ -59,6 +59,7 @@ class SpeechRecognition(Task):
     needs = "speech (a folder of WAV files, or a table of paths and texts)"
     usage = "regard transcribe -m FOLDER recording.wav\nregard plot speech -m FOLDER recording.wav"
     face = "transcriber"
+    reads = "sound"
     array_keys = CHANGES
     tokenizer_kinds = ("characters", "words", "unigram", "bpe")
     decodes_validation = True

@@ -48,6 +48,7 @@ class Task(ABC):
     needs: ClassVar[str]  # the same in words
     usage: ClassVar[str]  # commands that use the model in FOLDER, one per line
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
+    reads: ClassVar[str] = "text"  # what its models read; unless it is text, the face has `trace` and `examples`
     array_keys: ClassVar[tuple[str, ...]] = ()  # of [data], for images or series, that have an effect
     loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row

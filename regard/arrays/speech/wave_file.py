@@ -34,13 +34,13 @@ def read_wave(path: str | Path) -> tuple[Samples, int]:
             raise DataError(f"{path}: the file is empty")
         with wave.open(str(path), "rb") as file:
             channels, width, rate, declared = file.getparams()[:4]
-            _check_header(path, channels, rate)
+            _check_header(path, channels, width, rate)
             content = file.readframes(MAX_BYTES // (channels * width))
     except FileNotFoundError:
         raise DataError(missing_file(path)) from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder: give a WAV file") from None
-    except EOFError:
+    except (EOFError, RuntimeError):  # RuntimeError: a chunk of the file says that it ends before it begins
         if path.read_bytes()[:4] != b"RIFF":
             raise DataError(f"{path}: {NOT_WAV}: {CONVERT}") from None
         raise DataError(f"{path}: the WAV file is truncated: it ends inside its header") from None
@@ -70,9 +70,11 @@ def write_wave(path: str | Path, samples: NDArray, rate: int) -> Path:
     return path
 
 
-def _check_header(path: Path, channels: int, rate: int) -> None:
+def _check_header(path: Path, channels: int, width: int, rate: int) -> None:
     if not 1 <= channels <= MAX_CHANNELS:
         raise DataError(f"{path}: {channels} channels are not between 1 and {MAX_CHANNELS}: the header is damaged")
+    if not 1 <= width <= 4:
+        raise DataError(f"{path}: samples of {8 * width} bits are not of 8, 16, 24 or 32: the header is damaged")
     if rate not in RATES:
         raise DataError(f"{path}: a rate of {rate} Hz is not between {RATES.start:,} and {RATES.stop:,}")
 

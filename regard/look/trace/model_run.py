@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 from regard.decoding.engine import generate_tokens
 from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
+from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Search
 from regard.errors import DataError, UsageError
 from regard.look.trace.search_observers import BeamWatcher, SampleWatcher
+from regard.look.trace.trace import Sentence
 from regard.models.protocols import Encoder
 from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
@@ -24,6 +26,14 @@ Face = Any  # a Translator, Writer or Embedder of regard.api, or whatever has th
 Watcher = BeamWatcher | SampleWatcher | None
 # Default max_tokens: for a translation as in Translator.translate, otherwise few enough that a map is legible.
 SOURCE_FACTOR, EXTRA_TOKENS, WRITER_TOKENS = 2, 20, 100
+
+
+class Source(NamedTuple):
+    """The source of a model that copies, as tokens."""
+
+    ids: Sequence[int]
+    words: Sequence[Word]
+    sentences: Sequence[Sentence]
 
 
 class Reading(NamedTuple):
@@ -37,6 +47,9 @@ class Reading(NamedTuple):
     max_tokens: int  # most tokens after the prefix
     positions: int | None  # most tokens in all; None: unlimited
     restrict: Callable[[Search], Search] = lambda search: search  # the search that carries over the source's numbers
+    default: Search | None = None  # None: beam search with a source, sampling without
+    allow_unknown: bool = True
+    sentences: Sequence[Sentence] = ()  # of the source of a model that copies
 
 
 def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_tokens: int | None = None) -> Reading:
@@ -63,6 +76,8 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
     room = room if positions is None else min(room, positions - len(fixed))
     ids, words = (None, None) if source is None else (source.ids, source.words)
     reading = Reading(face.model, tokenizer, ids, words, fixed, room, positions)
+    if isinstance(source, Source):
+        return reading._replace(default=Greedy(), allow_unknown=False, sentences=source.sentences)
     if source is None or not getattr(source, "carried", None):
         return reading
     return reading._replace(restrict=partial(face.search_for, source))
@@ -80,7 +95,7 @@ def write_text(
         if search is not None or max_tokens is not None:
             raise UsageError("with a target there is no search: leave out search and max_tokens")
         return None, _forced_tokens(reading, target), None
-    search = search or (Sample() if reading.source is None else Beam())
+    search = search or reading.default or (Sample() if reading.source is None else Beam())
     if reading.prefix[-1:] == [END]:  # the output is already complete
         return search, reading.prefix, None
     watcher: Watcher = None
@@ -95,16 +110,28 @@ def write_text(
         # A translator adds START itself; a language model needs it in the prefix.
         prefixes=[reading.prefix if reading.source is not None else [START, *reading.prefix]],
         max_tokens=reading.max_tokens,
+        allow_unknown=reading.allow_unknown,
         observer=watcher,
     )
     return search, [*reading.prefix, *hypothesis.tokens], watcher
 
 
 def _read_source(face: Face, text: str) -> Any:
+    if hasattr(face, "read_whole"):
+        return _read_sentences(face, text)
     source = face.read(text)
     if not source.words or not text.strip():
         raise DataError("there is nothing to translate: the text has no words")
     return source
+
+
+def _read_sentences(face: Face, text: str) -> Source:
+    source, sentences = face.read_whole(text), []
+    start = source.first
+    for sentence, length in zip(source.sentences, source.lengths, strict=True):
+        sentences.append(Sentence(sentence, start, start + length))
+        start += length
+    return Source(source.ids, face.tokenizer.words(source.ids), sentences)
 
 
 def _forced_tokens(reading: Reading, target: str | Sequence[int]) -> list[int]:

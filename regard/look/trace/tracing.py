@@ -100,6 +100,7 @@ def _make_trace(
         best_head=_best_head(face, maps),
         alignment=_alignment(face, layers, ids, maps),
         notes=_notes(model, maps),
+        sentences=tuple(reading.sentences),
     )
 
 
@@ -136,9 +137,10 @@ def describe_model(config: Any, name: str) -> Model:
         scale = {"dot": 1.0, "scaled": 1 / math.sqrt(width)}.get(config.score)
         return Model(name, config.kind, layers, config.heads, widths, config.score, scale)
     score = getattr(config, "attention", "none")
-    widths = {"embedding": config.embedding, "hidden": config.hidden}
+    embedding = {"embedding": config.embedding} if hasattr(config, "embedding") else {}
+    widths = {**embedding, "hidden": config.width}
     if score == "none":
-        return Model(name, config.kind, layers, 0, widths)
+        return Model(name, config.kind, layers, 1 if config.cross_layers else 0, widths)
     scale = {"dot": 1.0, "bilinear": 1.0, "scaled": 1 / math.sqrt(config.hidden)}.get(score)
     return Model(name, config.kind, layers, 1, widths, score, scale)
 
@@ -230,7 +232,7 @@ def _settings(search: Any) -> dict[str, str | int | float | bool | None]:
 
 
 def _best_head(face: Face, maps: Mapping[str, Map]) -> Head | None:
-    if not maps.keys() & {"cross", "rnn"}:
+    if not maps.keys() & {"cross", "rnn"} or "pointer" in maps:
         return None
     layer, head = face.alignment_head
     number = [int(part) for part in layer.split(".") if part.isdigit()]
@@ -239,7 +241,7 @@ def _best_head(face: Face, maps: Mapping[str, Map]) -> Head | None:
 
 def _alignment(face: Face, layers: Mapping[str, Tensor], ids: Sequence[int], maps: Mapping[str, Map]) -> Map | None:
     kind = next((kind for kind in ("cross", "rnn") if kind in maps), None)
-    if kind is None:
+    if kind is None or "pointer" in maps:
         return None
     estimated = maps[kind].random_features
     weights = face.alignment_weights(layers, ids).float().cpu().numpy()[None, None]  # [1, 1, m, n]

@@ -7,6 +7,7 @@ Vaswani et al. 2017; E3 to E8, D13.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.models.config import TransformerConfig
@@ -32,11 +33,13 @@ class Transformer(nn.Module):
         if config.share_embeddings:
             self.target.embedding = self.source.embedding
         self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary)) if config.output_bias else None
 
     @property
     def traits(self) -> frozenset[str]:
         """The model's name, and whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output"})
+        bias = {"output-bias"} if self.output_bias is not None else set()
+        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output", *bias})
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""
@@ -65,12 +68,13 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, p) -> logits over the vocabulary (…, V); E6."""
-        return self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        logits = self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
         """The matrix (V, p) and the bias of `project`, for a loss that computes the logits in parts."""
-        return self.target.embedding.weight if self.output is None else self.output.weight, None
+        return self.target.embedding.weight if self.output is None else self.output.weight, self.output_bias
 
     def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
         """Return a state for up to `capacity` target tokens, with the source projected once for each block.

@@ -224,7 +224,11 @@ def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
 
     folder.open_weights()
     folder.rename(plan.prefix)
-    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(make_empty(plan.config)).items()}
+    try:
+        empty = make_empty(plan.config)
+    except ValueError as error:  # settings that do not go together
+        raise ModelError(f"{folder.root}: {shortened(error)}") from error
+    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
     table = WeightTable(plan.rows, ours=shapes, unused=plan.unused)
     table.check(folder.root, {name: shape for name, shape in folder.shapes.items() if name not in plan.copies})
     if wrong := sorted(name for name, dtype in folder.dtypes.items() if dtype not in ("F32", "BF16", "F16")):

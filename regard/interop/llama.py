@@ -32,6 +32,8 @@ def make_plan(settings: SettingsFile, tokens: TokenIds) -> Plan:
     check_common(settings, ARCHITECTURES[kind])
     dim, heads = settings.take("hidden_size", int), settings.take("num_attention_heads", int)
     layers = settings.take("num_hidden_layers", int)
+    if kind != "llama":  # where it is missing, transformers takes the number of the first published model
+        settings.must_have("num_key_value_heads")
     groups = settings.take("num_key_value_heads", int, heads)
     positions = settings.take("max_position_embeddings", int)
     if heads < 1 or groups < 1:
@@ -85,7 +87,7 @@ def make_plan(settings: SettingsFile, tokens: TokenIds) -> Plan:
 def rotary_settings(settings: SettingsFile, positions: int) -> dict[str, Any]:
     """Return the settings of rotary positions, from `rope_parameters` or the older `rope_theta` and `rope_scaling`."""
     base = settings.take("rope_theta", float, None)
-    fraction = settings.take("partial_rotary_factor", float, None)
+    settings.must_be("partial_rotary_factor", 1.0)  # these classes of transformers do not read it
     trained = settings.take("original_max_position_embeddings", int, None)
     tables = [table for key in ("rope_parameters", "rope_scaling") if (table := settings.take_table(key)) is not None]
     if len(tables) > 1:
@@ -96,8 +98,8 @@ def rotary_settings(settings: SettingsFile, positions: int) -> dict[str, Any]:
     if kinds or kind not in ROPE_TYPES:
         raise ModelError(f"{table.path}: rope_type is {kind!r}, known: {', '.join(ROPE_TYPES)}")
     base = table.take("rope_theta", float, 10000.0 if base is None else base)
-    fraction = table.take("partial_rotary_factor", float, 1.0 if fraction is None else fraction)
-    rope: dict[str, Any] = {"rope_base": base, "rope_fraction": fraction}
+    table.must_be("partial_rotary_factor", 1.0)
+    rope: dict[str, Any] = {"rope_base": base}
     if kind == "default":
         table.ignore("factor", "original_max_position_embeddings")  # which this type does not use
         table.finish()
@@ -142,10 +144,14 @@ def _window(settings: SettingsFile, kind: str, layers: int) -> int | None:
     first = settings.take("max_window_layers", int, 28) if kind.startswith("qwen") else 0
     if kind == "llama":
         settings.must_be("sliding_window", why="a Llama has no window")
+    elif switched:
+        settings.must_have("sliding_window")
     if types is not None:
         if len(types) != layers or not {*map(str, types)} <= {"full_attention", "sliding_attention"}:
             raise ModelError(f"{settings.path}: layer_types must name the attention of each of the {layers} layers")
         have = [name == "sliding_attention" for name in types]
+        if any(have) and (window is None or not switched):
+            raise ModelError(f"{settings.path}: layer_types has layers with a window, but there is no sliding_window")
     else:
         have = [switched and number >= first for number in range(layers)]
     if window is None or not switched or not any(have):

@@ -61,6 +61,11 @@ class SettingsFile:
         if not any(type(value) is type(valid) and value == valid for valid in values):
             raise ModelError(f"{self.path}: {key} is {shortened(repr(value))}: {why}")
 
+    def must_have(self, *keys: str) -> None:
+        """Refuse the model if a key is missing; it may be null."""
+        if missing := [key for key in keys if key not in self.content]:
+            raise ModelError(f"{self.path}: the key {missing[0]!r} is missing")
+
     def ignore(self, *keys: str) -> None:
         """Accept keys that do not change what the model computes."""
         self.unread.difference_update(keys)

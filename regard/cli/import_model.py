@@ -38,9 +38,8 @@ def import_folder(
 
     Example: regard import SmolLM2-135M-Instruct smollm2 --storage int8
     """
-    from regard.cli.shared.torch_import import import_torch
+    import torch  # noqa: F401  # as a whole, not by shared/torch_import.py: transformers needs all of it
 
-    import_torch()
     from regard.interop import import_model
     from regard.models.folder import read_config
     from regard.models.folder.weights_file import Storage

@@ -12,7 +12,15 @@ from regard.models.config import Config
 
 # Keys of config.json that do not change what a model computes.
 HARMLESS = (
-    *("architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
+    *(
+        "architectures",
+        "model_type",
+        "transformers_version",
+        "torch_dtype",
+        "dtype",
+        "_name_or_path",
+        "_model_name_or_path",
+    ),
     *("_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "use_cache", "initializer_range"),
     *("output_attentions", "output_hidden_states", "return_dict", "return_dict_in_generate", "torchscript"),
     *("gradient_checkpointing", "task_specific_params", "problem_type", "finetuning_task", "tokenizer_class"),
@@ -69,5 +77,5 @@ def check_common(settings: SettingsFile, architectures: Sequence[str]) -> None:
     settings.must_be("chunk_size_feed_forward", 0)
     settings.must_be("pruned_heads", {})
     settings.must_be("architectures", *([name] for name in architectures), why=f"not one of {', '.join(architectures)}")
-    settings.ignore("bos_token_id", "eos_token_id", "pad_token_id", *HARMLESS)
+    settings.ignore("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", *HARMLESS)
     assert isinstance(named, list) or named

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from regard.errors import ModelError
 from regard.models.folder.config_file import shortened
@@ -27,16 +27,16 @@ class SettingsFile:
     def take(self, key: str, kind: type[T], default: Any = REQUIRED) -> T:
         """Return the value of a key, of this type; null counts as missing."""
         self.unread.discard(key)
-        value = self.content.get(key)
+        value: Any = self.content.get(key)
         if value is None:
             if default is REQUIRED:
                 raise ModelError(f"{self.path}: the key {key!r} is missing")
-            return default  # type: ignore[no-any-return]
+            return cast("T", default)
         if kind is float and type(value) is int:
             value = float(value)
-        if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        if type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
             raise ModelError(f"{self.path}: {key} must be of type {kind.__name__}, got {shortened(repr(value))}")
-        return value  # type: ignore[no-any-return]
+        return cast("T", value)
 
     def take_tokens(self, key: str) -> tuple[int, ...]:
         """Return the token ids of a key that has one, a list of them, or none."""

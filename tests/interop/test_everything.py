@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("everything")
     make_original("llama", root / "original", attention_bias=False)
     (root / "original" / "LICENSE").write_text("Anyone may use this model.")
-    result = CliRunner().invoke(app, ["import", str(root / "original"), str(root / "llama"), "--check"])
-    assert result.exit_code == 0, result.stderr
+    command = [sys.executable, "-m", "regard", "import", str(root / "original"), str(root / "llama"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert result.returncode == 0, result.stderr
     assert "a model of the family llama, stored as float32" in result.stderr
     return root / "llama"
 
@@ -81,6 +84,7 @@ def test_training_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text(f"{TEXT}\n" * 200, encoding="utf-8")
     recipe = tmp_path / "tune.toml"
-    recipe.write_text(f'name = "tune"\n[data]\ntext = ["{path.name}"]\ncontext = 16\n[training]\nsteps = 9\nwarmup = 1\nbatch_tokens = 64\n')
+    settings = "context = 16\n[training]\nsteps = 9\nwarmup = 1\nbatch_tokens = 64\n"
+    recipe.write_text(f'name = "tune"\n[data]\ntext = ["{path.name}"]\n{settings}')
     with pytest.raises(UsageError, match=r"special tokens of its own.*cannot be trained yet"):
         regard.train(recipe, out=tmp_path / "run", init=folder, quiet=True)

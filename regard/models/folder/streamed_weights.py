@@ -47,7 +47,7 @@ def write_weights(
                 raise UsageError(f"the weight {name!r} has shape {tuple(weight.shape)}, expected {shapes.get(name)}")
             for stored_name, stored in stored_weight(name, weight, storage).items():
                 file.seek(8 + len(content) + offsets.pop(stored_name))
-                file.write(stored.contiguous().view(torch.uint8).numpy())
+                file.write(stored.contiguous().view(torch.uint8).numpy().data)
         file.flush()
         os.fsync(file.fileno())
     if offsets:

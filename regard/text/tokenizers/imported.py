@@ -35,7 +35,8 @@ class ImportedTokenizer:
         self._special = frozenset(number for number, token in added.items() if token.get("special"))
         self._verbatim = frozenset(added)  # tokens whose text is not in the alphabet of the others
         self._bytes_of = _byte_alphabet() if "ByteLevel" in _kinds(settings.get("decoder")) else None
-        self._wordpiece = settings["model"].get("prefix") if "WordPiece" in _kinds(settings.get("decoder")) else None
+        model = settings["model"]
+        self._wordpiece = model.get("continuing_subword_prefix") if model["type"] == "WordPiece" else None
         numbers = self._library.get_vocab(with_added_tokens=True).values()
         self._size = max(numbers, default=-1) + 1
         if not 0 < self._size <= MAX_TOKENS:
@@ -86,7 +87,10 @@ class ImportedTokenizer:
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
         blanks = [None if token in self._special and token != self._unknown else self._blank(token) for token in tokens]
-        return [Word(self.decode(tokens[start:end]).strip(), start, end) for start, end in group_words(blanks)]
+        return [Word(self._word(tokens[start:end]), start, end) for start, end in group_words(blanks)]
+
+    def _word(self, tokens: Sequence[int]) -> str:
+        return self.decode(tokens).strip() or "".join(self.pieces(tokens))  # an unknown token has no text
 
     def save(self) -> tuple[str, bytes]:
         return self.FILE, self._content

@@ -15,13 +15,15 @@ from safetensors import SafetensorError, safe_open
 from regard.errors import ModelError
 from regard.files import fingerprint
 from regard.interop.settings_file import SettingsFile
+from regard.interop.torch_file import TorchFile
 from regard.interop.weight_table import Shapes
 from regard.lazy_torch import torch
 from regard.models.folder.config_file import read_json, shortened
 
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
+# A file of all weights, or an index of several files; safetensors first.
+SINGLE = ("model.safetensors", "pytorch_model.bin")
+INDEX_ENDING = ".index.json"
 MAX_SHARDS = 1024
 MAX_WEIGHTS = 2**17
 LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "NOTICE")
@@ -74,16 +76,25 @@ class HubFolder:
             path = self.path(name)
             if path is None:
                 raise ModelError(f"{self.root}: the file {shortened(repr(name))} of the index is missing")
-            try:
-                file = safe_open(path, framework="pt", device="cpu")
-                for weight in file.keys():  # noqa: SIM118  # not a dict
-                    part = file.get_slice(weight)
-                    self._add(path, weight, part.get_dtype(), tuple(part.get_shape()), shapes)
-            except (SafetensorError, OSError) as error:
-                raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
-            self._opened[path] = file
+            self._opened[path] = self._open(path, shapes)
         self.shapes = shapes
         self._check_index()
+
+    def _open(self, path: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
+        """Open a file of weights, and add their names, types and shapes."""
+        if path.suffix == ".bin":
+            file: Any = TorchFile(path)
+            for weight in file.keys():  # noqa: SIM118  # not a dict
+                self._add(path, weight, file.dtype(weight), file.shape(weight), shapes)
+            return file
+        try:
+            file = safe_open(path, framework="pt", device="cpu")
+            for weight in file.keys():  # noqa: SIM118  # not a dict
+                part = file.get_slice(weight)
+                self._add(path, weight, part.get_dtype(), tuple(part.get_shape()), shapes)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: cannot be read as safetensors: {shortened(error)}") from error
+        return file
 
     def get(self, name: str) -> torch.Tensor:
         """Return a weight, in the type in which it is stored."""
@@ -122,21 +133,22 @@ class HubFolder:
         return {path.name: fingerprint(path) for path in sorted({*self.read_files})}
 
     def _shard_names(self) -> list[str]:
-        if self.path(SINGLE) is not None:
-            return [SINGLE]
-        if self.path(INDEX) is None:
-            if (self.root / "pytorch_model.bin").exists() or (self.root / "pytorch_model.bin.index.json").exists():
-                raise ModelError(
-                    f"{self.root}: the weights are in pytorch_model.bin, which regard cannot read yet; save the model "
-                    "again with transformers, which writes model.safetensors"
-                )
-            raise ModelError(f"{self.root}: there is neither {SINGLE} nor {INDEX}")
-        self.index = read_json((self.root / INDEX).resolve()).get("weight_map")
+        for single in SINGLE:
+            if self.path(single) is not None:
+                return [single]
+            self.index_name = single + INDEX_ENDING
+            path = self.path(self.index_name)
+            if path is not None:
+                return self._indexed_names(path, Path(single).suffix)
+        raise ModelError(f"{self.root}: there is no file of weights: {' or '.join(SINGLE)}, or an index of several")
+
+    def _indexed_names(self, path: Path, ending: str) -> list[str]:
+        self.index = read_json(path.resolve()).get("weight_map")
         if not isinstance(self.index, dict) or not self.index or len(self.index) > MAX_WEIGHTS:
-            raise ModelError(f"{self.root / INDEX}: weight_map must name the file of each weight")
+            raise ModelError(f"{path}: weight_map must name the file of each weight")
         names = sorted({name if isinstance(name, str) else "" for name in self.index.values()})
-        if len(names) > MAX_SHARDS or not all(name.endswith(".safetensors") for name in names):
-            raise ModelError(f"{self.root / INDEX}: weight_map must name safetensors files, at most {MAX_SHARDS}")
+        if len(names) > MAX_SHARDS or not all(name.endswith(ending) for name in names):
+            raise ModelError(f"{path}: weight_map must name {ending} files, at most {MAX_SHARDS}")
         return names
 
     def _check_index(self) -> None:
@@ -145,7 +157,8 @@ class HubFolder:
             return
         stored = {name: path.name for name, (path, _) in self._places.items()}
         if wrong := sorted(name for name in index.keys() | stored.keys() if index.get(name) != stored.get(name)):
-            raise ModelError(f"{self.root / INDEX}: the weight {shortened(repr(wrong[0]))} is not in the file it names")
+            path = self.root / self.index_name
+            raise ModelError(f"{path}: the weight {shortened(repr(wrong[0]))} is not in the file it names")
 
     def _add(self, path: Path, name: str, dtype: str, shape: tuple[int, ...], shapes: dict[str, Any]) -> None:
         if name in shapes:

@@ -36,7 +36,7 @@ class SettingsFile:
             value = float(value)
         if type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
             raise ModelError(f"{self.path}: {key} must be of type {kind.__name__}, got {shortened(repr(value))}")
-        return cast("T", value)
+        return value
 
     def take_tokens(self, key: str) -> tuple[int, ...]:
         """Return the token ids of a key that has one, a list of them, or none."""

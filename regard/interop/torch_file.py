@@ -33,6 +33,8 @@ KINDS = {
     "BoolStorage": ("BOOL", "bool", 1),
 }
 MAX_PROGRAM_BYTES = 64 * 2**20
+# What zipfile raises for a damaged archive.
+DAMAGE = (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, struct.error)
 
 
 class TorchFile:
@@ -41,13 +43,13 @@ class TorchFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.archive: zipfile.ZipFile | None = None
-        self.starts: dict[str, int] = {}  # of the storages of the old format
+        self.starts: dict[Storage, int] = {}  # of the storages of the old format
         try:
             if zipfile.is_zipfile(path):
                 content = self._open_zip()
             else:
                 content = self._open_old()
-        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+        except DAMAGE as error:
             message = str(error) if isinstance(error, ModelError) else f"cannot be read: {shortened(error)}"
             raise ModelError(f"{path}: {message}") from error
         self.tensors = self._tensors(content)
@@ -121,10 +123,10 @@ class TorchFile:
             storage = storages.get(key)
             if storage is None or storage.kind not in KINDS:
                 raise ModelError(f"the numbers {shortened(repr(key))} belong to no weight")
-            (count,) = struct.unpack("<q", self.mapped[place : place + 8])
+            count = int.from_bytes(self.mapped[place : place + 8], "little")
             if count != storage.count:
                 raise ModelError(f"there are {count} numbers where a weight has {storage.count}")
-            self.starts[key] = place + 8
+            self.starts[storage] = place + 8
             place += 8 + count * KINDS[storage.kind][2]
             if place > len(self.mapped):
                 raise ModelError("it is cut off")
@@ -133,7 +135,7 @@ class TorchFile:
     def _check_storage(self, storage: Storage) -> None:
         """Raise ModelError unless the file has the numbers of a storage."""
         if self.archive is None:
-            if storage.key not in self.starts:
+            if storage not in self.starts:
                 raise ModelError(f"{self.path}: the numbers {shortened(repr(storage.key))} are missing")
             return
         size = KINDS[storage.kind][2] * storage.count
@@ -147,9 +149,9 @@ class TorchFile:
     def _numbers(self, storage: Storage) -> bytearray:
         size = KINDS[storage.kind][2] * storage.count
         if self.archive is None:
-            start = self.starts[storage.key]
+            start = self.starts[storage]
             return bytearray(self.mapped[start : start + size])
         try:
             return bytearray(self.archive.read(f"{self.inner}data/{storage.key}"))
-        except (OSError, zipfile.BadZipFile, EOFError) as error:
+        except DAMAGE as error:
             raise ModelError(f"{self.path}: {shortened(error)}") from error

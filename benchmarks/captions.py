@@ -172,10 +172,20 @@ def train_regard(
     assert isinstance(captioner, Captioner)
     scores = {part: captioner.evaluate(test) for part, test in tests.items()}
     return {
-        **{f"{part}_{key}": scores[part][key] for part in tests for key in ("exact", "pointing")},
+        **{
+            f"{part}_{key}": scores[part][key]
+            for part in tests
+            for key in ("exact", "pointing")
+            if known(scores[part][key])
+        },
         "validation": trained.scores["exact"],
         "parameters": sum(weight.numel() for weight in captioner.model.parameters()),
     }
+
+
+def known(score: float) -> bool:
+    """Whether there is a score: without a right caption, there is no word whose place could be right."""
+    return not math.isnan(score)
 
 
 def recipe_of(task: str, system: str, seed: int, options: argparse.Namespace) -> Recipe:
@@ -249,7 +259,11 @@ def parsed_options() -> argparse.Namespace:
 def report_of(results: dict[str, list[dict[str, Any]]], settings: list[str], device: torch.device) -> dict[str, Any]:
     """Return the results with their means."""
     summary = {
-        name: {key: mean(run[key] for run in runs) for key in runs[0] if key.startswith(("test", "noisy", "seconds"))}
+        name: {
+            key: mean(run[key] for run in runs)
+            for key in runs[0]
+            if key.startswith(("test", "noisy", "seconds")) and all(key in run for run in runs)
+        }
         for name, runs in results.items()
     }
     return {

@@ -167,9 +167,8 @@ def _caption_lines(source: Path) -> list[tuple[Path, str]]:
 def read_frames(path: str | Path, frames: int) -> list[Image]:
     """Read an image, an animated GIF or a folder of numbered frames as so many frames."""
     if frames == 1 and Path(path).is_dir():
-        raise DataError(
-            f"{path} is a folder, and this model reads single images: name an image; for videos, train with model.frames"
-        )
+        advice = "name an image; for videos, train with model.frames"
+        raise DataError(f"{path} is a folder, and this model reads single images: {advice}")
     files = _frame_files(Path(path))
     if len(files) > 1:
         return [open_image(file) for file in evenly(files, frames)]

@@ -102,8 +102,6 @@ elif [ "$PART" = stories ]; then  # first what the table needs; then the peers a
 elif [ "$PART" = pictures ]; then
   length=(training.steps=5000 training.warmup=500 training.validate_every=500)
   JOBS=$((JOBS < 8 ? JOBS : 8))  # these keep the GPU busy: more at a time would only end later, all together
-  captions captions-images-stem --tasks images --systems captioner --seeds 1 --set model.stem=convolutions
-  captions captions-images-8 --tasks images --systems captioner --seeds 1 --set model.patch=8
   for seed in 1 2 3; do
     captions captions-images-$seed --tasks images --systems captioner --seeds $seed
     captions captions-images-rnn-$seed --tasks images --systems rnn-captioner --seeds $seed
@@ -114,6 +112,7 @@ elif [ "$PART" = pictures ]; then
   done
   captions captions-images-peer --tasks images --systems peer --seeds 1
   captions captions-video-peer --tasks video --systems peer --seeds 1
+  captions captions-images-patches --tasks images --systems captioner --seeds 1 --set model.stem=patches
   images vit-patches-1 --seeds 1 --systems regard --set "${length[@]}"
 else
   echo "$PART is none of tune, stories and pictures"

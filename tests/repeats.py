@@ -8,22 +8,21 @@ from typing import Any
 import pytest
 
 
-def by_default(names: Container[Any], cases: Iterable[Any]) -> list[Any]:
-    """The cases for `parametrize`; those not among `names` are slow."""
-    return [case if case in names else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+def by_default(chosen: Container[Any], cases: Iterable[Any]) -> list[Any]:
+    """The cases for `parametrize`; those that are not among `chosen` are slow."""
+    return [case if case in chosen else slow(case) for case in cases]
 
 
 def some(cases: Iterable[Any], keep: int = 3) -> list[Any]:
-    """The cases for `parametrize`; all but `keep` evenly spaced ones, the first and the last among them, are slow.
-
-    A case may be a value, a tuple of values or a `pytest.param`.
-    """
+    """The cases for `parametrize`; all but `keep` evenly spaced ones, the first and the last among them, are slow."""
     cases = list(cases)
     kept = {round(i * (len(cases) - 1) / max(keep - 1, 1)) for i in range(keep)}
-    return [case if i in kept else _slow(case) for i, case in enumerate(cases)]
+    return [case if i in kept else slow(case) for i, case in enumerate(cases)]
 
 
-def _slow(case: Any) -> Any:
+def slow(case: Any) -> Any:
+    """A case for `parametrize` that is slow: a value, a tuple of values or a `pytest.param`."""
     if hasattr(case, "marks"):
         return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.slow])
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)

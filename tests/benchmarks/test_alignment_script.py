@@ -54,6 +54,7 @@ def test_words_right(script: ModuleType) -> None:
     assert script.words_right(crossing, lambda *texts: {(i, j + 1) for i, j in gold[texts]})[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "source", "most"), [("fr-en", "french", 0.08), ("en-fr", "english", 0.08)])
 def test_the_shipped_models_align(script: ModuleType, name: str, source: str, most: float) -> None:
     """On ten of the held-out sentences; docs/results.md has the rates on all of them: 0.046 and 0.057."""

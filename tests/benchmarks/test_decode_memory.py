@@ -17,6 +17,7 @@ def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
     return load_script("decode_memory")
 
 
+@pytest.mark.slow
 @pytest.mark.slow  # it starts a process for each size
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 @pytest.mark.timeout(120)

@@ -63,6 +63,10 @@ def commands_of(block: Block) -> list[str]:
     return [line[2:] for line in body.splitlines() if line.startswith("$ ")]
 
 
+# Commands that take seconds and that other tests run, with the same arguments.
+ELSEWHERE = {"regard lectures": "tests/cli/test_lectures.py"}
+
+
 def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -75,6 +79,8 @@ def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch)
             exec(compile(source, str(ROOT / block.page), "exec"), names)
         elif block.language in ("console", "sh"):
             for command in commands_of(block):
+                if command in ELSEWHERE:
+                    continue
                 run_command(command, block, monkeypatch)
 
 

@@ -37,6 +37,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(
     assert report["summary"]["below"] is None and sum(line.startswith("regard ") for line in table) == 3
 
 
+@pytest.mark.slow
 def test_transformers_writes_a_line_for_each(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

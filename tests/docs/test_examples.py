@@ -123,8 +123,18 @@ def blocks_on(page: Path) -> list[Block]:
     return blocks_of(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
 
 
+# Its command starts several processes, as the tests in tests/faults/test_launcher.py do.
+SLOW_PAGES = {"processes.md"}
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "pictures.md"], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW_PAGES else page
+        for page in PAGES
+        if page.name != "pictures.md"
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page(blocks_on(page), tmp_path, monkeypatch)

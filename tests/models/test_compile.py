@@ -57,7 +57,7 @@ WHOLE = {
 
 
 # tests/positions compiles the positions
-@pytest.mark.parametrize("name", by_default({"transformer sinusoidal", "lm modern", "encoder learned"}, WHOLE))
+@pytest.mark.parametrize("name", by_default({"transformer sinusoidal", "lm modern"}, WHOLE))
 def test_transformers(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
     trained = name.startswith("lm")  # a backward pass costs seconds

@@ -205,6 +205,7 @@ def counter() -> Iterator[CompileCounterWithBackend]:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_compiled_whole(counter: CompileCounterWithBackend) -> None:
     """One graph, forward and backward, and a new draw is no reason for another."""
     layer = a_layer(gate=True, learned_scale=True, redraw_every=1)

@@ -32,7 +32,7 @@ LINES = (
     "Where is the station? I do not know this city.",
     "Ich weiß nicht, wo der Bahnhof ist.",
     "xqzt vlorp brimf snurk",
-    "ha " * 40,
+    "ha " * 60,
     "Il pleut. Prends ton parapluie ! Nous allons être en retard, dépêche-toi, et n'oublie pas de fermer la porte.",
     "Zblorgnix Quetzal habite à Plougastel.",
     "LE CHAT DORT\tSUR LA TABLE",

@@ -28,7 +28,7 @@ from train_fp8_curves import read_texts, train_curves
 from train_fp8_heads import HEADS, WithHead, check_output
 from train_gpu import CELLS
 from train_gpu_batches import InMemory, chain_batches
-from train_gpu_contenders import GPT_RECIPE, Ours, Plain, PlainGPT, copy_gpt_weights
+from train_gpu_contenders import GPT_RECIPE, NanoGPT, Ours, Plain, PlainGPT, copy_gpt_weights
 from train_gpu_measures import memory_now, memory_peak, one_pass, print_profile
 
 import regard
@@ -177,7 +177,7 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
 
 
 def speed_contenders(args: argparse.Namespace, setting: Setting, batches: list[Batch], device: str) -> dict[str, Any]:
-    """regard in bf16 and in fp8 with several output layers, and the plain model."""
+    """regard in bf16 and in fp8 with several output layers, the plain model, and nanoGPT's."""
     contenders: dict[str, Any] = {}
     for name in ("bf16", "fp8"):
         torch.manual_seed(0)
@@ -188,6 +188,10 @@ def speed_contenders(args: argparse.Namespace, setting: Setting, batches: list[B
         copy_gpt_weights(contenders["regard bf16"].model, plain)
         recipe = recipe_of("bf16", setting.batch_tokens, device)
         contenders["torch"] = Plain(plain, batches, recipe, device, compiled=device == "cuda", ragged=False)
+    if args.nanogpt is not None:
+        recipe = recipe_of("bf16", setting.batch_tokens, device)
+        model = NanoGPT(args.nanogpt, setting)
+        contenders["nanoGPT"] = Plain(model, batches, recipe, device, compiled=device == "cuda", ragged=False)
     ours = contenders.pop("regard fp8")
     for head in args.heads.split(","):
         contenders["regard fp8" if head == "8-bit" else f"regard fp8/{head}"] = WithHead(ours, head)
@@ -257,6 +261,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="products,gradients,speed", metavar="STAGES", help=",".join(STAGES))
     parser.add_argument("--layers", default="qkv,out,up,down", help="whose products are measured alone")
     parser.add_argument("--without-plain", action="store_true", help="no plain GPT-2 beside")
+    parser.add_argument("--nanogpt", type=Path, metavar="FILE", help="nanoGPT's model.py: one more peer of the speed")
     parser.add_argument("--heads", default="8-bit,bf16", metavar="NAMES", help=f"output layers: {', '.join(HEADS)}")
     parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8/HEAD, or a rounding")
     parser.add_argument("--ablation-steps", type=int, default=300)
@@ -298,10 +303,11 @@ def main() -> int:
         stages[stage] = in_own_process(stage, began + args.seconds)
         keep(report | {"stages": stages}, args.out)
     speeds = stages.get("speed") or {}
-    if "regard fp8" in speeds and "torch" in speeds:
-        ratio = speeds["regard fp8"]["tokens_per_second"] / speeds["torch"]["tokens_per_second"]
-        report["ratio"] = ratio
-        say(f"\nfp8 against the plain model: {ratio:.3f}, to reach {TO_REACH}")
+    for peer in ("torch", "nanoGPT"):
+        if "regard fp8" in speeds and peer in speeds:
+            ratio = speeds["regard fp8"]["tokens_per_second"] / speeds[peer]["tokens_per_second"]
+            report[f"ratio to {peer}"] = ratio
+            say(f"\nfp8 against {peer}: {ratio:.3f}, to reach {TO_REACH}")
     print(json.dumps(report | {"stages": stages}))
     return int(None in stages.values())
 

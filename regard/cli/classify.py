@@ -62,8 +62,9 @@ def classify_inputs(
             raise UsageError("--weights is for texts: `regard plot image` shows the attention to an image")
         classify_images(load_as(ImageClassifier, model, device, dtype), files or [], as_json=as_json)
         return
+    classifier = load_as(Classifier, model, device, dtype)
     lines = [line for file in files or [STDIN] for line in read_text(file)]
-    classify_texts(load_as(Classifier, model, device, dtype), lines, weights=weights, as_json=as_json)
+    classify_texts(classifier, lines, weights=weights, as_json=as_json)
 
 
 def classify_texts(classifier: Classifier, lines: list[str], *, weights: bool, as_json: bool) -> None:

@@ -138,6 +138,7 @@ def test_switching_off_changes_the_output_and_on_restores_it(page: Any, explorer
     assert shown.get_by_test_id("output").inner_html() == before
 
 
+@pytest.mark.slow
 def test_head_off_and_on_by_its_switch(page: Any) -> None:
     shown = page("&map=enc_self")
     before = shown.get_by_test_id("output").inner_html()

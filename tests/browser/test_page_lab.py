@@ -243,8 +243,8 @@ def random_case(seed: int) -> tuple[str, dict[str, Any]]:
 
 
 def test_page_and_library_compute_the_same(lab: Any) -> None:
-    """Fifty random cases, all in float64 on both sides."""
-    cases = [random_case(seed) for seed in range(50)]
+    """Random cases, all in float64 on both sides."""
+    cases = [random_case(seed) for seed in range(42)]
     assert len({(body["score"], type(body["mask"])) for _, body in cases}) == 12  # every score with every kind of mask
     shown = lab().evaluate(READ, [f"tab=lab&{state}" for state, _ in cases])
     for seed, (stages, (_, body)) in enumerate(zip(shown, cases, strict=True)):

@@ -149,8 +149,7 @@ def check_all(*, whole: bool) -> None:
     check_steps("rotary", translates=False)
     support.DEVICES = ("cuda",)
     ended = sum(check(kind, Greedy(), count=1) for kind in (KINDS if whole else ["rotary"]))  # one row has its kernel
-    if whole:
-        ended += check("post-norm", Greedy())
+    ended += check("post-norm", Greedy())
     linear_triton.MAX_SEPARATE_OUTPUTS = 0  # rows together, by tensor cores
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
     ended += check("learned", Beam(2), alternatives=2, translates=False)
@@ -164,7 +163,7 @@ def check_all(*, whole: bool) -> None:
     if whole:
         ended += check("learned", Greedy())
         check("post-norm", Greedy(), places=2)
-    assert ended > (3 if whole else 1)
+    assert ended > 3
 
 
 @pytest.mark.parametrize("extent", ["part", pytest.param("whole", marks=pytest.mark.slow)])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from regard.look.pictures.concepts.diagrams import FORMULAS, SHAPES, sequence_tasks_diagram, two_attentions_diagram
+from regard.look.pictures.concepts.growth import GROWTH, growth_plot
 from regard.look.pictures.concepts.normalization import norms_plot, state_changes
 from regard.look.pictures.concepts.position_schemes import (
     CRITERIA,
@@ -32,6 +34,7 @@ DRAWN = {
     "search": search_plot,
     "two attentions": two_attentions_diagram,
     "sequence tasks": sequence_tasks_diagram,
+    "growth": growth_plot,
 }
 
 
@@ -107,6 +110,12 @@ def test_sequence_tasks_have_their_inputs_and_outputs() -> None:
     )
     assert [len(shape.inputs) for shape in SHAPES[:3]] == [1, 3, 3]
     assert [len(shape.outputs) for shape in SHAPES[:3]] == [3, 1, 3]
+
+
+def test_the_page_cites_a_paper_for_every_model() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "pictures.md").read_text("utf-8")
+    rows = [f"| {point.name} | {point.year} | {point.parameters / 1e9:,.4g} | {point.paper} |" for point in GROWTH]
+    assert "\n".join(rows) in page
 
 
 @pytest.mark.parametrize(

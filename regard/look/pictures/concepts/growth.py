@@ -53,8 +53,17 @@ PLACES = {  # of a name: offset in points, and the side of the text that is ther
     "below": ((0, -9), "center", "top"),
     "above": ((0, 8), "center", "bottom"),
 }
-PLACED = {"GPT": "below", "GPT-3": "before", "T5": "before", "Megatron-LM": "beside", "Gopher": "before", "MT-NLG": "before", "PaLM": "beside",
-          "Chinchilla": "below", "LLaMA": "above", "Llama 3.1": "before"}  # fmt: skip
+PLACED = {
+    "GPT": "below",
+    "GPT-3": "before",
+    "T5": "before",
+    "Megatron-LM": "beside",
+    "Gopher": "before",
+    "MT-NLG": "before",
+    "PaLM": "beside",
+    "Chinchilla": "below",
+    "Llama 3.1": "before",
+}
 
 
 def growth_plot() -> Figure:
@@ -94,11 +103,12 @@ def growth_plot() -> Figure:
     axes.legend(frameon=False, labelcolor=INK, loc="lower right")
     quiet(axes)
     first, largest = GROWTH[1], max((p for p in GROWTH if p.name not in EXPERTS), key=lambda p: p.parameters)
+    times, years = largest.parameters / first.parameters, largest.time - first.time
     caption(
         figure,
-        f"Sizes and dates of the papers (docs/pictures.md). {largest.name} has {largest.parameters / first.parameters:,.0f} "
-        f"times the parameters of {first.name}, {largest.time - first.time:.1f} years later. In a mixture of experts, a "
-        f"token uses fewer (dash, where the paper says how many).",
+        f"Sizes and dates of the papers (docs/pictures.md). {largest.name} has {times:,.0f} times the parameters of "
+        f"{first.name}, {years:.1f} years later. In a mixture of experts, a token uses fewer (dash, where the paper says "
+        f"how many).",
     )
     return figure
 

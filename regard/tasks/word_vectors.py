@@ -45,7 +45,9 @@ MIN_STEPS = 2  # a linear schedule ends at 0
 GLOVE_EPOCHS = 25  # at least: one example of GloVe stands for many occurrences
 # The learning rate of each method. word2vec's 0.025 is for billions of words. The rate of CBOW is higher, because the
 # gradient of a mean is divided among its words (İrsoy et al. 2021).
-RATES = {"skip-gram": 0.05, "cbow": 0.15, "glove": 0.05}
+# GloVe's papers have 0.05 for billions of words; with some million, the first epochs then learn only the biases.
+RATES = {"skip-gram": 0.05, "cbow": 0.15, "glove": 0.1}
+MAX_COUNT = 10.0  # of GloVe; with the paper's 100, nine of ten counts of a text of a million words have a weight near 0
 WITHOUT_EFFECT = {
     "clip": "takes a step for every example, and clips none",
     "weight_decay": "has no weight decay",
@@ -152,6 +154,8 @@ class WordVectorTask(Task):
         glove = tables["model"].get("method") == "glove"
         yield Choice("model.dropout", 0.0, "there is nothing to drop out")
         yield Choice("model.window", 10 if glove else 5, "as in the paper" if glove else "as in word2vec")
+        if glove:
+            yield Choice("model.max_count", MAX_COUNT, "suits some million words; the paper has 100 for billions")
 
     def training_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         method, words = tables["model"]["method"], max(facts.words, 1)

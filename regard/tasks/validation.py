@@ -28,6 +28,7 @@ class Measure:
     lower_is_better: bool = False
     why: str = ""  # this one and not another
     share: bool = False  # a share of all samples, shown in percent
+    digits: int = 1  # decimals, unless lower is better
 
     def value(self, scores: Mapping[str, Any]) -> float:
         """Return the measured value; BLEU and chrF are stored with their signatures."""
@@ -40,7 +41,7 @@ class Measure:
 
     def describe(self, scores: Mapping[str, Any]) -> str:
         """Return the name and the value, such as "chrF 21.3"."""
-        digits = ".1%" if self.share else ".3f" if self.lower_is_better else ".1f"
+        digits = ".1%" if self.share else ".3f" if self.lower_is_better else f".{self.digits}f"
         return f"{self.label} {self.value(scores):{digits}}"
 
 

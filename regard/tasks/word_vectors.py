@@ -25,7 +25,7 @@ from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora
 from regard.tasks.losses import Objective, Together
 from regard.tasks.task import Data, Misfit, Task, Tokenizers, Update
-from regard.tasks.validation import Validator
+from regard.tasks.validation import Measure, Validator
 from regard.tasks.word_vector_update import SLICE, PlainUpdate, word_vector_loss
 from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import CooccurrenceData
@@ -118,8 +118,10 @@ class WordVectorTask(Task):
         is_plain = training.kernels == "off" or native.why_not(model) is not None
         return (PlainUpdate if is_plain else native.NativeUpdate)(model, training.seed)
 
-    def validator(self, *args: Any, **options: Any) -> Validator:
-        return WordVectorValidator(*args, **options)
+    def validator(self, model: nn.Module, *args: Any, **options: Any) -> Validator:
+        assert isinstance(model, WordVectorModel)
+        is_glove = model.config.method == "glove"
+        return (GloveValidator if is_glove else WordVectorValidator)(model, *args, **options)
 
     def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
         data, training = recipe.data, recipe.training
@@ -199,6 +201,26 @@ class WordVectorValidator(Validator):
         step = max(1, len(vectors.words) // (20 * self.EXAMPLES))  # frequent words, but not the most frequent ones
         shown = vectors.words[step::step][: self.EXAMPLES]
         return "; ".join(f"{word} ~ {' '.join(near.word for near in vectors.nearest(word, 3))}" for word in shown)
+
+
+class GloveValidator(WordVectorValidator):
+    """A validator that compares the logarithms of counts by their correlation.
+
+    Held-out text is shorter than the training text, so all its counts are smaller, and the loss on them says little.
+    """
+
+    measure = Measure("correlation", "correlation of log counts", why="counts of a shorter text are smaller", digits=3)
+
+    def likelihood(self) -> dict[str, float]:
+        assert isinstance(self.model, WordVectorModel)
+        batches = [batch.to(self.device) for batch in self.data.batches(0)]
+        estimates = torch.cat([self.model.log_counts(batch.inputs) for batch in batches])  # (n,)
+        logs = torch.cat([batch.labels[:, 0] for batch in batches]).log()  # (n,)
+        correlation = torch.corrcoef(torch.stack([estimates, logs]).double())[0, 1]
+        return {**super().likelihood(), "correlation": float(correlation.nan_to_num(0.0))}
+
+    def summary(self) -> str:
+        return f"correlation {self.scores['correlation']:.3f}  {super().summary()}"
 
 
 def optimizer_of(method: str) -> str:

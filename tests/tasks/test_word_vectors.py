@@ -252,6 +252,22 @@ def test_words_with_the_same_contexts_get_similar_vectors(
     assert vectors.similarity("apple", "Pear") > vectors.similarity("apple", "saw")
 
 
+def test_glove_is_validated_by_the_correlation_of_log_counts(topics: Path, tmp_path: Path) -> None:
+    """A shorter text has smaller counts, which the loss takes for errors: the lowest loss is not the best model."""
+    held_out = two_topics(tmp_path / "held-out.txt", lines=60)
+    settings = {"data.validation_text": str(held_out), "model.method": "glove", "training.validate_every": 15}
+    vectors = train(topics, tmp_path / "run", **settings)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    best = max(record["correlation"] for record in records if record["kind"] == "validation")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["scores"]["correlation"] == best
+    tokens = [token for line in held_out.read_text().splitlines() for token in [*vectors.tokenizer.encode(line), END]]
+    entries, counts = count_cooccurrences(np.array(tokens, np.int32), 10, vectors.tokenizer.size)
+    tables = [table.weight.detach().numpy() for table in vectors.model.children()]
+    words, contexts, word_biases, context_biases = (table[entries[:, i % 2]] for i, table in enumerate(tables))
+    estimates = (words * contexts).sum(1) + word_biases[:, 0] + context_biases[:, 0]
+    assert best == pytest.approx(np.corrcoef(estimates, np.log(counts))[0, 1], abs=1e-5)
+
+
 def test_a_resumed_training_gives_the_same_bits(topics: Path, tmp_path: Path) -> None:
     for method in ("skip-gram", "glove"):
         settings = {"model.method": method, "training.schedule": "constant", "training.validate_every": 10}

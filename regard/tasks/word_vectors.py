@@ -42,12 +42,11 @@ STEPS_PER_EPOCH = 10  # at least
 WORDS_TO_READ = 5_000_000  # over all epochs, at least; between MIN_EPOCHS and MAX_EPOCHS
 MIN_EPOCHS, MAX_EPOCHS = 5, 40
 MIN_STEPS = 2  # a linear schedule ends at 0
-GLOVE_EPOCHS = 25  # at least: one example of GloVe stands for many occurrences
+GLOVE_EPOCHS = 40  # at least: one example of GloVe stands for many occurrences, and it learns the biases first
 # The learning rate of each method. word2vec's 0.025 is for billions of words. The rate of CBOW is higher, because the
 # gradient of a mean is divided among its words (İrsoy et al. 2021).
-# GloVe's papers have 0.05 for billions of words; with some million, the first epochs then learn only the biases.
-RATES = {"skip-gram": 0.05, "cbow": 0.15, "glove": 0.1}
-MAX_COUNT = 10.0  # of GloVe; with the paper's 100, nine of ten counts of a text of a million words have a weight near 0
+RATES = {"skip-gram": 0.05, "cbow": 0.15, "glove": 0.05}
+MAX_COUNT = 10.0  # of GloVe; with the paper's 100, nine of ten counts of a million words have a weight below 0.1
 WITHOUT_EFFECT = {
     "clip": "takes a step for every example, and clips none",
     "weight_decay": "has no weight decay",

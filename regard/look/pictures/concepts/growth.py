@@ -107,8 +107,8 @@ def growth_plot() -> Figure:
     caption(
         figure,
         f"Sizes and dates of the papers (docs/pictures.md). {largest.name} has {times:,.0f} times the parameters of "
-        f"{first.name}, {years:.1f} years later. In a mixture of experts, a token uses fewer (dash, where the paper says "
-        f"how many).",
+        f"{first.name}, {years:.1f} years later. A token uses only some parameters of a mixture of experts (dash, "
+        "where the paper has their number).",
     )
     return figure
 

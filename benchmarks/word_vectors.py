@@ -1,6 +1,7 @@
 """Word vectors against gensim: words per second, and how well the vectors agree with human judgements of similarity.
 
     python benchmarks/word_vectors.py --data data
+    python benchmarks/word_vectors.py --analogies vectors.txt    # what vectors of `regard words export` know of analogies
 
 Both read one file of words, one sentence per line, and train skip-gram and CBOW with the same width, window, negatives,
 subsampling, minimum count, epochs and threads, from reading the file to the saved vectors; each with its own default
@@ -104,6 +105,20 @@ def scores_of(vectors: Path) -> dict[str, float]:
     }
 
 
+def print_analogies(vectors: Path) -> None:
+    """Print the share of right answers in each category of Mikolov's list that has words of the vectors."""
+    from gensim.models import KeyedVectors
+    from gensim.test.utils import datapath
+
+    words = KeyedVectors.load_word2vec_format(vectors)
+    _, sections = words.evaluate_word_analogies(datapath("questions-words.txt"))
+    counts = {part["section"]: (len(part["correct"]), len(part["correct"]) + len(part["incorrect"])) for part in sections}
+    for name, (right, asked) in counts.items():
+        if asked:
+            print(f"{name:<30}{right:>6} of {asked:>5}{right / asked:>8.0%}")
+    print(json.dumps({name: {"right": right, "asked": asked} for name, (right, asked) in counts.items() if asked}))
+
+
 def measure(train: Callable[[Path], Path]) -> dict[str, float]:
     """Return the seconds of a training, and the scores of its vectors."""
     with tempfile.TemporaryDirectory() as name:
@@ -128,6 +143,7 @@ def summary_of(results: dict[str, list[dict[str, float]]], words: int) -> dict[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data; see docs/data.md")
+    parser.add_argument("--analogies", type=Path, metavar="VECTORS", help="only ask these vectors for analogies")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few sentences, only to test that it runs")
@@ -135,6 +151,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     logging.getLogger("gensim").setLevel(logging.ERROR)
+    if options.analogies:
+        print_analogies(options.analogies)
+        return 0
     torch.set_num_threads(options.threads)
     task_for("word-vectors")  # import it before the clock starts
     folder = Path(tempfile.mkdtemp())

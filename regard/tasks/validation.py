@@ -28,7 +28,7 @@ class Measure:
     lower_is_better: bool = False
     why: str = ""  # this one and not another
     share: bool = False  # a share of all samples, shown in percent
-    digits: int = 1  # decimals, unless lower is better
+    newest: bool = False  # the newest model is kept, and the value is only shown
 
     def value(self, scores: Mapping[str, Any]) -> float:
         """Return the measured value; BLEU and chrF are stored with their signatures."""
@@ -41,7 +41,7 @@ class Measure:
 
     def describe(self, scores: Mapping[str, Any]) -> str:
         """Return the name and the value, such as "chrF 21.3"."""
-        digits = ".1%" if self.share else ".3f" if self.lower_is_better else f".{self.digits}f"
+        digits = ".1%" if self.share else ".3f" if self.lower_is_better else ".1f"
         return f"{self.label} {self.value(scores):{digits}}"
 
 
@@ -116,7 +116,8 @@ class Validator:
             self.scores = self.likelihood()
         line = f"validation: loss {self.scores['loss']:.3f}  {self.summary()}"
         line += self.more_scores(step)
-        return Validation(self.measure.rank(self.scores), {**self.scores, "samples": self.samples}, line)
+        score = float(step) if self.measure.newest else self.measure.rank(self.scores)
+        return Validation(score, {**self.scores, "samples": self.samples}, line)
 
     def likelihood(self) -> dict[str, float]:
         """Return the loss per token (or sample) in nats, and scores derived from it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora
 from regard.tasks.losses import Objective, Together
 from regard.tasks.task import Data, Misfit, Task, Tokenizers, Update
-from regard.tasks.validation import Measure, Validator
+from regard.tasks.validation import LOSS, Validator
 from regard.tasks.word_vector_update import SLICE, PlainUpdate, word_vector_loss
 from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import CooccurrenceData
@@ -56,6 +57,8 @@ WITHOUT_EFFECT = {
     "compile": "takes too small steps to compile",
     "freeze": "trains all its tables",
     "temperature": "has no use for it",
+    "patience": "keeps the vectors of the last step",
+    "average": "keeps the vectors of the last step",
 }
 
 
@@ -117,10 +120,8 @@ class WordVectorTask(Task):
         is_plain = training.kernels == "off" or native.why_not(model) is not None
         return (PlainUpdate if is_plain else native.NativeUpdate)(model, training.seed)
 
-    def validator(self, model: nn.Module, *args: Any, **options: Any) -> Validator:
-        assert isinstance(model, WordVectorModel)
-        is_glove = model.config.method == "glove"
-        return (GloveValidator if is_glove else WordVectorValidator)(model, *args, **options)
+    def validator(self, *args: Any, **options: Any) -> Validator:
+        return WordVectorValidator(*args, **options)
 
     def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
         data, training = recipe.data, recipe.training
@@ -188,8 +189,14 @@ class WordVectorTask(Task):
 
 
 class WordVectorValidator(Validator):
-    """A validator that shows the nearest words of some words."""
+    """A validator that shows the nearest words of some words.
 
+    The vectors of the last step are kept, as in word2vec and GloVe. The loss is that of a few frequent words for the
+    most part, and is low long before the vectors are good. With GloVe, held-out text is shorter than the training text
+    and has smaller counts, so the loss even rises.
+    """
+
+    measure = replace(LOSS, newest=True, why="the loss says little of vectors")
     EXAMPLES = 3
 
     def quality(self, loss: float, accuracy: float) -> dict[str, float]:
@@ -200,26 +207,6 @@ class WordVectorValidator(Validator):
         step = max(1, len(vectors.words) // (20 * self.EXAMPLES))  # frequent words, but not the most frequent ones
         shown = vectors.words[step::step][: self.EXAMPLES]
         return "; ".join(f"{word} ~ {' '.join(near.word for near in vectors.nearest(word, 3))}" for word in shown)
-
-
-class GloveValidator(WordVectorValidator):
-    """A validator that compares the logarithms of counts by their correlation.
-
-    Held-out text is shorter than the training text, so all its counts are smaller, and the loss on them says little.
-    """
-
-    measure = Measure("correlation", "correlation of log counts", why="counts of a shorter text are smaller", digits=3)
-
-    def likelihood(self) -> dict[str, float]:
-        assert isinstance(self.model, WordVectorModel)
-        batches = [batch.to(self.device) for batch in self.data.batches(0)]
-        estimates = torch.cat([self.model.log_counts(batch.inputs) for batch in batches])  # (n,)
-        logs = torch.cat([batch.labels[:, 0] for batch in batches]).log()  # (n,)
-        correlation = torch.corrcoef(torch.stack([estimates, logs]).double())[0, 1]
-        return {**super().likelihood(), "correlation": float(correlation.nan_to_num(0.0))}
-
-    def summary(self) -> str:
-        return f"correlation {self.scores['correlation']:.3f}  {super().summary()}"
 
 
 def optimizer_of(method: str) -> str:

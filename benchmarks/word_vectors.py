@@ -1,7 +1,7 @@
 """Word vectors against gensim: words per second, and how well the vectors agree with human judgements of similarity.
 
     python benchmarks/word_vectors.py --data data
-    python benchmarks/word_vectors.py --analogies vectors.txt    # what vectors of `regard words export` know of analogies
+    python benchmarks/word_vectors.py --analogies vectors.txt    # of `regard words export`
 
 Both read one file of words, one sentence per line, and train skip-gram and CBOW with the same width, window, negatives,
 subsampling, minimum count, epochs and threads, from reading the file to the saved vectors; each with its own default
@@ -112,7 +112,9 @@ def print_analogies(vectors: Path) -> None:
 
     words = KeyedVectors.load_word2vec_format(vectors)
     _, sections = words.evaluate_word_analogies(datapath("questions-words.txt"))
-    counts = {part["section"]: (len(part["correct"]), len(part["correct"]) + len(part["incorrect"])) for part in sections}
+    counts = {
+        part["section"]: (len(part["correct"]), len(part["correct"]) + len(part["incorrect"])) for part in sections
+    }
     for name, (right, asked) in counts.items():
         if asked:
             print(f"{name:<30}{right:>6} of {asked:>5}{right / asked:>8.0%}")

@@ -79,7 +79,7 @@ def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, i
 
 @pytest.mark.parametrize("spread", [0.0, 2.0])
 def test_float_products_by_integers_are_as_exact_as_float32(spread: float) -> None:
-    """Their errors are about those of torch, and where a few numbers of a row are far larger, below float32's rounding."""
+    """Their errors are about those of torch; where a few numbers of a row are far larger, below float32's rounding."""
     code, worth = c_matrix.compiled(), torch.rand(300, generator=torch.Generator().manual_seed(3)) + 0.1
     numbers = whole(300, 500, 2)
     numbers[4] = 0

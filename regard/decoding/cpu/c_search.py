@@ -25,7 +25,7 @@ from regard.machine import number_of_cores, threads_in_use
 from regard.system import usable_cores
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 
-MAX_ROWS = 256  # of a batch: more rows hardly gain, and their keys and values leave the cache
+MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
 BATCHES_PER_THREAD = 4  # that a call begins at once, so that a thread which is done finds more work
 CALL_MILLISECONDS = 100  # after which C returns, so that Ctrl-C is noticed

@@ -388,6 +388,7 @@ static void step_run(Run *run, Thread t) {
 
 /* Decode until the batch is done or the deadline has passed. */
 static void advance_run(Run *run, double deadline, Thread t) {
+  if (run->failure) return;
   if (!run->is_encoded) {
     double start = cpu_time();
     if (!t.number) take_blocks(run);

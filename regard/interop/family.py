@@ -38,6 +38,7 @@ class TokenIds(NamedTuple):
     unknown: int | None
     size: int  # tokens of the tokenizer
     before: tuple[int, ...]  # what stands before a text
+    after: tuple[int, ...]
 
     def settings(self, vocabulary: int) -> dict[str, object]:
         """Return the settings of our config."""

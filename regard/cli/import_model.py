@@ -15,7 +15,12 @@ def import_folder(
     out: Annotated[Path, typer.Argument(help="New model folder.")],
     family: Annotated[
         str | None,
-        typer.Option("--from", metavar="FAMILY", help="llama, mistral, qwen2, qwen3 or gpt2.", show_default="detected"),
+        typer.Option(
+            "--from",
+            metavar="FAMILY",
+            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta or xlm-roberta.",
+            show_default="detected",
+        ),
     ] = None,
     storage: Annotated[
         str | None,
@@ -31,10 +36,10 @@ def import_folder(
         typer.Option(metavar="KEY", help="Accept a setting of the source that regard does not know; may be repeated."),
     ] = None,
 ) -> None:
-    """Import a language model of another library: Llama, Mistral, Qwen2, Qwen3, SmolLM2, GPT-2.
+    """Import a model of another library: Llama, Mistral, Qwen, SmolLM, GPT-2, or a sentence encoder such as MiniLM.
 
-    The result is a model folder like any other: generate, score, evaluate, explore and export work with it. Nothing is
-    downloaded, and no code of the source runs.
+    The result is a model folder like any other: generate, embed, score, evaluate, explore and export work with it.
+    Nothing is downloaded, and no code of the source runs.
 
     Example: regard import SmolLM2-135M-Instruct smollm2 --storage int8
     """

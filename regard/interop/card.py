@@ -27,8 +27,8 @@ def write_card(imported: Imported, storage: str, difference: float | None) -> st
         parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in imported.notes))
     if difference is not None:
         parts.append(
-            "## Comparison\n\nThe largest difference of a logit from transformers in float32, before the weights were "
-            f"stored as {storage}: {difference:.1e}."
+            "## Comparison\n\nThe largest difference of an output from transformers in float32, before the weights "
+            f"were stored as {storage}: {difference:.1e}."
         )
     parts.append(f"## Settings\n\n| setting | value |\n|---|---|\n{settings}")
     if licence := imported.folder.license_text():

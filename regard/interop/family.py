@@ -38,6 +38,7 @@ class TokenIds(NamedTuple):
     unknown: int | None
     size: int  # tokens of the tokenizer
     before: tuple[int, ...]  # what stands before a text
+    after: tuple[int, ...]
 
     def settings(self, vocabulary: int) -> dict[str, object]:
         """Return the settings of our config."""
@@ -68,7 +69,6 @@ class Plan:
 
 def check_common(settings: SettingsFile, architectures: Sequence[str]) -> None:
     """Check the keys that every family has, and refuse what no family supports."""
-    named = settings.content.get("architectures") or []
     settings.must_be("quantization_config", why="regard reads only weights that are not quantized")
     settings.must_be("auto_map", why="the model has code of its own, which regard does not run")
     settings.must_be("is_encoder_decoder", False)
@@ -78,4 +78,3 @@ def check_common(settings: SettingsFile, architectures: Sequence[str]) -> None:
     settings.must_be("pruned_heads", {})
     settings.must_be("architectures", *([name] for name in architectures), why=f"not one of {', '.join(architectures)}")
     settings.ignore("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", *HARMLESS)
-    assert isinstance(named, list) or named

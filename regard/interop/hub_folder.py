@@ -43,30 +43,31 @@ class HubFolder:
         self._places: dict[str, tuple[Path, str]] = {}  # the file of each weight, and its name there
         self._opened: dict[Path, Any] = {}
 
-    def path(self, name: str) -> Path | None:
-        """Return the file of that name, or None if there is none.
+    def path(self, name: str, *, folder: str = "") -> Path | None:
+        """Return the file of that name, in this folder or in a folder inside it, or None if there is none.
 
         A link is followed only into the cache of Hugging Face, which keeps the files of a folder in `../../blobs`.
         """
-        path = self.root / name
-        if path.name != name:
-            raise ModelError(f"{self.root}: {shortened(repr(name))} is not the name of a file in this folder")
+        for part in filter(None, (folder, name)):
+            if Path(part).name != part:
+                raise ModelError(f"{self.root}: {shortened(repr(part))} is not the name of a file in this folder")
+        path = self.root / folder / name
         if not path.exists() and not path.is_symlink():
             return None
         target = path.resolve()
-        inside = target.parent == self.root or target.parent == self.root.parent.parent / "blobs"
+        inside = target.parent == self.root / folder or target.parent == self.root.parent.parent / "blobs"
         if not inside or not target.is_file():
             raise ModelError(f"{path}: not a regular file of this folder, or a link that leaves it")
         self.read_files.append(path)
         return path
 
-    def settings(self, name: str, *, required: bool = True) -> SettingsFile:
+    def settings(self, name: str, *, required: bool = True, folder: str = "") -> SettingsFile:
         """Return the settings in a JSON file; without the file they are empty, unless it is required."""
-        path = self.path(name)
+        path = self.path(name, folder=folder)
         if path is None and required:
-            raise ModelError(f"{self.root}: there is no {name}, so this is no folder of a Hugging Face model")
+            raise ModelError(f"{self.root / folder}: there is no {name}, so this is no folder of a Hugging Face model")
         content = {} if path is None else read_json(path.resolve())
-        return SettingsFile(self.root / name, content, allowed=self.allowed_keys)
+        return SettingsFile(self.root / folder / name, content, allowed=self.allowed_keys)
 
     def open_weights(self) -> None:
         """Read the names, types and shapes of all weights."""
@@ -106,13 +107,17 @@ class HubFolder:
         return weight
 
     def rename(self, prefix: str) -> None:
-        """Remove a prefix from the names of the weights that have it: files carry it or not."""
-        for name in self.shapes:
-            if name.startswith(prefix) and name.removeprefix(prefix) in self.shapes:
+        """Remove a prefix from the names of the weights that have it: files carry it or not.
+
+        Old files call the weight and the bias of a normalization gamma and beta.
+        """
+        names = {name: _new_name(name.removeprefix(prefix)) for name in self.shapes}
+        for name, new in names.items():
+            if new != name and new in self.shapes:
                 raise ModelError(f"{self.root}: {shortened(repr(name))} is there with and without {prefix!r}")
-        self.shapes = {name.removeprefix(prefix): shape for name, shape in self.shapes.items()}
-        self.dtypes = {name.removeprefix(prefix): dtype for name, dtype in self.dtypes.items()}
-        self._places = {name.removeprefix(prefix): place for name, place in self._places.items()}
+        self.shapes = {names[name]: shape for name, shape in self.shapes.items()}
+        self.dtypes = {names[name]: dtype for name, dtype in self.dtypes.items()}
+        self._places = {names[name]: place for name, place in self._places.items()}
 
     @property
     def storage(self) -> str:
@@ -130,7 +135,7 @@ class HubFolder:
 
     def fingerprints(self) -> dict[str, dict[str, Any]]:
         """Return size and sha256 of each file that was read."""
-        return {path.name: fingerprint(path) for path in sorted({*self.read_files})}
+        return {path.relative_to(self.root).as_posix(): fingerprint(path) for path in sorted({*self.read_files})}
 
     def _shard_names(self) -> list[str]:
         for single in SINGLE:
@@ -166,3 +171,7 @@ class HubFolder:
         if len(shapes) >= MAX_WEIGHTS:
             raise ModelError(f"{path}: more than {MAX_WEIGHTS} weights")
         shapes[name], self.dtypes[name], self._places[name] = shape, dtype, (path, name)
+
+
+def _new_name(name: str) -> str:
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -7,19 +7,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.interop import gpt2, llama
+from regard.interop import bert, gpt2, llama
 from regard.interop.card import write_card
 from regard.interop.family import Plan, TokenIds
 from regard.interop.hub_folder import HubFolder
+from regard.interop.sentence_transformers import with_pooling
 from regard.interop.settings_file import SettingsFile
 from regard.interop.weight_table import WeightTable
 from regard.lazy_torch import torch
-from regard.models.config import Config
+from regard.models.config import Config, EncoderConfig
 from regard.models.folder.config_file import STORAGES, read_json, shortened
 from regard.models.folder.weights_file import Storage
 from regard.text.tokenizers.imported import ImportedTokenizer
@@ -29,6 +30,7 @@ from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORT
 FAMILIES: dict[str, Callable[[SettingsFile, TokenIds], Plan]] = {
     **dict.fromkeys(llama.ARCHITECTURES, llama.make_plan),
     "gpt2": gpt2.make_plan,
+    **dict.fromkeys(bert.ARCHITECTURES, bert.make_plan),
 }
 # Of generation_config.json: what has no effect on a search, and what `regard generate` has options for.
 GENERATION_HARMLESS = (
@@ -91,15 +93,17 @@ def read(source: str | Path, *, family: str | None = None, allow_keys: Collectio
     except UsageError as error:  # a setting out of range
         raise ModelError(f"{settings.path}: {shortened(error)}") from error
     settings.finish()
+    info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
+    if isinstance(plan.config, EncoderConfig):
+        config, limit, told = with_pooling(plan.config, folder)
+        plan, notes = replace(plan, config=config), told
+        frame = {"before": list(tokens.before), "after": list(tokens.after)}
+        info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
     if tokenizer.size > plan.config.vocabularies[-1]:
         sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
         raise ModelError(f"{folder.root}: {sizes}")
     table = _open_weights(folder, plan)
-    info = {
-        "context": plan.context,
-        "frame": {"target": {"before": list(tokens.before)}},
-        "imported": {"family": family, "source": folder.root.name, "files": folder.fingerprints()},
-    }
+    info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, tokenizer, info, folder.storage, family, table, folder, (*notes, *plan.notes))
 
 
@@ -163,9 +167,7 @@ def _read_tokenizer(folder: HubFolder, settings: SettingsFile) -> ImportedTokeni
         raise ModelError(f"{path}: {error}") from error
 
 
-def _token_ids(
-    folder: HubFolder, settings: SettingsFile, tokenizer: ImportedTokenizer
-) -> tuple[TokenIds, tuple[str, ...]]:
+def _token_ids(folder: HubFolder, settings: SettingsFile, tokenizer: ImportedTokenizer) -> tuple[TokenIds, list[str]]:
     """Return the special tokens, and notes about what is not taken over.
 
     generation_config.json has precedence over config.json. The tokens before a text are those of tokenizer.json.
@@ -176,7 +178,10 @@ def _token_ids(
         own, general = generation.take_tokens(key), settings.take_tokens(key)
         return own or general
 
+    before, after = tokenizer.frame()
+    _check_frame(folder, before)
     ends, start, pad = ids("eos_token_id"), ids("bos_token_id"), ids("pad_token_id")
+    ends = ends or tuple(after[-1:])
     if not ends:
         raise ModelError(f"{settings.path}: there is no eos_token_id, the token that ends a text")
     if wrong := [token for token in (*ends, *start, *pad) if token >= tokenizer.size]:
@@ -190,18 +195,15 @@ def _token_ids(
     generation.ignore(*GENERATION_HARMLESS, *GENERATION_OPTIONS)
     settings.ignore(*GENERATION_OPTIONS)  # as transformers 4 wrote them
     generation.finish()
-    before, after = tokenizer.frame()
-    _check_frame(folder, before)
     notes = []
     if options:
         listed = ", ".join(f"{key} {shortened(value)}" for key, value in options.items())
         notes.append(f"Its authors generate with these options, which are not defaults here: {listed}.")
     if after:
         notes.append("The tokenizer puts an end token after each text; a prompt here has none, so it can go on.")
-    first = start[0] if start else None
-    return TokenIds(
-        first, ends, pad[0] if pad else None, tokenizer.unknown, tokenizer.size, tuple(before)
-    ), tuple(notes)  # fmt: skip
+    first, padding = (each[0] if each else None for each in (start, pad))
+    around = tuple(before), tuple(after)
+    return TokenIds(first, ends, padding, tokenizer.unknown, tokenizer.size, *around), notes
 
 
 def _check_frame(folder: HubFolder, before: list[int]) -> None:

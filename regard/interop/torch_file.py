@@ -124,8 +124,8 @@ class TorchFile:
             if storage is None or storage.kind not in KINDS:
                 raise ModelError(f"the numbers {shortened(repr(key))} belong to no weight")
             count = int.from_bytes(self.mapped[place : place + 8], "little")
-            if count != storage.count:
-                raise ModelError(f"there are {count} numbers where a weight has {storage.count}")
+            if count != storage.size:
+                raise ModelError(f"there are {count} numbers where a weight has {storage.size}")
             self.starts[storage] = place + 8
             place += 8 + count * KINDS[storage.kind][2]
             if place > len(self.mapped):
@@ -138,7 +138,7 @@ class TorchFile:
             if storage not in self.starts:
                 raise ModelError(f"{self.path}: the numbers {shortened(repr(storage.key))} are missing")
             return
-        size = KINDS[storage.kind][2] * storage.count
+        size = KINDS[storage.kind][2] * storage.size
         try:
             entry = self.archive.getinfo(f"{self.inner}data/{storage.key}")
         except KeyError as error:
@@ -147,7 +147,7 @@ class TorchFile:
             raise ModelError(f"{self.path}: {entry.filename} has {entry.file_size} bytes, and its weight {size}")
 
     def _numbers(self, storage: Storage) -> bytearray:
-        size = KINDS[storage.kind][2] * storage.count
+        size = KINDS[storage.kind][2] * storage.size
         if self.archive is None:
             start = self.starts[storage]
             return bytearray(self.mapped[start : start + size])

@@ -31,7 +31,7 @@ class Storage(NamedTuple):
 
     key: str
     kind: str  # such as "FloatStorage"
-    count: int
+    size: int
 
 
 class StoredTensor(NamedTuple):
@@ -171,8 +171,8 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor
     for size, stride in zip(shape, strides, strict=True):
         count *= size
         last += max(size - 1, 0) * stride
-    if count > storage.count or (count and last >= storage.count):
-        raise ModelError(f"a tensor of shape {shortened(shape)} does not fit into its {storage.count} numbers")
+    if count > storage.size or (count and last >= storage.size):
+        raise ModelError(f"a tensor of shape {shortened(shape)} does not fit into its {storage.size} numbers")
     return StoredTensor(storage, offset, shape, strides)
 
 

@@ -24,6 +24,7 @@ class Part(NamedTuple):
 
     name: str | None  # None: they have none, and ours is zero, such as a bias that only our layer has
     rows: int
+    skipped: int = 0  # rows of theirs before these
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Row:
     ours: str
     parts: tuple[Part, ...]
     transposed: bool = False  # theirs is (i, o)
+    first_row_of: Part | None = None  # another weight of theirs, whose first row is added to each of ours
 
 
 class WeightTable:
@@ -60,13 +62,19 @@ class WeightTable:
                     raise ModelError(
                         f"{path}: the weight {part.name!r} has shape {stored}, the settings ask for {shape}"
                     )
+            extra = row.first_row_of
+            if extra is not None and extra.name is not None:
+                known.add(extra.name)
+                shape = (extra.rows, *self.ours[row.ours][1:])
+                if not extra.rows or theirs.get(extra.name) != shape:
+                    raise ModelError(f"{path}: the weight {extra.name!r} is missing, or its shape is not {shape}")
         unknown = [name for name in theirs if name not in known and not self.unused.fullmatch(name)]
         if unknown:
             raise ModelError(f"{path}: the weight {shortened(repr(min(unknown)))} belongs to no part of the model")
 
     def their_shapes(self, row: Row) -> list[tuple[int, ...]]:
         """Return the shape of each of their weights of a row."""
-        shapes = [(part.rows, *self.ours[row.ours][1:]) for part in row.parts]
+        shapes = [(part.skipped + part.rows, *self.ours[row.ours][1:]) for part in row.parts]
         return [shape[::-1] for shape in shapes] if row.transposed else shapes
 
     def read(self, get: Callable[[str], Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -74,13 +82,19 @@ class WeightTable:
         for row in self.rows.values():
             shapes = self.their_shapes(row)
             weights = [
-                torch.zeros(shape) if part.name is None else get(part.name)
+                torch.zeros(shape) if part.name is None else get(part.name)[part.skipped :]
                 for part, shape in zip(row.parts, shapes, strict=True)
             ]
-            yield row.ours, stack(weights, transposed=row.transposed)
+            weight = stack(weights, transposed=row.transposed)
+            if row.first_row_of is not None and row.first_row_of.name is not None:
+                weight = weight.double() + get(row.first_row_of.name)[0]
+            yield row.ours, weight
 
     def write(self, get: Callable[[str], Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield their weights by name; `get` returns one of ours. Weights that they do not have must be zero."""
+        """Yield their weights by name; `get` returns one of ours. Weights that they do not have must be zero.
+
+        Rows that an import skips, and those of `first_row_of`, are zero.
+        """
         for row in self.rows.values():
             parts = get(row.ours).split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
@@ -88,7 +102,10 @@ class WeightTable:
                     if bool(weight.any()):
                         raise ModelError(f"their model has no weight for {row.ours!r}, which is not zero")
                     continue
+                weight = torch.cat([weight.new_zeros(part.skipped, *weight.shape[1:]), weight])
                 yield part.name, (weight.T if row.transposed else weight).contiguous()
+            if row.first_row_of is not None and row.first_row_of.name is not None:
+                yield row.first_row_of.name, get(row.ours).new_zeros(row.first_row_of.rows, *self.ours[row.ours][1:])
 
 
 def stack(weights: Sequence[Tensor], *, transposed: bool) -> Tensor:

@@ -7,7 +7,16 @@ from pathlib import Path
 
 MAX_CONFIG_BYTES = 4 * 2**20
 MAX_NAME_CHARACTERS = 60
-IMPORTED = ("llama", "mistral", "qwen2", "qwen3", "gpt2")  # the families of regard.interop.importing
+IMPORTED = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gpt2",
+    "bert",
+    "roberta",
+    "xlm-roberta",
+)  # the families of regard.interop.importing
 
 
 def describe_foreign_folder(folder: Path) -> str | None:

@@ -44,7 +44,7 @@ def test_the_card(folder: Path) -> None:
     sources = json.loads((folder / "config.json").read_text())["imported"]["files"]
     assert sources.keys() >= {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
     assert all(entry["sha256"] in card for entry in sources.values())
-    assert "The largest difference of a logit from transformers" in card and "Anyone may use this model." in card
+    assert "The largest difference of an output from transformers" in card and "Anyone may use this model." in card
 
 
 def test_commands(folder: Path, tmp_path: Path) -> None:

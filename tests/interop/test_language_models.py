@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from small_models import ENDS, FAMILIES, TEXTS, in_float64, make_original
 
 import regard
+from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.engine import generate_tokens
 from regard.interop import import_model, read
 
@@ -110,6 +111,20 @@ def test_tokens_and_texts(both: Both) -> None:
     expected = expected[:-1] if expected[-1] in ENDS else expected
     text = "".join(writer.stream("The cat", search=regard.Greedy(), max_tokens=12))
     assert text == theirs.decode(expected, skip_special_tokens=True)
+
+
+def test_steps_in_c(both: Both) -> None:
+    """The C decoder takes what it implements; its probabilities are those of the modules."""
+    writer = regard.load(both.folder, device="cpu")
+    packed = writer.decoding_model
+    implemented = not both.ours.config.qk_norm and both.ours.config.window is None
+    assert (getattr(packed, "c_decoder", None) is not None) == implemented or compiled() is None
+    options = {"prefixes": [PROMPT, [9]], "max_tokens": 20}
+    for (step,), (plain,) in zip(
+        generate_tokens(packed, None, **options), generate_tokens(both.ours, None, **options), strict=True
+    ):
+        assert step.tokens == plain.tokens
+        assert step.logps == pytest.approx(plain.logps, abs=1e-4)
 
 
 def test_scores(both: Both) -> None:

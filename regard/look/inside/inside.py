@@ -97,7 +97,11 @@ def _encoder(
         entry = face.model.source
     else:
         tokenizer, entry = face.tokenizer, model.input
-        ids = [*tokenizer.encode(text), special_tokens_of(model).end]
+        ids = (
+            face.token_ids(text)
+            if hasattr(face, "token_ids")
+            else [*tokenizer.encode(text), special_tokens_of(model).end]
+        )
     texts = _texts(tokenizer, ids)
     _check_indices(model.encoder.blocks, ids, model.config.heads, layer, token, head)
     sheet = Sheet(model)

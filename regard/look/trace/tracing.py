@@ -213,7 +213,7 @@ def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
     """Trace an encoder, which has attention weights but generates no text."""
     model, tokenizer = face.model, face.tokenizer
     special = special_tokens_of(model)
-    ids = [*tokenizer.encode(text), special.end]
+    ids = face.token_ids(text) if hasattr(face, "token_ids") else [*tokenizer.encode(text), special.end]
     if (limit := longest_text(model)) is not None and len(ids) > limit:
         raise DataError(f"the text has {len(ids)} tokens, but the model has only {limit} positions: shorten it")
     with torch.no_grad(), evaluating(model), record(model) as maps, record_vectors(model, vectors) as seen:

@@ -50,7 +50,7 @@ class RotaryConfig(Config):
             ),
         }
 
-    def check_rotary(self, position: str, head_width: int) -> None:
+    def _check_rotary(self, position: str, head_width: int) -> None:
         """Raise SettingError if a setting has no effect, or does not fit the position scheme or the heads."""
         changed = [name for name in ROTARY if getattr(self, name) != DEFAULTS[name]]
         if position != "rotary":

@@ -27,7 +27,7 @@ class TokenConfig(Config):
             self.pad_id, self.unknown_id, self.start_id, self.end_ids, self.barred_ids, self.tokenizer_size
         )
 
-    def check_tokens(self, vocabulary: int) -> None:
+    def _check_tokens(self, vocabulary: int) -> None:
         """Raise SettingError unless a vocabulary of this size has these tokens."""
         if not self.end_ids:
             raise SettingError("end_ids", "end_ids must contain at least one token")

@@ -101,9 +101,9 @@ class StackConfig(RotaryConfig, TokenConfig, metaclass=FlatNames):
             message = f"position {self.position!r} adds to the scaled dot product, which score {self.score!r} replaces"
             raise SettingError("score", message, "position")
         self._check_random_features()
-        self.check_rotary(self.position, self.key_width)
+        self._check_rotary(self.position, self.key_width)
         if self.vocabularies:
-            self.check_tokens(min(self.vocabularies))
+            self._check_tokens(min(self.vocabularies))
 
     def _check_widths(self) -> None:
         chosen = self.d_k is not None and self.d_v is not None and self.form == "projected"

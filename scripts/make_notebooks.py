@@ -12,13 +12,13 @@ from typing import Any
 
 PAGES = Path(__file__).parents[1] / "docs" / "notebooks"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-DOWNLOAD = re.compile(r" You can also run it as a \{download\}`[^`]*`\.", re.DOTALL)
+ITSELF = re.compile(r"\sYou can also run it as a \[notebook\]\([^)]*\)\.")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.md[^)]*\)")  # to another page, which a notebook does not have beside it
 
 
 def notebook(page: str) -> dict[str, Any]:
     """Return the notebook of a page, as nbformat 4.5 has it."""
-    text = LINK.sub(r"\1", DOWNLOAD.sub("", page.replace("\nYou can also run it", " You can also run it")))
+    text = LINK.sub(r"\1", ITSELF.sub("", page))
     cells = []
     for i, part in enumerate(BLOCK.split(text)):  # text and code by turns
         if source := part.strip("\n"):

@@ -23,4 +23,4 @@ def test_notebooks_are_those_of_the_pages(tmp_path: Path) -> None:
         page = shipped.with_suffix(".md").read_text("utf-8")
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         assert len(code) == page.count("```python\n") and all(f"```python\n{block}\n```" in page for block in code)
-        assert not any("{download}" in line or ".md" in line for cell in cells for line in cell["source"])
+        assert not any(".ipynb" in line or ".md" in line for cell in cells for line in cell["source"])

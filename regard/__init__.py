@@ -77,6 +77,12 @@ _WHERE = {
     "ForecasterConfig": "regard.models.config",
     "DLinear": "regard.models.arrays.dlinear",
     "LinearForecasterConfig": "regard.models.config",
+    "SpeechTransformer": "regard.models.arrays.speech_recognizers",
+    "SpeechRecognizerConfig": "regard.models.config",
+    "ListenAttendSpell": "regard.models.arrays.speech_recognizers",
+    "ListenAttendSpellConfig": "regard.models.config",
+    "SpeechCTC": "regard.models.arrays.speech_recognizers",
+    "SpeechCTCConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -92,6 +98,8 @@ _WHERE = {
     "Speculative": "regard.decoding.searches.speculative",
     # look
     "look": "regard.look",
+    # interop
+    "import_model": "regard.interop.importing",
     # api
     "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",
@@ -104,6 +112,7 @@ _WHERE = {
     "ImageClassifier": "regard.api.image_classifier",
     "Captioner": "regard.api.captioner",
     "Forecaster": "regard.api.forecaster",
+    "Transcriber": "regard.api.transcriber",
     # training
     "train": "regard.training.run.training_run",
 }

@@ -8,6 +8,7 @@ from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
 from regard.api.forecaster import Forecaster as Forecaster
 from regard.api.image_classifier import ImageClassifier as ImageClassifier
+from regard.api.transcriber import Transcriber as Transcriber
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
@@ -35,6 +36,7 @@ from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.demo.stories import demo_stories as demo_stories
+from regard.interop.importing import import_model as import_model
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
@@ -48,6 +50,11 @@ from regard.models.arrays.captioner import TransformerCaptioner as TransformerCa
 from regard.models.arrays.dlinear import DLinear as DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster
 from regard.models.arrays.recurrent_captioner import RecurrentCaptioner as RecurrentCaptioner
+from regard.models.arrays.speech_recognizers import (
+    ListenAttendSpell as ListenAttendSpell,
+    SpeechCTC as SpeechCTC,
+    SpeechTransformer as SpeechTransformer,
+)
 from regard.models.arrays.vision_transformer import VisionTransformer as VisionTransformer
 from regard.models.config import (
     AnswererConfig as AnswererConfig,
@@ -57,9 +64,12 @@ from regard.models.config import (
     ForecasterConfig as ForecasterConfig,
     ImageClassifierConfig as ImageClassifierConfig,
     LinearForecasterConfig as LinearForecasterConfig,
+    ListenAttendSpellConfig as ListenAttendSpellConfig,
     RecurrentCaptionerConfig as RecurrentCaptionerConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
+    SpeechCTCConfig as SpeechCTCConfig,
+    SpeechRecognizerConfig as SpeechRecognizerConfig,
     SummarizerConfig as SummarizerConfig,
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,

@@ -20,12 +20,15 @@ from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.image_classifier import array_image
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.captions import CaptionedImages, evenly, read_frames
 from regard.arrays.images import to_pixels
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
+from regard.demo.scenes import demo_items, make_scenes
 from regard.evaluation.captions import exact_share, pointing_share
+from regard.look.trace.inputs.captions import trace_caption
+from regard.look.trace.inputs.input_trace import InputTrace
 from regard.models.config import FrameConfig
 from regard.models.folder.weights_file import Storage
 from regard.models.layer_names import is_cross_attention
@@ -33,6 +36,8 @@ from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer
 
+EXAMPLES = 12
+EXAMPLE_SEED = 1_000_000  # of scenes that are in no training
 BATCH_CELLS = 16_384  # of one forward pass
 MAX_TOKENS = 64  # of a caption, if the model folder does not say how long captions are
 
@@ -175,6 +180,22 @@ class Captioner:
             texts = [caption.text for caption in captions]
             scores["pointing"] = pointing_share(maps, texts, images, self.size[1] // self.grid[1])
         return {**scores, "images": len(images)}
+
+    def trace(self, image: Any, *, source: str | None = None, name: str | None = None) -> InputTrace:
+        """Return everything that the model does with an image or a video, for the explorer page.
+
+        `source` is the name of the image, by default the file's; `name` is that of the model.
+        """
+        if source is None:
+            source = Path(image).name if isinstance(image, str | Path) else "image"
+        return trace_caption(self, self.pixels(image), source=source, name=name)
+
+    def examples(self) -> dict[str, list[NDArray[np.uint8]]]:
+        """Return images or videos to try by name: demo scenes, if the model was trained on them."""
+        if not learned_from_demo(self.info):
+            return {}
+        scenes = make_scenes(demo_items(seed=EXAMPLE_SEED), EXAMPLES, frames=self.frames, seed=EXAMPLE_SEED)
+        return {f"scene {i}": list(scenes.pixels[i]) for i in range(len(scenes))}
 
     def pixels(self, image: Any) -> NDArray[np.uint8]:
         """Return an image or a video as the model sees it, (T, C, H, W)."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 CAPTION_FILE = "captions.tsv"
 MAX_FRAMES = 10_000  # of a video that is read; a longer one is a mistake
+MAX_VIDEO_PIXELS = 2**30  # of all frames of an animated image, which are decoded one after the other
 Sample = TypeVar("Sample")
 
 
@@ -178,6 +179,9 @@ def read_frames(path: str | Path, frames: int) -> list[Image]:
         raise DataError(f"{path}: {count:,} frames are more than {MAX_FRAMES:,}: shorten it")
     if count == 1 or frames == 1:
         return [image] * frames
+    if count * image.width * image.height > MAX_VIDEO_PIXELS:
+        size = f"{count:,} frames of {image.width} x {image.height} pixels"
+        raise DataError(f"{path}: {size} are more than {MAX_VIDEO_PIXELS:,} in all: shorten or shrink it")
     images = []
     try:
         for number in evenly(range(count), frames):

@@ -30,6 +30,7 @@ from regard.cli.explore import explore_models
 from regard.cli.export import export_model
 from regard.cli.forecast import forecast_series
 from regard.cli.generate import generate_text
+from regard.cli.import_model import import_folder
 from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
 from regard.cli.plot.command import plots
@@ -38,6 +39,7 @@ from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
 from regard.cli.summarize import summarize_lines
 from regard.cli.train import train_model
+from regard.cli.transcribe import transcribe_recordings
 from regard.cli.translate import translate_text
 from regard.cli.words import words
 from regard.errors import RegardError
@@ -107,10 +109,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "answer": answer_questions,
     "caption": caption_images,
     "forecast": forecast_series,
+    "transcribe": transcribe_recordings,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,
     "explore": explore_models,
+    "import": import_folder,
     "export": export_model,
     "convert": convert_heads,
     "bench": bench_model,

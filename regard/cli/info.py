@@ -24,12 +24,16 @@ USES = {
     "rnn-captioner": ("caption", "plot caption"),
     "forecaster": ("forecast", "plot forecast"),
     "dlinear": ("forecast", "plot forecast"),
+    "speech-recognizer": ("transcribe", "plot speech"),
+    "listen-attend-spell": ("transcribe", "plot speech"),
+    "speech-ctc": ("transcribe",),
 }
 # The settings in which models differ most; --json prints all.
 SETTINGS = (
     "layers", "decoder_layers", "dim", "heads", "kv_heads", "hidden", "embedding", "position", "order", "cell",
     "attention", "style", "bidirectional", "pooling", "method", "window",
-    "frames", "height", "width", "channels", "patch", "convolution", "lookback", "horizon", "stride",
+    "frames", "height", "width", "channels", "patch", "convolution", "lookback", "horizon", "stride", "rate", "mels",
+    "subsampling", "ctc",
 )  # fmt: skip
 
 
@@ -151,7 +155,7 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     return [
         f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in data.items()
-        if value and name in ("source", "target", "pairs", "text", "images", "series", "demo")
+        if value and name in ("source", "target", "pairs", "text", "images", "series", "speech", "demo")
     ]
 
 

@@ -62,6 +62,7 @@ def train_model(
       regard train FOLDER --model image-classifier
       regard train FOLDER --model captioner
       regard train series.csv --model forecaster
+      regard train FOLDER --model speech-recognizer
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """

@@ -33,7 +33,7 @@ def calibration_batches(face: Translator | Writer | Embedder, lines: Sequence[st
         translations = [part for whole in face.translate(lines, beam=1) for part in whole.parts or [whole]]
         samples = [(list(part.source_ids), [START, *part.ids[:-1]]) for part in translations if part.ids]
     elif isinstance(face, Writer):
-        tokens = [START, *face.tokenizer.encode("\n".join(lines))] if lines else []
+        tokens = face.begin("\n".join(lines)) if lines else []
         windows = [tokens[start : start + face.window] for start in range(0, len(tokens), face.window)]
         samples = [(window,) for window in windows if len(window) == len(windows[0])]
     else:

@@ -16,6 +16,7 @@ from regard.models.arrays.captioner import TransformerCaptioner
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
 from regard.models.arrays.recurrent_captioner import RecurrentCaptioner
+from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.config import (
     AnswererConfig,
@@ -26,9 +27,12 @@ from regard.models.config import (
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    ListenAttendSpellConfig,
     RecurrentCaptionerConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
     SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
@@ -59,6 +63,9 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "rnn-captioner": (RecurrentCaptionerConfig, RecurrentCaptioner),
     "forecaster": (ForecasterConfig, PatchForecaster),
     "dlinear": (LinearForecasterConfig, DLinear),
+    "speech-recognizer": (SpeechRecognizerConfig, SpeechTransformer),
+    "listen-attend-spell": (ListenAttendSpellConfig, ListenAttendSpell),
+    "speech-ctc": (SpeechCTCConfig, SpeechCTC),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

@@ -52,6 +52,7 @@ class Captioning(ArrayTask):
     needs = "images (a folder with captions.tsv, or labelled images together with data.scenes)"
     usage = "regard caption -m FOLDER picture.png\nregard plot caption -m FOLDER picture.png"
     face = "captioner"
+    reads = "image"
     array_keys = ("scenes", "items")
     length_key = "model.height and model.width"
     loss_unit: ClassVar[LossUnit] = "tokens"

@@ -53,6 +53,7 @@ class ImageClassification(ArrayTask):
     needs = "images (a folder with one folder per class, or IDX files)"
     usage = "regard classify -m FOLDER picture.png\nregard plot image -m FOLDER picture.png"
     face = "image classifier"
+    reads = "image"
     array_keys = ("shift", "flip")
     length_key = "model.height and model.width"
     default_model = "patches of an image as tokens (Dosovitskiy et al. 2021)"

@@ -18,10 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.kernels.fp8.enable import output_scales
+from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
+from regard.models.decoding_state import Encoded
 from regard.models.pointer_generator import PointerGenerator
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
 from regard.models.text_classifier import TextClassifier
@@ -126,6 +130,9 @@ def _next_token_loss(
         rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
+    if passes == 1 and (amax := output_scales(model)) is not None:
+        total, nll = fp8_token_loss(hidden, labels, weight=weight, smoothing=smoothing, keep=keep, amax=amax)
+        return Loss(total, nll, batch.tokens)
     alpha = r_drop if passes == 2 else 0.0
     total, nll = token_loss(
         hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels
@@ -152,6 +159,44 @@ def forecast_loss(model: PatchForecaster | DLinear, batch: Batch) -> Loss:
     forecast = model(_or_dummy(batch.source))[:count]  # (b, C, F)
     total = (forecast.float() - batch.labels[:count]).square().mean((1, 2)).sum()
     return Loss(total, total.detach(), count)
+
+
+def speech_loss(
+    model: SpeechTransformer | ListenAttendSpell | SpeechCTC,
+    batch: Batch,
+    *,
+    smoothing: float = 0.0,
+    kernels: bool = True,
+) -> Loss:
+    """Predict every next token of the transcript from the sound and the true tokens before it; G6.
+
+    A model without a decoder has the loss of CTC, one with both a mean of the two; the likelihood is the decoder's.
+    """
+    encoded = model.encode(_or_dummy(batch.source))
+    if isinstance(model, SpeechCTC):
+        return ctc_loss(model.label(encoded), encoded, batch)
+    hidden = model.decode(_repeated(batch.inputs, START), encoded)
+    loss = _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)
+    if not isinstance(model, SpeechTransformer) or model.labels is None or not model.training:
+        return loss
+    share = model.config.ctc
+    total = (1 - share) * loss.total + share * ctc_loss(model.label(encoded), encoded, batch).total
+    return loss._replace(total=total)
+
+
+def ctc_loss(logits: Tensor, encoded: Encoded, batch: Batch) -> Loss:
+    """Sum over all ways to label the vectors of the sound (B, n, V) that give the transcript; Graves et al. 2006.
+
+    The last label of a transcript is END, which CTC does not need.
+    """
+    count = len(batch.ids)
+    with torch.autocast(logits.device.type, enabled=False):
+        logps = logits.to(at_least_float32(logits.dtype)).log_softmax(-1)[:count].transpose(0, 1)  # (n, b, V)
+        if not count:
+            return Loss(logps.sum(), logps.detach().sum(), 0)
+        lengths, target_lengths = encoded.keep.sum(1), (batch.labels != PAD).sum(1) - 1
+        total = F.ctc_loss(logps, batch.labels, lengths, target_lengths, blank=PAD, reduction="sum", zero_infinity=True)
+    return Loss(total, total.detach(), batch.tokens)
 
 
 def _or_dummy(samples: Any) -> Tensor:

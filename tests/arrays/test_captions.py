@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from regard.arrays.caption_batches import CaptionData
-from regard.arrays.captions import evenly, make_captioned, read_captioned
+from regard.arrays.captions import evenly, make_captioned, read_captioned, read_frames
 from regard.errors import DataError
 from regard.text.tokenizers.special_tokens import END, PAD, START
 
@@ -44,6 +44,14 @@ def test_frames_are_spread_evenly() -> None:
     assert evenly(range(7), 4) == [0, 2, 4, 6]
     assert evenly(range(2), 4) == [0, 1, 1, 1]
     assert evenly(range(9), 1) == [0]
+
+
+def test_an_animation_has_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small file can have many large frames, and each is decoded."""
+    monkeypatch.setattr("regard.arrays.captions.MAX_VIDEO_PIXELS", 10)
+    with pytest.raises(DataError, match=r"b\.gif: 4 frames of .* are more than 10 in all"):
+        read_frames(folder / "b.gif", 3)
+    assert len(read_frames(folder / "b.gif", 1)) == 1
 
 
 def test_what_is_wrong_is_named(folder: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 TABS = (
-    "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions", "features",
-    "lecture",
+    "input", "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions",
+    "features", "lecture",
 )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def test_tabs_are_the_ones_of_the_list(wide: Any, explorer: Any) -> None:
     page = settled(wide.page, explorer, "")
     found = page.locator("nav button").evaluate_all("all => all.map(one => one.dataset.testid)")
     assert tuple(found) == tuple(f"tab-{tab}" for tab in TABS)
-    expect(page.get_by_test_id("view-alignment")).to_be_visible()  # the front page
+    expect(page.get_by_test_id("view-alignment")).to_be_visible()  # the front page, as the first model reads text
 
 
 # The URL

@@ -199,8 +199,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing extra": (with_listed("target.tokenizer.model"), r"target\.tokenizer\.model: listed"),
     "entry is no object": (with_listed("tokenizer.model", "abc"), r"tokenizer\.model: its size differs"),
     "newer format": (
-        with_manifest(format=2),
-        r"written in format 2, but .* reads formats up to 1: update regard",
+        with_manifest(format=3),
+        r"written in format 3, but .* reads formats up to 2: update regard",
     ),
     "format zero": (with_manifest(format=0), r"manifest\.json: format or files is missing or damaged"),
     "format true": (with_manifest(format=True), r"manifest\.json: format or files is missing or damaged"),
@@ -324,7 +324,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 INFOS: dict[str, list[Any]] = {
-    "storage": ["float16", 3, []],
+    "storage": ["float8", 3, []],
     "special_tokens": [{}, [], {"<pad>": 0, "<unk>": 1, "<s>": 3, "</s>": 2}],
     "versions": [[], {"regard": 1}],
     "languages": ["fr", {"source": {}}],

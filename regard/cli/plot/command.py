@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.plot.arrays import caption, forecast, image
+from regard.cli.plot.arrays import caption, forecast, image, speech
 from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
@@ -297,5 +297,6 @@ plots.command("caption")(caption)
 plots.command("answer")(answer)
 plots.command("summary")(summary)
 plots.command("forecast")(forecast)
+plots.command("speech")(speech)
 for name, concept in CONCEPTS.items():
     plots.command(name)(concept)

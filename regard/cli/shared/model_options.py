@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.api.embedder import Embedder
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -40,6 +41,7 @@ COMMANDS = {
     "ImageClassifier": ("classifies images", "classify"),
     "Captioner": ("describes images", "caption"),
     "Forecaster": ("forecasts series", "forecast"),
+    "Transcriber": ("transcribes speech", "transcribe"),
 }
 
 Face = TypeVar(
@@ -54,6 +56,7 @@ Face = TypeVar(
     "ImageClassifier",
     "Captioner",
     "Forecaster",
+    "Transcriber",
 )
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]

@@ -7,6 +7,13 @@ from regard.models.config.arrays import ForecasterConfig, ImageClassifierConfig,
 from regard.models.config.base import SIZE, Config, vocabulary_of
 from regard.models.config.captioners import CaptionerConfig, FrameConfig, RecurrentCaptionerConfig
 from regard.models.config.recurrent import CELLS, RecurrentConfig, RecurrentLMConfig, RecurrentTranslatorConfig
+from regard.models.config.speech import (
+    ListenAttendSpellConfig,
+    SoundConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
+    SpeechStackConfig,
+)
 from regard.models.config.transformer import (
     AnswererConfig,
     ClassifierConfig,
@@ -31,11 +38,16 @@ __all__ = [
     "FrameConfig",
     "ImageClassifierConfig",
     "LinearForecasterConfig",
+    "ListenAttendSpellConfig",
     "PointerGeneratorConfig",
     "RecurrentCaptionerConfig",
     "RecurrentConfig",
     "RecurrentLMConfig",
     "RecurrentTranslatorConfig",
+    "SoundConfig",
+    "SpeechCTCConfig",
+    "SpeechRecognizerConfig",
+    "SpeechStackConfig",
     "StackConfig",
     "SummarizerConfig",
     "TransformerConfig",

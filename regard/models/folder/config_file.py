@@ -16,8 +16,9 @@ from regard.errors import ModelError, unknown_name
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
+MAX_FRAME = 64  # tokens around a text
 MAX_QUOTED_CHARACTERS = 300  # of a file, in a message
-STORAGES = ("float32", "bfloat16", "int8")
+STORAGES = ("float32", "bfloat16", "float16", "int8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -116,6 +117,17 @@ def _is_alignment(value: Any) -> bool:
     return isinstance(heads, list) and bool(heads) and all(map(_is_head, heads))
 
 
+def _is_frame(value: Any) -> bool:
+    """Whether this says which tokens a model reads before a text: {"target": {"before": [ids]}}."""
+    if not isinstance(value, dict) or not value.keys() <= {"target"}:
+        return False
+    target = value.get("target", {})
+    if not isinstance(target, dict) or not target.keys() <= {"before"}:
+        return False
+    before = target.get("before", [])
+    return isinstance(before, list) and len(before) <= MAX_FRAME and all(_is_whole(token, 0) for token in before)
+
+
 def _is_scale(value: Any) -> bool:
     """Whether these are the names, means and deviations of a series' columns."""
     if not isinstance(value, dict):
@@ -154,5 +166,6 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "longest_caption": (lambda value: _is_whole(value, 1) and value <= 4096, "a whole number from 1 to 4096"),
     "series": (_is_scale, "the names, means and deviations of some columns"),
+    "frame": (_is_frame, 'the tokens around a text, as {"target": {"before": [1]}}'),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

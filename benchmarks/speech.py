@@ -9,6 +9,9 @@ of up to 7, with the changes of the recipe `fsdd`) for the same number of steps.
 the test part, and on strings of 3 to 7 of them by one speaker, with up to 0.3 s of silence between two. With
 --speakers, systems also learn from five speakers and are tested on the sixth; nothing was tuned on that test.
 
+--demo learns the digits that regard speaks itself, as the recipe `demo-speech` says, and needs no data: a comparison
+that two cores can make. It is tested on other digits of the same voices, and on strings of 3 to 5 of them.
+
 --tune never reads the test part: it trains the variants below on index 10 to 49 and compares them on index 5 to 9.
 --choose FILE takes the variant that such a comparison found best, and --fit FILE as many steps as fit into --limit by
 the speed that was measured there.
@@ -31,6 +34,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import pairwise
@@ -44,6 +48,7 @@ from timing import command, hardware, keep
 
 import regard
 from regard.arrays.speech.recordings import Recordings, make_recordings, read_recordings
+from regard.demo.speech import VOICES, WORDS, demo_speech
 from regard.errors import StoppedError
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import read_recipe
@@ -53,6 +58,7 @@ GAP = 0.3  # seconds between two digits, at most
 STRINGS = 400
 TEST_SECONDS = 25  # that a test takes at most
 STARTUP, FIT = 20, 0.8  # seconds until the first step, and the share of the rest that steps are planned for
+DEMO_TEST = 300  # digits
 NEVER = 1e12  # seconds since 1970
 SYSTEMS: dict[str, dict[str, Any]] = {
     "attention": {},
@@ -127,8 +133,17 @@ def write_tables(recordings: Path, folder: Path, held_out: str | None, tune: boo
     return tables
 
 
-def strings_of(singles: Recordings, count: int, seed: int = 7) -> tuple[Recordings, list[list[tuple[float, float]]]]:
-    """Join recordings of one speaker to strings of 3 to 7 digits; also return the seconds of each digit."""
+def demo_test() -> Recordings:
+    """Return digits of the demo that no training has heard, named like those of the data set."""
+    singles = demo_speech(DEMO_TEST, seed=99)
+    names = [f"{text}_{i // len(WORDS) % VOICES}_{i}.wav" for i, text in enumerate(singles.texts)]
+    return replace(singles, names=names)
+
+
+def strings_of(
+    singles: Recordings, count: int, seed: int = 7, longest: int = 7
+) -> tuple[Recordings, list[list[tuple[float, float]]]]:
+    """Join recordings of one speaker to strings of 3 to `longest` digits; also return the seconds of each digit."""
     generator = np.random.Generator(np.random.PCG64(seed))
     by_speaker: dict[str, list[int]] = {}
     for i, name in enumerate(singles.names):
@@ -136,7 +151,7 @@ def strings_of(singles: Recordings, count: int, seed: int = 7) -> tuple[Recordin
     speakers, audio, texts, places = sorted(by_speaker), [], [], []
     for n in range(count):
         own = by_speaker[speakers[n % len(speakers)]]
-        chosen = [own[int(i)] for i in generator.integers(len(own), size=int(generator.integers(3, 8)))]
+        chosen = [own[int(i)] for i in generator.integers(len(own), size=int(generator.integers(3, longest + 1)))]
         sound: list[Any] = []
         spans = []
         for i in chosen:
@@ -153,13 +168,15 @@ def strings_of(singles: Recordings, count: int, seed: int = 7) -> tuple[Recordin
 
 def recipe_of(job: dict[str, Any], table: Path) -> Recipe:
     """Return the recipe of a job: that of the data set, with the network of its system."""
-    overrides = {"data.speech": str(table), "training.seed": job["seed"], "training.kernels": "off"}
+    name = "demo-speech" if job["demo"] else "fsdd"
+    overrides = {} if job["demo"] else {"data.speech": str(table)}
+    overrides |= {"training.seed": job["seed"], "training.kernels": "off"}
     overrides |= {"training.precision": "fp32", **job["set"]}
     if job["system"] == "transformers with half lr":
-        overrides["training.lr"] = (read_recipe("fsdd", overrides).training.lr or 1e-3) / 2
+        overrides["training.lr"] = (read_recipe(name, overrides).training.lr or 1e-3) / 2
     if job["system"] != "attention":  # a network of another kind has no use for the others
         overrides = {key: value for key, value in overrides.items() if key.partition(".")[0] != "model"}
-    recipe = read_recipe("fsdd", overrides)
+    recipe = read_recipe(name, overrides)
     model = SYSTEMS[job["system"]]
     if "layers" not in model and "kind" in model:
         settings = dict(model)
@@ -181,7 +198,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     timer.daemon = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train, test = write_tables(Path(job["recordings"]), folder, job["held_out"], job["tune"])
+        train, test = write_tables(Path(job["recordings"]), folder, job["held_out"], job["tune"])  # none of the demo
         recipe = recipe_of(job, train)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         facts = {key: job[key] for key in ("system", "variant", "seed", "held_out")}
@@ -202,8 +219,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
             facts["seconds a step"] = seconds_a_step([json.loads(line) for line in metrics])
             transcriber = regard.load(folder / "run", device=device)
         trained = time.perf_counter() - started
-        singles = read_recordings([test], transcriber.rate)
-        scores = tested(transcriber, singles, job["strings"])
+        singles = demo_test() if job["demo"] else read_recordings([test], transcriber.rate)
+        scores = tested(transcriber, singles, job["strings"], longest=recipe.data.joined)
     weights = sum(weight.numel() for weight in transcriber.model.parameters())
     seconds = {"seconds": round(trained, 1), "test seconds": round(time.perf_counter() - started - trained, 1)}
     return {**facts, **scores, "parameters": weights, "steps": steps, "stopped": stopped, **seconds}
@@ -217,9 +234,9 @@ def seconds_a_step(metrics: list[dict[str, Any]]) -> float | None:
     return median(times) if times else None
 
 
-def tested(transcriber: Any, singles: Recordings, count: int) -> dict[str, float]:
+def tested(transcriber: Any, singles: Recordings, count: int, longest: int) -> dict[str, float]:
     """Return the accuracy on single digits, the digit error rate on strings, and how many digits are placed right."""
-    strings, places = strings_of(singles, count)
+    strings, places = strings_of(singles, count, longest=longest)
     result = errors_of(transcriber, singles, strings, beam=1)
     if transcriber.step:  # the peer has no beam, and gives no times
         result |= errors_of(transcriber, singles, strings, beam=BEAM)
@@ -257,6 +274,7 @@ def jobs_of(options: argparse.Namespace, recordings: Path) -> Iterator[dict[str,
         "recordings": str(recordings),
         "quick": options.quick,
         "strings": 20 if options.quick else STRINGS,
+        "demo": options.demo,
         "tune": options.tune,
         "limit": options.limit,
         "seed": 1,
@@ -351,6 +369,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--speakers", action="store_true", help="also hold out each speaker")
     parser.add_argument("--speaker-systems", nargs="+", choices=SYSTEMS, default=["attention", "ctc"])
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings unlike the recipe's")
+    parser.add_argument("--demo", action="store_true", help="learn the digits that regard speaks")
     parser.add_argument("--tune", action="store_true", help="compare variants of the recipe, without the test part")
     parser.add_argument("--choose", type=Path, help="JSON of --tune: take the best variant")
     parser.add_argument("--fit", type=Path, help="JSON of --tune: take as many steps as fit into the limit")
@@ -431,7 +450,8 @@ def main() -> int:
         options.result.write_text(json.dumps(run_job(json.loads(options.job))))
         return 0
     runs: list[dict[str, Any]] = []
-    jobs = list(jobs_of(options, folder_of(options.data.resolve())))
+    recordings = Path("no recordings") if options.demo else folder_of(options.data.resolve())
+    jobs = list(jobs_of(options, recordings))
     for run in run_all(jobs, options.jobs, options.seconds):
         runs.append(run)
         print(run, file=sys.stderr, flush=True)

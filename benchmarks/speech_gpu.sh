@@ -3,6 +3,7 @@
 # tune: variants of the recipe, compared on a part of the training files. final: all systems, 3 seeds, and each speaker
 # held out, with the best variant and as many steps as fit if $TUNED is the JSON of a comparison. all: one after the other.
 # DATA: folder with fsdd/ (default data). OUT: folder of the JSON files and the log (default runs/speech).
+# STEPS_MOST: steps of a training of the final part, at most (default: those of the recipe).
 # SYSTEMS, SPEAKERS=0: only these systems, and no speaker held out, in the final part.
 # JOBS: trainings at a time (default 14). SMALL=1: a few steps of small models, also on a CPU.
 # TUNE_SECONDS (100) and FINAL_SECONDS (235): of all trainings of a part; LIMIT (95): of one training of the final part.
@@ -30,7 +31,7 @@ if [ "$PART" != final ]; then speech speech-tune "$TUNE_SECONDS" --tune --limit 
 if [ "$PART" != tune ]; then
   WHICH=(); [ "${SPEAKERS:-1}" = 1 ] && WHICH+=(--speakers); [ -n "${SYSTEMS:-}" ] && WHICH+=(--systems)
   [ -n "${SYSTEMS:-}" ] && IFS=, read -ra NAMES <<<"$SYSTEMS" && WHICH+=("${NAMES[@]}")
-  speech speech "$FINAL_SECONDS" --seeds 1 2 3 "${WHICH[@]}" --limit "$LIMIT" --choose "$TUNED" --fit "$TUNED" ${SET:+--set $SET}
+  speech speech "$FINAL_SECONDS" --seeds 1 2 3 "${WHICH[@]}" --limit "$LIMIT" --choose "$TUNED" --fit "$TUNED" ${STEPS_MOST:+--steps $STEPS_MOST} ${SET:+--set $SET}
 fi
 [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
 say "done"

@@ -51,6 +51,7 @@ def copy_weights(name: str, found: dict[str, Any]) -> None:
     copy(found["regard"].model, found["torch"].model)
 
 
+@pytest.mark.slow
 def test_quick_run_prints_a_table_and_a_last_line_of_json(
     run_script: Any, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

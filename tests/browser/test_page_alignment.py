@@ -18,6 +18,8 @@ from regard.look import Trace, merge_words
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
+from ..repeats import by_default
+
 JANE = "Jane visite l'Afrique en septembre"
 NASTY = [
     "<script>document.title='gone'</script>",
@@ -220,7 +222,7 @@ def write_trace(path: Path, rows: list[str], columns: list[str]) -> Path:
     return Trace(model, axes, maps, source=" ".join(columns), output=" ".join(rows)).save(path)
 
 
-@pytest.mark.parametrize("view", ["matrix", "arcs"])
+@pytest.mark.parametrize("view", by_default({"matrix"}, ["matrix", "arcs"]))
 def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     shown = page()
     name = "<img src=x onerror=alert(1)>.json"
@@ -243,6 +245,7 @@ def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     assert shown.locator("script").count() == 1
 
 
+@pytest.mark.slow
 def test_typed_markup_is_text(page: Any) -> None:
     shown = page()
     expect(shown.get_by_test_id("weights-canvas")).to_be_visible()

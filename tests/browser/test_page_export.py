@@ -18,6 +18,8 @@ from playwright.sync_api import Browser, Page, expect
 
 import regard
 
+from ..repeats import by_default
+
 STATIC = Path(regard.__file__).parent / "look" / "page" / "static"
 # What to open, the figure to save, and the element that reads a number out.
 VIEWS = {
@@ -69,7 +71,7 @@ def test_a_picture_opens_again_to_the_same_read_out(
         assert pixels[..., :3].min() < 0.3  # something is drawn
 
 
-@pytest.mark.parametrize("name", ["alignment", "large"])
+@pytest.mark.parametrize("name", by_default({"alignment"}, ["alignment", "large"]))
 def test_a_picture_is_the_same_whatever_the_screen(explorer: Any, browser: Browser, tmp_path: Path, name: str) -> None:
     """Light colours on white paper, also where the page is dark, and where there is much to draw anew."""
     state, figure, _ = VIEWS.get(name, ("tab=positions", "positions", ""))
@@ -105,7 +107,7 @@ def test_an_svg_stands_alone(wide: Any, explorer: Any, browser: Browser, tmp_pat
     page.close()
 
 
-@pytest.mark.parametrize("name", ["lab", "alignment"])
+@pytest.mark.parametrize("name", by_default({"alignment"}, ["lab", "alignment"]))
 def test_the_page_as_a_file_works_offline(
     wide: Any, explorer: Any, browser: Browser, tmp_path: Path, name: str
 ) -> None:
@@ -248,22 +250,29 @@ def test_copied_positions_run(wide: Any, explorer: Any) -> None:
             assert seen == pytest.approx(names["table"].flatten().tolist(), abs=1e-5), state
 
 
-def test_copied_random_features_run(wide: Any, explorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "state",
+    by_default(
+        {"&of=model&map=cross&layer=1&head=2"},
+        ["&of=model&map=cross&layer=1&head=2", "&phi=optimal&normalize=1", "&of=unit&phi=elu"],
+    ),
+)
+def test_copied_random_features_run(
+    wide: Any, explorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
     """Exact weights are the page's; those of features have another draw."""
     monkeypatch.chdir(tmp_path)
     page = wide.page
     page.goto(f"{explorer.address}/#tab=features")
-    for state in ("&phi=optimal&normalize=1", "&of=unit&phi=elu", "&of=model&map=cross&layer=1&head=2"):
-        page.evaluate("state => { location.hash = state }", f"tab=features&features=16{state}")
-        expect(page.get_by_test_id("features-about")).to_contain_text(
-            "keys of a head" if "model" in state else "length 1" if "unit" in state else "Five words"
-        )
-        expect(page.get_by_test_id("features-exact-canvas")).to_be_visible()
-        names: dict[str, Any] = {}
-        exec(copied(page), names)
-        if "unit" not in state:
-            cells = page.get_by_test_id("features-exact-table").locator("td[data-value]")
-            seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
-            assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
-        assert (tmp_path / "random-features.svg").exists()
-        (tmp_path / "random-features.svg").unlink()
+    page.evaluate("state => { location.hash = state }", f"tab=features&features=16{state}")
+    expect(page.get_by_test_id("features-about")).to_contain_text(
+        "keys of a head" if "model" in state else "length 1" if "unit" in state else "Five words"
+    )
+    expect(page.get_by_test_id("features-exact-canvas")).to_be_visible()
+    names: dict[str, Any] = {}
+    exec(copied(page), names)
+    if "unit" not in state:
+        cells = page.get_by_test_id("features-exact-table").locator("td[data-value]")
+        seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
+    assert (tmp_path / "random-features.svg").exists()

@@ -44,7 +44,7 @@ def table(page: Page, name: str) -> list[float]:
 @pytest.mark.parametrize(
     ("example", "name"),
     [
-        *(("jane", "optimal"), ("unit", "positive")),
+        ("jane", "optimal"),
         *(
             pytest.param(*other, marks=pytest.mark.slow)
             for other in (("jane", "trig"), ("unit", "trig"), ("unit", "hyperbolic"))

@@ -11,6 +11,8 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 from regard.layers.feedforward import FeedForward, gelu_tanh
 
+from ..repeats import by_default
+
 
 @pytest.mark.parametrize(
     ("activation", "theirs"),
@@ -47,10 +49,12 @@ def test_dropout_falls_on_the_inner_layer():
     torch.testing.assert_close(net.eval()(x), whole(x))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu-tanh"])
+@pytest.mark.parametrize(
+    "activation", by_default({"swiglu"}, ["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu-tanh"])
+)
 def test_compiles_in_one_graph(activation):
     net = FeedForward(dim=4, hidden=6, activation=activation)
-    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(compiled(x), net(x))
 

@@ -20,6 +20,8 @@ from regard.errors import ModelError, UsageError
 from regard.models.folder import verify_folder
 from regard.models.folder.config_file import MAX_JSON_BYTES
 
+from ..repeats import some
+
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}
 FIRST = "source.embedding.weight"
@@ -351,7 +353,7 @@ DAMAGES |= {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", some(DAMAGES, 40))
 def test_damage(name: str, folder: Path) -> None:
     damage, message = DAMAGES[name]
     load_model(folder)

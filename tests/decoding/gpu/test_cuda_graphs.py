@@ -149,20 +149,22 @@ def check_all(*, whole: bool) -> None:
     check_steps("rotary", translates=False)
     support.DEVICES = ("cuda",)
     ended = sum(check(kind, Greedy(), count=1) for kind in (KINDS if whole else ["rotary"]))  # one row has its kernel
-    ended += check("post-norm", Greedy())
+    if whole:
+        ended += check("post-norm", Greedy())
     linear_triton.MAX_SEPARATE_OUTPUTS = 0  # rows together, by tensor cores
     ended += check("rotary", Beam(3, length_penalty=0.3), alternatives=2, begun=True)
     ended += check("learned", Beam(2), alternatives=2, translates=False)
     for dtype in (torch.bfloat16, torch.float16):
         check_short_scores(dtype)
     decoder.MAX_FUSED_ROWS = step_triton.MIN_BUSY_PROGRAMS = 0  # the code for many rows
-    ended += check("rotary", Greedy(), translates=False, begun=True)
+    if whole:
+        ended += check("rotary", Greedy(), translates=False, begun=True)
     ended += check("post-norm", Beam(2), alternatives=2)
     check("learned", Beam(2), places=2, begun=True)  # others enter
     if whole:
         ended += check("learned", Greedy())
         check("post-norm", Greedy(), places=2)
-    assert ended > 3
+    assert ended > (3 if whole else 1)
 
 
 @pytest.mark.parametrize("extent", ["part", pytest.param("whole", marks=pytest.mark.slow)])

@@ -45,7 +45,7 @@ FRAMES, SIDE, BATCH = 6, 64, {"images": 128, "video": 64}  # pixels on a side of
 PARTS = {"test": NOISE, "noisy": 3 * NOISE}
 UNUSED = ("layers", "decoder_layers", "dim", "heads", "stem")  # by a recurrent captioner
 CONVOLUTION = {"images": 32, "video": 16}  # channels before the first pooling
-RECURRENT_STEPS = {"images": 4000, "video": 3000}
+RECURRENT_STEPS = {"images": 2500, "video": 5000}
 RECURRENT = {"model.kind": "rnn-captioner", "model.patch": 8, "model.hidden": 256, "model.embedding": 128}
 RECURRENT |= {"training.capture": False}  # many small steps, which a graph does not make faster here
 OVERRIDES: dict[str, dict[str, Any]] = {
@@ -172,10 +172,20 @@ def train_regard(
     assert isinstance(captioner, Captioner)
     scores = {part: captioner.evaluate(test) for part, test in tests.items()}
     return {
-        **{f"{part}_{key}": scores[part][key] for part in tests for key in ("exact", "pointing")},
+        **{
+            f"{part}_{key}": scores[part][key]
+            for part in tests
+            for key in ("exact", "pointing")
+            if known(scores[part][key])
+        },
         "validation": trained.scores["exact"],
         "parameters": sum(weight.numel() for weight in captioner.model.parameters()),
     }
+
+
+def known(score: float) -> bool:
+    """Whether there is a score: without a right caption, there is no word whose place could be right."""
+    return not math.isnan(score)
 
 
 def recipe_of(task: str, system: str, seed: int, options: argparse.Namespace) -> Recipe:
@@ -249,7 +259,11 @@ def parsed_options() -> argparse.Namespace:
 def report_of(results: dict[str, list[dict[str, Any]]], settings: list[str], device: torch.device) -> dict[str, Any]:
     """Return the results with their means."""
     summary = {
-        name: {key: mean(run[key] for run in runs) for key in runs[0] if key.startswith(("test", "noisy", "seconds"))}
+        name: {
+            key: mean(run[key] for run in runs)
+            for key in runs[0]
+            if key.startswith(("test", "noisy", "seconds")) and all(key in run for run in runs)
+        }
         for name, runs in results.items()
     }
     return {

@@ -1,11 +1,13 @@
 """Word vectors against gensim: words per second, and how well the vectors agree with human judgements of similarity.
 
     python benchmarks/word_vectors.py --data data
+    python benchmarks/word_vectors.py --analogies vectors.txt    # of `regard words export`
 
 Both read one file of words, one sentence per line, and train skip-gram and CBOW with the same width, window, negatives,
 subsampling, minimum count, epochs and threads, from reading the file to the saved vectors; each with its own default
-learning rate, and gensim also with regard's. gensim evaluates all vectors, from exported text files, with the lists
-that it ships: WordSim-353 and SimLex-999 (Spearman's correlation).
+learning rate, and gensim also with regard's. GloVe, which gensim does not have, reads the text GLOVE_EPOCHS times.
+gensim evaluates all vectors, from exported text files, with the lists that it ships: WordSim-353 and SimLex-999
+(Spearman's correlation).
 CPU time is compared, because wall time depends on what else the machine does; both use `--threads` threads.
 Target: regard's CPU time is lower, and its scores are at least gensim's. Prints a table and a last line of JSON.
 """
@@ -36,6 +38,7 @@ from regard.text.tokenizers.words import split_words
 DIM, WINDOW, NEGATIVES, SUBSAMPLE, MIN_COUNT, EPOCHS = 100, 5, 5, 1e-3, 5, 5
 FILES = ("tatoeba-fr-en/train.en.gz", "multi30k/train.en.gz", "tinyshakespeare/input.txt")
 VALIDATION = "tatoeba-fr-en/val.en.gz"
+GLOVE_EPOCHS = 40  # regard's default
 RATES = {"skip-gram": 0.05, "cbow": 0.15}
 BATCH = 32_768
 
@@ -68,7 +71,8 @@ def with_regard(method: str, text: Path, validation: Path, folder: Path, size: t
         "training.batch_tokens": min(BATCH, sum(size) // 4),
         "training.seed": seed,
     }
-    steps = -(-EPOCHS * sum(size) // overrides["training.batch_tokens"])  # the end of a line is a token
+    epochs = GLOVE_EPOCHS if method == "glove" else EPOCHS
+    steps = -(-epochs * sum(size) // overrides["training.batch_tokens"])  # the end of a line is a token
     for key in ("steps", "validate_every", "save_every", "log_every"):
         overrides[f"training.{key}"] = steps
     recipe = folder / "recipe.toml"
@@ -101,6 +105,22 @@ def scores_of(vectors: Path) -> dict[str, float]:
     }
 
 
+def print_analogies(vectors: Path) -> None:
+    """Print the share of right answers in each category of Mikolov's list that has words of the vectors."""
+    from gensim.models import KeyedVectors
+    from gensim.test.utils import datapath
+
+    words = KeyedVectors.load_word2vec_format(vectors)
+    _, sections = words.evaluate_word_analogies(datapath("questions-words.txt"))
+    counts = {
+        part["section"]: (len(part["correct"]), len(part["correct"]) + len(part["incorrect"])) for part in sections
+    }
+    for name, (right, asked) in counts.items():
+        if asked:
+            print(f"{name:<30}{right:>6} of {asked:>5}{right / asked:>8.0%}")
+    print(json.dumps({name: {"right": right, "asked": asked} for name, (right, asked) in counts.items() if asked}))
+
+
 def measure(train: Callable[[Path], Path]) -> dict[str, float]:
     """Return the seconds of a training, and the scores of its vectors."""
     with tempfile.TemporaryDirectory() as name:
@@ -115,8 +135,9 @@ def summary_of(results: dict[str, list[dict[str, float]]], words: int) -> dict[s
     summary: dict[str, dict[str, float]] = {}
     for name, rounds in results.items():
         values = {key: median(one_round[key] for one_round in rounds) for key in rounds[0]}
-        values["words_per_cpu_second"] = EPOCHS * words / values["cpu"]
-        values["words_per_second"] = EPOCHS * words / values["wall"]
+        epochs = GLOVE_EPOCHS if name.endswith("glove") else EPOCHS
+        values["words_per_cpu_second"] = epochs * words / values["cpu"]
+        values["words_per_second"] = epochs * words / values["wall"]
         summary[name] = {key: round(value, 4) for key, value in values.items()}
     return summary
 
@@ -124,6 +145,7 @@ def summary_of(results: dict[str, list[dict[str, float]]], words: int) -> dict[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data; see docs/data.md")
+    parser.add_argument("--analogies", type=Path, metavar="VECTORS", help="only ask these vectors for analogies")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few sentences, only to test that it runs")
@@ -131,6 +153,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     logging.getLogger("gensim").setLevel(logging.ERROR)
+    if options.analogies:
+        print_analogies(options.analogies)
+        return 0
     torch.set_num_threads(options.threads)
     task_for("word-vectors")  # import it before the clock starts
     folder = Path(tempfile.mkdtemp())

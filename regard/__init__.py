@@ -98,6 +98,8 @@ _WHERE = {
     "Speculative": "regard.decoding.searches.speculative",
     # look
     "look": "regard.look",
+    # interop
+    "import_model": "regard.interop.importing",
     # api
     "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",

@@ -24,6 +24,7 @@ ORDER = (
     "decoding",
     "evaluation",
     "look",
+    "interop",
     "api",
     "recipes",
     "tasks",

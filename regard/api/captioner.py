@@ -134,7 +134,8 @@ class Captioner:
         with torch.inference_mode(), evaluating(model):
             state = model.start(model.encode(frames), self.max_tokens + 1)
             token = torch.full((count, 1), START, device=frames.device)
-            done, scores = torch.zeros(count, dtype=torch.bool, device=frames.device), 0.0
+            done = torch.zeros(count, dtype=torch.bool, device=frames.device)
+            scores = torch.zeros(count, device=frames.device)
             written = []
             for _ in range(self.max_tokens + 1):
                 logits = model.project(model.decode(token, state=state))[:, -1].float()  # (N, V)
@@ -142,13 +143,13 @@ class Captioner:
                 logps[:, [PAD, START, UNKNOWN]] = -torch.inf  # never written
                 logp, token = logps.max(-1, keepdim=True)  # (N, 1)
                 token = torch.where(done[:, None], END, token)
-                scores = scores + torch.where(done, 0.0, logp[:, 0])
+                scores += torch.where(done, 0.0, logp[:, 0])
                 written.append(token)
                 done = done | (token[:, 0] == END)
                 if bool(done.all()):
                     break
         rows = torch.cat(written, dim=1).tolist()
-        return [row[: row.index(END)] if END in row else row for row in rows], scores.tolist()  # type: ignore[union-attr]
+        return [row[: row.index(END)] if END in row else row for row in rows], scores.tolist()
 
     def attention_of(self, frames: Tensor, tokens: Sequence[Sequence[int]]) -> list[Tensor]:
         """Return the weights with which each token of a caption attends to the cells, (m, T, R, K) for each.

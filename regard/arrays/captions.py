@@ -168,7 +168,8 @@ def _caption_lines(source: Path) -> list[tuple[Path, str]]:
 def read_frames(path: str | Path, frames: int) -> list[Image]:
     """Read an image, an animated GIF or a folder of numbered frames as so many frames."""
     if frames == 1 and Path(path).is_dir():
-        raise DataError(f"{path} is a folder, and this model reads single images: name an image (model.frames: videos)")
+        advice = "name an image; for videos, train with model.frames"
+        raise DataError(f"{path} is a folder, and this model reads single images: {advice}")
     files = _frame_files(Path(path))
     if len(files) > 1:
         return [open_image(file) for file in evenly(files, frames)]
@@ -204,7 +205,7 @@ def _frame_files(path: Path) -> list[Path]:
         raise DataError(missing_file(path))
     if not path.is_dir():
         return [path]
-    numbered = {}
+    numbered: dict[int, Path] = {}
     for file in sorted(path.iterdir()):
         if file.suffix.lower() not in SUFFIXES or not file.is_file():
             continue

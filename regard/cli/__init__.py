@@ -30,6 +30,7 @@ from regard.cli.explore import explore_models
 from regard.cli.export import export_model
 from regard.cli.forecast import forecast_series
 from regard.cli.generate import generate_text
+from regard.cli.import_model import import_folder
 from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
 from regard.cli.plot.command import plots
@@ -113,6 +114,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_model,
     "compare": compare_models,
     "explore": explore_models,
+    "import": import_folder,
     "export": export_model,
     "convert": convert_heads,
     "bench": bench_model,

@@ -155,14 +155,13 @@ def load_generator(model: str, device: str, dtype: str) -> Translator | Writer:
 def read_inputs(face: Translator | Writer, file: Path, count: int) -> list[list[int]]:
     """Return the token ids of the first `count` non-empty lines of a file."""
     from regard.api.translator import Translator
-    from regard.text.tokenizers.special_tokens import START
 
     lines = [line for line in read_text(file) if line.strip()][:count]
     if not lines:
         raise DataError(f"{file} has no text to measure with")
     if isinstance(face, Translator):
         return [face.read(line).ids for line in lines]
-    return [[START, *face.tokenizer.encode(line)] for line in lines]
+    return [face.begin(line) for line in lines]
 
 
 def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:

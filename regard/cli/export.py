@@ -35,7 +35,7 @@ def export_model(
     model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
     out: Annotated[Path, typer.Argument(help="New folder.")],
     storage: Annotated[
-        str, typer.Option(help="Data type of the weights: int8 (1 byte each), bfloat16 (2) or float32 (4).")
+        str, typer.Option(help="Data type of the weights: int8 (1 byte each), bfloat16 or float16 (2), or float32 (4).")
     ] = "int8",
 ) -> None:
     """Write a smaller copy of a model, to share it or to load it faster.

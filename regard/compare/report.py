@@ -68,7 +68,8 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         return {
             "systems": {name: result.to_dict() for name, result in self.results.items()},
-            "comparisons": [{"a": a, "b": b, **comparison.to_dict()} for (a, b), comparison in self.pairs.items()],
+            # The names of the two systems; their scores are above.
+            "comparisons": [{**comparison.to_dict(), "a": a, "b": b} for (a, b), comparison in self.pairs.items()],
             "aer_in_order": self.diagonal,
             "claims": [claim._asdict() for claim in self.claims],
             "notes": self.notes(),

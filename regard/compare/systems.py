@@ -48,7 +48,7 @@ SYSTEMS = {
     "luong-dot": System("RNN + Luong dot", _recurrent("rnn-attention", attention="dot", style="luong")),
     "luong-bilinear": System("RNN + Luong bilinear", _recurrent("rnn-attention", attention="bilinear", style="luong")),
     "transformer": System("Transformer, pre-norm", _transformer("pre")),
-    "transformer-post": System("Transformer, post-norm, sinusoidal (as on the slides)", _transformer("post")),
+    "transformer-post": System("Transformer, post-norm", _transformer("post")),
 }
 
 

@@ -80,7 +80,7 @@ def dictionary_alignment(source: list[str], target: list[str], *, to_french: boo
     q = queries + share * sinusoidal(len(target), dim)
     k = keys + share * sinusoidal(len(source), dim)
     _, weights = attend(q, k, k, score="scaled", scale=5.0, return_weights=True)
-    made = "Computed by regard.attend: vectors of meaning from a small dictionary plus sinusoidal positions."
+    made = "No trained model: regard.attend on meanings from a dictionary made by hand, plus sinusoidal positions."
     return LabelledWeights(weights.reshape(len(target), len(source)), list(source), list(target), made)
 
 

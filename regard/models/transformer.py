@@ -7,6 +7,7 @@ Vaswani et al. 2017; E3 to E8, D13.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.models.config import TransformerConfig
@@ -24,10 +25,15 @@ class TransformerTarget(nn.Module):
     decoder: Stack
     output: nn.Linear | None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_bias: nn.Parameter | None = None
+
     @property
     def traits(self) -> frozenset[str]:
-        """Whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"tied-output" if self.output is None else "untied-output"})
+        """Whether the output layer is the embedding table, and whether it has a bias; see regard.traits."""
+        bias = {"output-bias"} if self.output_bias is not None else set()
+        return frozenset({"tied-output" if self.output is None else "untied-output", *bias})
 
     def decode(
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
@@ -47,12 +53,13 @@ class TransformerTarget(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, p) -> logits over the vocabulary (…, V); E6."""
-        return self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        logits = self.target.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
         """The matrix (V, p) and the bias of `project`, for a loss that computes the logits in parts."""
-        return self.target.embedding.weight if self.output is None else self.output.weight, None
+        return self.target.embedding.weight if self.output is None else self.output.weight, self.output_bias
 
     def start(self, encoded: Encoded, capacity: int, *, static: bool = False) -> TransformerState:
         """Return a state for up to `capacity` target tokens, with the source projected once for each block.
@@ -84,11 +91,13 @@ class Transformer(TransformerTarget):
         if config.share_embeddings:
             self.target.embedding = self.source.embedding
         self.output = None if config.tie_output else nn.Linear(config.dim, config.target_vocabulary, bias=False)
+        if config.output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary))
 
     @property
     def traits(self) -> frozenset[str]:
-        """The model's name, and whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"Transformer", "tied-output" if self.output is None else "untied-output"})
+        """The model's name, and what its output layer is; see regard.traits."""
+        return super().traits | {"Transformer"}
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source (B, n), target (B, m) -> logits (B, m, V): row i predicts the token after target[:, i]."""

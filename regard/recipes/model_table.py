@@ -10,6 +10,7 @@ from typing import Any
 from regard.errors import unknown_name
 from regard.models.config import Config, FrameConfig, ImageClassifierConfig, RecurrentConfig, StackConfig
 from regard.models.config.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
+from regard.models.config.token_ids import TOKEN_IDS
 from regard.models.presets import MODELS, PRESETS
 from regard.settings import SettingError, unknown_key
 
@@ -136,7 +137,8 @@ def _names(schema: type[Config]) -> list[str]:
 
 def _from_tokenizer() -> tuple[str, ...]:
     """Return the settings that a recipe cannot give, because they come from the tokenizer."""
-    return (*dict.fromkeys(name for schema, _ in MODELS.values() for name in schema.vocabulary_fields()), "pad_id")
+    sizes = dict.fromkeys(name for schema, _ in MODELS.values() for name in schema.vocabulary_fields())
+    return (*sizes, "pad_id", *TOKEN_IDS)
 
 
 def _flat_name(key: str) -> str:

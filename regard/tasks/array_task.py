@@ -22,7 +22,7 @@ class ArrayTask(Task):
     loss_unit: ClassVar[LossUnit] = "samples"
     fixed_shapes = True
     predicts_tokens = False
-    tokenizer_kinds = ()
+    tokenizer_kinds: ClassVar[tuple[str, ...]] = ()
 
     def check(self, recipe: RecipeTables, corpora: Corpora) -> list[str]:
         """Return nothing: what the readers of images and series notice is in their reports."""

@@ -68,8 +68,8 @@ class Captioning(ArrayTask):
         if data.demo:
             from regard.demo.scenes import demo_items
 
-            items = Corpora(demo_items(seed=1), demo_items(seed=2))
-            return scene_corpora(items, data.demo, data.validation or DEMO_VALIDATION, frames, seed)
+            shapes = Corpora(demo_items(seed=1), demo_items(seed=2))
+            return scene_corpora(shapes, data.demo, data.validation or DEMO_VALIDATION, frames, seed)
         skip = data.faults == "skip"
         if data.scenes:
             items = read_items(recipe, data.images)

@@ -44,6 +44,7 @@ class LanguageModeling(Task):
     length_key = "data.context"
     default_model = "a language model for text"
     recurrent_layers = 2
+    own_special_tokens = True
 
     def read_corpora(self, recipe: RecipeTables) -> Corpora:
         return read_text_corpora(recipe)

@@ -13,7 +13,7 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.lazy_torch import torch
 from regard.machine import find_device, one_thread
 from regard.tasks import task_for
-from regard.text.tokenizers.special_tokens import PAD
+from regard.text.tokenizers.special_tokens import DEFAULT, PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
 if TYPE_CHECKING:
@@ -104,9 +104,12 @@ def wrap_model(
     from regard.models.protocols import config_of
 
     config = config_of(model)
-    if config.pad_id != PAD:
-        raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
-    return task_for(config.kind).wrap(model, source, target, info=info, pack=pack)
+    task = task_for(config.kind)
+    if not task.own_special_tokens and config.special_tokens != DEFAULT:
+        if config.pad_id != PAD:
+            raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
+        raise ModelError(f"a model of kind {config.kind!r} with special tokens of its own cannot be used yet")
+    return task.wrap(model, source, target, info=info, pack=pack)
 
 
 def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tokenizer:

@@ -61,6 +61,7 @@ class Task(ABC):
     label_smoothing: ClassVar[tuple[float, str]] = (0.0, "the likelihood is the goal")  # the default and its reason
     default_model: ClassVar[str] = "learns most from the same sentences (regard compare)"  # why the first kind
     recurrent_layers: ClassVar[int] = 1  # the default of recurrent models
+    own_special_tokens: ClassVar[bool] = False  # whether its face follows the special tokens of an imported model
 
     # Data
 

@@ -30,6 +30,7 @@ class Measure:
     lower_is_better: bool = False
     why: str = ""  # this one and not another
     share: bool = False  # a share of all samples, shown in percent
+    newest: bool = False  # the newest model is kept, and the value is only shown
 
     def value(self, scores: Mapping[str, Any]) -> float:
         """Return the measured value; BLEU and chrF are stored with their signatures."""
@@ -120,7 +121,8 @@ class Validator:
             self.scores = self.likelihood()
         line = f"validation: loss {self.scores['loss']:.3f}  {self.summary()}"
         line += self.more_scores(step)
-        return Validation(self.measure.rank(self.scores), {**self.scores, "samples": self.samples}, line)
+        score = float(step) if self.measure.newest else self.measure.rank(self.scores)
+        return Validation(score, {**self.scores, "samples": self.samples}, line)
 
     def likelihood(self) -> dict[str, float]:
         """Return the loss per token (or sample) in nats, and scores derived from it."""

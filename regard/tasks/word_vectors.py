@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora
 from regard.tasks.losses import Objective, Together
 from regard.tasks.task import Data, Misfit, Task, Tokenizers, Update
-from regard.tasks.validation import Validator
+from regard.tasks.validation import LOSS, Validator
 from regard.tasks.word_vector_update import SLICE, PlainUpdate, word_vector_loss
 from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import CooccurrenceData
@@ -42,10 +43,11 @@ STEPS_PER_EPOCH = 10  # at least
 WORDS_TO_READ = 5_000_000  # over all epochs, at least; between MIN_EPOCHS and MAX_EPOCHS
 MIN_EPOCHS, MAX_EPOCHS = 5, 40
 MIN_STEPS = 2  # a linear schedule ends at 0
-GLOVE_EPOCHS = 25  # at least: one example of GloVe stands for many occurrences
+GLOVE_EPOCHS = 40  # at least: one example of GloVe stands for many occurrences, and it learns the biases first
 # The learning rate of each method. word2vec's 0.025 is for billions of words. The rate of CBOW is higher, because the
 # gradient of a mean is divided among its words (İrsoy et al. 2021).
 RATES = {"skip-gram": 0.05, "cbow": 0.15, "glove": 0.05}
+MAX_COUNT = 10.0  # of GloVe; with the paper's 100, nine of ten counts of a million words have a weight below 0.1
 WITHOUT_EFFECT = {
     "clip": "takes a step for every example, and clips none",
     "weight_decay": "has no weight decay",
@@ -56,6 +58,8 @@ WITHOUT_EFFECT = {
     "freeze": "trains all its tables",
     "temperature": "has no use for it",
     "pointing": "has no pointer",
+    "patience": "keeps the vectors of the last step",
+    "average": "keeps the vectors of the last step",
 }
 
 
@@ -153,6 +157,8 @@ class WordVectorTask(Task):
         glove = tables["model"].get("method") == "glove"
         yield Choice("model.dropout", 0.0, "there is nothing to drop out")
         yield Choice("model.window", 10 if glove else 5, "as in the paper" if glove else "as in word2vec")
+        if glove:
+            yield Choice("model.max_count", MAX_COUNT, "suits some million words; the paper has 100 for billions")
 
     def training_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         method, words = tables["model"]["method"], max(facts.words, 1)
@@ -184,8 +190,14 @@ class WordVectorTask(Task):
 
 
 class WordVectorValidator(Validator):
-    """A validator that shows the nearest words of some words."""
+    """A validator that shows the nearest words of some words.
 
+    The vectors of the last step are kept, as in word2vec and GloVe. The loss is that of a few frequent words for the
+    most part, and is low long before the vectors are good. With GloVe, held-out text is shorter than the training text
+    and has smaller counts, so the loss even rises.
+    """
+
+    measure = replace(LOSS, newest=True, why="the loss says little of vectors")
     EXAMPLES = 3
 
     def quality(self, loss: float, accuracy: float) -> dict[str, float]:

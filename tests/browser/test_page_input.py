@@ -18,7 +18,11 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
-from regard.look import InputTrace
+from regard.look import InputTrace, write_page
+from regard.look.trace.attention_map import Map
+from regard.look.trace.inputs.input_trace import InputMap, Place, Ruler
+from regard.look.trace.inputs.places import cell_places, span_places
+from regard.look.trace.trace import Model
 
 
 def traced(explorer: Any, model: str, example: str, **query: Any) -> InputTrace:
@@ -117,3 +121,41 @@ def test_images_and_series(wide: Any, explorer: Any, tmp_path: Path) -> None:
     error = abs(continuation.values[1] - continuation.truth[1]).mean()
     expect(page.get_by_test_id("input-error").locator("b")).to_have_text(f"{error:#.3g}")
     assert (wide.errors, wide.blocked) == ([], [(tmp_path / "saved.html").as_uri()])
+
+
+def test_recorded_sound_and_video(wide: Any, tmp_path: Path) -> None:
+    """Tokens as queries, moments and cells of frames as keys, in a page that was written from Python."""
+    dice = np.random.default_rng(1)
+    model, tokens = Model("m", "recorded", {}, 1, {}), (Place("one"), Place("two"), Place("end"))
+    shares = dice.dirichlet(np.ones(5), size=(1, 2, 3)).astype(np.float32)
+    sound = InputTrace(
+        model, "bands", dice.normal(size=(1, 8, 20, 1)),
+        {"tokens": tokens, "moments": span_places(5, name="moment", size=4, stride=4, columns=20, rows=8)},
+        (InputMap("tokens", Map("tokens", "moments", shares)),),
+        Ruler("seconds", 0.0, 0.01), Ruler("mel band"), source="digits", output="one two",
+    )  # fmt: skip
+    cells = dice.dirichlet(np.ones(12), size=(1, 1, 3)).astype(np.float32)
+    video = InputTrace(
+        model, "pixels", dice.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8),
+        {"words": tokens, "cells": cell_places((3, 2, 2), 8, 8)},
+        (InputMap("words", Map("words", "cells", cells)),),
+        Ruler("column"), Ruler("row"), source="scene", output="one two",
+    )  # fmt: skip
+    page: Page = wide.page
+    page.goto(write_page(tmp_path / "recorded.html", [sound, video]).as_uri())
+    expect(page.get_by_test_id("view-input").locator("h1")).to_have_text("Sound")
+    expect(page.get_by_test_id("input-output")).to_have_text("one two")
+    page.get_by_test_id("input-queries").get_by_text("two").click()
+    page.get_by_test_id("input-weights").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    says(page, "two", "moment 2: 8 to 11", shares.mean((0, 1))[1, 2])
+    page.get_by_test_id("input-model").select_option(label="trace: trace 2")
+    expect(page.get_by_test_id("view-input").locator("h1")).to_have_text("Video")
+    attention = page.get_by_test_id("input-attention").locator("canvas")
+    expect(attention).to_have_count(3)
+    attention.nth(2).hover(position={"x": 5, "y": 5})
+    says(page, "one", "frame 2, row 0, column 0", cells[0, 0, 0, 8])
+    page.get_by_test_id("tab-alignment").click()
+    expect(page.get_by_test_id("alert")).to_contain_text("none of a text")
+    assert wide.errors == []

@@ -92,6 +92,17 @@ def test_C3_gradients_vanish_in_the_plain_net(recurrent: Any) -> None:
     attention, rnn, lstm, biased, exploding = curves[79::80]  # log10 of the norm at the largest distance
     assert rnn < -20 < lstm < -12 < biased < -3 and abs(attention) < 2 and exploding > 1
     assert values(page, "recurrent-reach")[0] > values(page, "recurrent-reach")[-1]
+    assert page.locator(".top").evaluate("e => e.offsetHeight") < 60  # the header has one line on a desk
+    plot = page.get_by_test_id("recurrent-gradients").locator("svg")
+    strokes = plot.locator(".curve").evaluate_all("all => all.map(c => c.getAttribute('stroke'))")
+    assert len(set(strokes)) == 5
+    names = plot.locator(".curve-name")
+    assert names.evaluate_all("all => all.map(n => n.getAttribute('fill'))") == strokes
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(plot).to_have_attribute("width", re.compile(r"^3\d\d$"))
+    inside = "all => all.every(n => n.getBoundingClientRect().left > n.ownerSVGElement.getBoundingClientRect().left)"
+    assert names.evaluate_all(inside)
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_C4_one_vector_is_as_long_for_every_sentence(recurrent: Any) -> None:

@@ -87,6 +87,7 @@ def test_json(calls: list[dict[str, Any]]) -> None:
     assert result.exit_code == 0 and result.stderr == ""
     told = json.loads(result.stdout)
     assert told["systems"]["luong-bilinear"]["aer"] == 0.25 and told["comparisons"][0]["difference"] == 50.0
+    assert (told["comparisons"][0]["a"], told["comparisons"][0]["b"]) == ("rnn", "luong-bilinear")
 
 
 def test_options_reach_the_comparison(calls: list[dict[str, Any]], tmp_path: Path) -> None:

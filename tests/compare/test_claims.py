@@ -98,7 +98,7 @@ def test_all_as_in_the_lectures() -> None:
     assert "Luong bilinear 0% [0%, 0%], from 91.0 at 6–10 words to 91.0 (no significant loss)" in length
     assert claims[SCORES].evidence.startswith("Most BLEU has RNN + Luong bilinear: over RNN + Bahdanau +0.5 [-0.5,")
     assert "system, RNN + Luong bilinear: Transformer, pre-norm +5.5 [+4.5, +6.5]" in claims[ALONE].evidence
-    post = "Transformer, post-norm, sinusoidal (as on the slides)"
+    post = "Transformer, post-norm"
     assert f"Transformer, pre-norm 1,500; {post} 1,400; RNN 900; RNN + Bahdanau 500" in claims[PARALLEL].evidence
     assert f"{post} 16.0%; RNN + Bahdanau 20.0%; RNN + Luong bilinear 25.0%" in claims[ALIGNS].evidence
     assert "for words taken in order 50.0%" in claims[ALIGNS].evidence

@@ -57,6 +57,10 @@ def test_systems_are_alike_in_size(parameters: int, source: int, target: int) ->
     assert max(sizes.values()) <= 1.151 * min(sizes.values())
 
 
+def test_names_leave_room_for_the_numbers_on_a_narrow_terminal() -> None:
+    assert max(len(system.title) for system in SYSTEMS.values()) <= 22
+
+
 def test_the_count_is_that_of_the_real_model() -> None:
     tables = matched_sizes(list(SYSTEMS), 60_000, source_vocabulary=90, target_vocabulary=90, shared=True)
     for table in tables.values():

@@ -11,6 +11,7 @@ import pytest
 
 from regard.machine import Machine
 from regard.models.config.random_features import RandomFeaturesConfig
+from regard.models.config.token_ids import TOKEN_IDS
 from regard.models.presets import MODELS, PRESETS
 from regard.recipes.facts import DataFacts
 from regard.training.recipe.defaults import complete
@@ -18,7 +19,7 @@ from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import shipped_recipes
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
-FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"}
+FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id", *TOKEN_IDS}
 MODEL_TABLES = [
     ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier", "summarizer", "answerer")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),

@@ -14,6 +14,7 @@ from regard.look.lecture_examples import jane_alignment, jane_flow
 from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
 from regard.look.pictures.attention_flow import qkv_flow_diagram
 from regard.look.pictures.boxes import Board, Box
+from regard.look.pictures.concepts.growth import EXPERTS, GROWTH, growth_plot
 
 Point = tuple[float, float]
 JANE = "Jane visite l'Afrique en septembre"
@@ -145,3 +146,31 @@ def test_E11_flow_of_q_k_v_for_one_word(monkeypatch: pytest.MonkeyPatch) -> None
     scores = [f"{score:.2f}" for score in flow.scores[2].tolist()]
     assert all(2 in graph.into(score) for score in scores)  # q3 and one key meet in each
     assert " ".join(f"{value:.1f}" for value in flow.y[2].tolist()) in [" ".join(text.split()) for text in texts]
+
+
+def test_E10_sizes_of_published_models_follow_from_their_architectures() -> None:
+    """(layers, width, vocabulary) of the papers: a block has 4 d^2 weights in attention and 8 d^2 behind it."""
+    blocks = {
+        "GPT": (12, 768, 40_478),
+        "BERT (large)": (24, 1024, 30_522),
+        "GPT-2": (48, 1600, 50_257),
+        "Megatron-LM": (72, 3072, 51_200),
+        "GPT-3": (96, 12_288, 50_257),
+        "MT-NLG": (105, 20_480, 51_200),
+    }
+    sizes = {name: 12 * layers * d**2 + vocabulary * d for name, (layers, d, vocabulary) in blocks.items()}
+    # Gopher (80 blocks of 16,384) has another d^2 for relative positions. T5 (24 + 24 blocks of 1,024) has attention of
+    # 128 heads of width 128, three times for each pair of blocks, and a hidden layer of 65,536. Llama 3.1 (126 of
+    # 16,384) has 8 heads of width 128 for keys and values, three matrices to a hidden layer of 53,248, and two tables.
+    sizes["Gopher"] = 13 * 80 * 16_384**2 + 32_000 * 16_384
+    sizes["T5"] = 72 * 4 * 1024 * 128 * 128 + 48 * 2 * 1024 * 65_536 + 32_128 * 1024
+    d = 16_384
+    sizes["Llama 3.1"] = 126 * (2 * d * d + 2 * d * 1024 + 3 * d * 53_248) + 2 * 128_256 * d
+    # The big Transformer has 6 + 6 blocks of 1,024, cross-attention in half of them, and 37,000 tokens.
+    sizes["Transformer (big)"] = 12 * 12 * 1024**2 + 6 * 4 * 1024**2 + 37_000 * 1024
+    published = {point.name: point.parameters for point in GROWTH}
+    assert {name: published[name] for name in sizes} == pytest.approx(sizes, rel=0.05)
+    assert [point.time for point in GROWTH] == sorted(point.time for point in GROWTH)
+    assert {point.name for point in GROWTH if point.active} < set(EXPERTS) < set(published)
+    shown = [text.get_text() for text in growth_plot().findobj(Text)]
+    assert {"GPT, 117 M", "GPT-2, 1.5 B", "GPT-3, 175 B", "Switch-C, 1.6 T"} < set(shown)

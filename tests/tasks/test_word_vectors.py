@@ -252,6 +252,18 @@ def test_words_with_the_same_contexts_get_similar_vectors(
     assert vectors.similarity("apple", "Pear") > vectors.similarity("apple", "saw")
 
 
+def test_the_vectors_of_the_last_step_are_kept(topics: Path, tmp_path: Path) -> None:
+    """Whatever the loss on held-out text: here it is about nothing, and rises."""
+    (tmp_path / "other.txt").write_text("the and a we saw pear eat\n" * 40)
+    for method in ("skip-gram", "glove"):
+        settings = {"data.validation_text": str(tmp_path / "other.txt"), "training.validate_every": 10}
+        train(topics, tmp_path / method, **settings, **{"model.method": method})
+        records = [json.loads(line) for line in (tmp_path / method / "metrics.jsonl").read_text().splitlines()]
+        losses = {record["step"]: record["loss"] for record in records if record["kind"] == "validation"}
+        assert list(losses) == [10, 20, 30, 40, 50, 60] and min(losses, key=losses.__getitem__) < 60
+        assert json.loads((tmp_path / method / "config.json").read_text())["scores"]["loss"] == losses[60]
+
+
 def test_a_resumed_training_gives_the_same_bits(topics: Path, tmp_path: Path) -> None:
     for method in ("skip-gram", "glove"):
         settings = {"model.method": method, "training.schedule": "constant", "training.validate_every": 10}
@@ -317,6 +329,7 @@ def test_wrong_words_and_texts_are_named(topics: Path, tmp_path: Path) -> None:
     [
         ({"model.method": "imported"}, "comes from a file and is not trained"),
         ({"model.method": "glove", "model.negatives": 3}, "negatives is a setting of skip-gram and cbow"),
+        ({"training.patience": 2}, "keeps the vectors of the last step"),
         ({"training.optimizer": "adamw"}, "is trained with sgd"),
         ({"training.clip": 2.0}, "takes a step for every example"),
         ({"tokenizer.kind": "bpe"}, "has tokens of another kind: words"),

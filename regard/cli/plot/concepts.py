@@ -65,6 +65,13 @@ def sequence_tasks(output: Output = None) -> None:
     write(sequence_tasks_diagram, output, "sequence-tasks")
 
 
+def growth(output: Output = None) -> None:
+    """Draw how Transformers have grown since 2018: parameters of published models against time (E10)."""
+    from regard.look.pictures.concepts.growth import growth_plot
+
+    write(growth_plot, output, "growth")
+
+
 CONCEPTS: dict[str, Callable[..., None]] = {
     "norms": norms,
     "scaling": scaling,
@@ -73,4 +80,5 @@ CONCEPTS: dict[str, Callable[..., None]] = {
     "search": search,
     "two-attentions": two_attentions,
     "sequence-tasks": sequence_tasks,
+    "growth": growth,
 }

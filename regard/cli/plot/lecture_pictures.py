@@ -15,6 +15,7 @@ def lecture_pictures() -> dict[str, Callable[[], Figure]]:
     from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
     from regard.look.pictures.attention_flow import qkv_flow_diagram
     from regard.look.pictures.concepts.diagrams import sequence_tasks_diagram, two_attentions_diagram
+    from regard.look.pictures.concepts.growth import growth_plot
     from regard.look.pictures.concepts.normalization import norms_plot
     from regard.look.pictures.concepts.position_schemes import position_schemes_plot
     from regard.look.pictures.concepts.scaling import scaling_plot
@@ -44,6 +45,7 @@ def lecture_pictures() -> dict[str, Callable[[], Figure]]:
         "multi-head": multi_head_diagram,
         "three-heads": three_heads_plot,
         "norms": norms_plot,
+        "growth": growth_plot,
         "qkv-flow": qkv_flow_diagram,
         "random-features": random_features_plot,
     }

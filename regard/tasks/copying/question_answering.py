@@ -25,7 +25,8 @@ from regard.tasks.loading import one_tokenizer
 from regard.tasks.task import Misfit, Tokenizers
 from regard.tasks.validation import LOSS, Measure, Validator
 from regard.text.batches.pairs import PairData
-from regard.text.files.corpus import Corpus, Policy, Span, make_corpus, read_questions
+from regard.text.files.corpus import Corpus, Policy, make_corpus, read_questions
+from regard.text.files.rows import Span
 from regard.text.tokenizers.special_tokens import SEPARATOR
 from regard.text.tokenizers.tokenizer import Tokenizer
 

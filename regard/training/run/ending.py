@@ -38,7 +38,8 @@ def recorded_rank(folder: Path, step: int, measure: Measure) -> float | None:
     A checkpoint stores the rank of the best model too, but one of an earlier version may have ranked it by BLEU.
     """
     try:
-        return measure.rank(recorded_validations(folder)[step])
+        scores = recorded_validations(folder)[step]
+        return float(step) if measure.newest else measure.rank(scores)
     except (KeyError, ValueError, TypeError):
         return None
 
@@ -52,12 +53,14 @@ def ending_lines(folder: Path, task: Task, measure: Measure) -> list[str]:
 def kept_line(kept: Scores, validations: Mapping[int, Scores], measure: Measure) -> str:
     """Say which of the validated models was kept, with its value beside that of the last step."""
     is_kept = {step: all(scores.get(key) == kept[key] for key in kept) for step, scores in validations.items()}
-    step = next((step for step in sorted(is_kept) if is_kept[step]), None)
+    step = next((step for step in sorted(is_kept, reverse=measure.newest) if is_kept[step]), None)
     name = "the average of the last checkpoints" if step is None else f"step {step}"
     try:
         best = "lowest" if measure.lower_is_better else "highest"
         reason = f"the {best} of {len(validations) + (step is None)} validations"
-        if len(validations) == 1 and step is not None:
+        if measure.newest:
+            reason = "the last one"
+        elif len(validations) == 1 and step is not None:
             reason = "the only validation"
         line = f"kept: {name} with {measure.describe(kept)}, {reason}"
         last = max(validations, default=None)

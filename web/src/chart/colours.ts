@@ -96,8 +96,8 @@ export function inkOn(colour: Colour): string {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
 }
 
-/** The colours of curves: LINES of colours.py for the light scheme, lighter ones for the dark scheme. */
+/** The colours of curves: LINES of colours.py and ink for the light scheme, lighter ones for the dark scheme. */
 export const LINES: Record<Scheme, readonly string[]> = {
-  light: ["#266abc", "#d9730d", "#0b8a6a", "#b83280"],
-  dark: ["#6fb3f7", "#f5a04f", "#45cba6", "#ee7fbd"],
+  light: ["#266abc", "#d9730d", "#0b8a6a", "#b83280", "#1f2430"],
+  dark: ["#6fb3f7", "#f5a04f", "#45cba6", "#ee7fbd", "#e8ebf2"],
 };

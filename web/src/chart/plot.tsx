@@ -105,6 +105,18 @@ function HiddenTable(props: PlotProps) {
   );
 }
 
+/** Where the names of the curves end, from the right; those that do not fit begin another row. */
+function placedNames(names: readonly string[], width: number, size: number): { end: number; row: number }[] {
+  let [end, row] = [width - 18, 0];
+  return names.map((name) => {
+    const length = 1.15 * textWidth(name, size + 1);
+    if (end - length < 0 && end < width - 18) [end, row] = [width - 18, row + 1];
+    const placed = { end, row };
+    end -= length + size;
+    return placed;
+  });
+}
+
 function extent(curves: readonly Curve[], of: (curve: Curve) => ArrayLike<number>[]): [number, number] {
   let [low, high] = [Infinity, -Infinity];
   for (const values of curves.flatMap(of)) {
@@ -135,7 +147,8 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
   const large = presenter.value;
   const size = large ? 16 : 12;
   const height = props.height ?? (large ? 320 : 240);
-  const top = curves.length > 1 ? size + 16 : 10;
+  const names = placedNames(curves.map(({ name }) => name), width, size);
+  const top = curves.length > 1 ? (1 + names[names.length - 1].row) * (size + 6) + 10 : 10;
   const [lowest, highest] = extent(curves, (curve) => [
     curve.y,
     ...(curve.low && curve.high ? [curve.low, curve.high] : []),
@@ -169,9 +182,6 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
     const distances = Array.from(curves[0].x, (value) => Math.abs(x(value) - pointerX));
     return distances.indexOf(Math.min(...distances));
   };
-  const nameEnds = curves.map((_, i) =>
-    curves.slice(0, i).reduce((end, { name }) => end - 1.15 * textWidth(name, size + 1) - size, width - 18),
-  );
   const colours = LINES[scheme.value];
   return (
     <svg
@@ -225,10 +235,10 @@ function Drawing(props: PlotProps & { width: number; cursor: number | null; onHo
           <text
             key={`n${i}`}
             class="curve-name"
-            x={nameEnds[i]}
-            y={size}
+            x={names[i].end}
+            y={size + names[i].row * (size + 6)}
             text-anchor="end"
-            fill={colours[i]}
+            fill={colours[i % colours.length]}
           >
             {curve.name}
           </text>

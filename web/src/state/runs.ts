@@ -4,6 +4,7 @@ import {
   askTrace,
   bundle,
   opened,
+  openedInputs,
   sceneTrace,
   textModels,
   serverError,
@@ -88,6 +89,10 @@ export function useOrigin(options: Partial<TraceRequest> = {}): Run & { origin: 
   const run = useRun(from.kind === "model" ? { model: from.entry.name, text: textFor(from.entry), ...options } : null);
   if (from.kind === "trace") return { trace: from.trace, busy: false, waiting: "", error: "", origin: from };
   if (from.kind === "model") return { ...run, waiting: run.busy ? waitingFor(from.entry) : "", origin: from };
+  if (bundle && openedInputs.value.length > 0) {
+    const error = "This page is a saved file with the trace of an image, a series or a recording, and none of a text.";
+    return { trace: null, busy: false, waiting: "", error, origin: from };
+  }
   return {
     trace: null,
     busy: true,

@@ -1,5 +1,6 @@
 // The SVG layer on top of a matrix: labels, hatching, numbers, cursor, pin and colour legend.
 import { useId } from "preact/hooks";
+import { fixed } from "../../text/numbers";
 import { colourOf, css, inkOn, scheme, type Scale } from "../colours";
 import type { Layout } from "./layout";
 import type { Cell, MatrixProps } from "./matrix";
@@ -113,7 +114,7 @@ function CellNumbers({ props, plan, most }: { props: MatrixProps; plan: Layout; 
         const y = plan.top + (Math.floor(i / cols) + 0.5) * plan.cellHeight;
         return (
           <text key={i} x={x} y={y} fill={ink} text-anchor="middle" dominant-baseline="central">
-            {value.toFixed(props.digits ?? 2).replace("-", "−")}
+            {fixed(value, props.digits ?? 2)}
           </text>
         );
       })}

@@ -11,7 +11,7 @@ import { decodeArray } from "../../state/trace";
 import { fixed } from "../../text/numbers";
 import { encoder, ENCODERS, sentenceField, sentences } from "./state";
 
-const MAX_LABEL = 30;
+const MAX_LABEL = 40;
 
 export function Sentences() {
   const model = pickModel(encoder.value, ENCODERS);

@@ -9,10 +9,11 @@ import { range, takeGrid } from "../../maths/grid";
 import { asHistoryEntry } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import type { Place } from "../../state/input_trace";
-import { paintFrame } from "./picture";
+import { paintFrames } from "./picture";
 import { head, layer, mapsOf, query, stack, variable, weightsFor, type View } from "./state";
 
 const MAX_MATRIX_SIDE = 512;
+const MAX_HEAD_PIXELS = 96; // on a side of the picture of a head
 
 /** Selects for the map, the variable, the layer and the head. */
 export function AttentionControls(props: { view: View }) {
@@ -180,7 +181,11 @@ function HeadPicture(props: { view: View; weights: Float32Array; most: number; l
   const canvas = useRef<HTMLCanvasElement>(null);
   const on = scheme.value;
   useEffect(
-    () => paintFrame(canvas.current!, view.trace, range(view.trace.frames), { keys: view.keys, weights, most }, on),
+    () => {
+      const { frames, rows, cols } = view.trace;
+      const step = Math.ceil(Math.max(rows, cols) / MAX_HEAD_PIXELS);
+      paintFrames(canvas.current!, view.trace, range(frames), { keys: view.keys, weights, most }, on, step);
+    },
     [view.trace, view.keys, weights, most, on],
   );
   return <canvas class="thumbnail" ref={canvas} role="img" aria-label={props.label} />;

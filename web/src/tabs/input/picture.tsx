@@ -13,39 +13,70 @@ export interface Shade {
   most: number; // the weight with the strongest colour
 }
 
-/** Paints a frame, one canvas pixel per pixel; with a shade, grey below the colours of the weights. */
-export function paintFrame(canvas: HTMLCanvasElement, trace: InputTrace, frames: number[], shade: Shade | null, on: Scheme): void {
-  const { rows, cols, channels, values } = trace;
-  canvas.width = cols * frames.length;
-  canvas.height = rows;
+/**
+ * Paints frames side by side, one canvas pixel for `step` x `step` pixels; with a shade, grey below the colours of the
+ * weights.
+ */
+export function paintFrames(
+  canvas: HTMLCanvasElement,
+  trace: InputTrace,
+  frames: number[],
+  shade: Shade | null,
+  on: Scheme,
+  step = 1,
+): void {
+  const [width, height] = [Math.max(1, Math.floor(trace.cols / step)), Math.max(1, Math.floor(trace.rows / step))];
+  canvas.width = width * frames.length;
+  canvas.height = height;
   const pen = canvas.getContext("2d")!;
-  const [black, white] = PALE[on];
   frames.forEach((frame, position) => {
-    const pixels = new ImageData(cols, rows);
-    const shares = shade && sharesOf(trace, frame, shade);
-    for (let i = 0; i < rows * cols; i++) {
-      const start = (frame * rows * cols + i) * channels;
-      const [r, g, b] = [0, 1, 2].map((c) => values[start + (channels > 2 ? c : 0)]);
-      if (shares) {
-        const grey = black + ((white - black) * (r + g + b)) / (3 * 255);
-        const colour = weightColour(shares[i], on).map((c) => c * (1 - PICTURE_SHARE) + grey * PICTURE_SHARE);
-        pixels.data.set([...colour, 255], 4 * i);
-      } else pixels.data.set([r, g, b, 255], 4 * i);
-    }
-    pen.putImageData(pixels, position * cols, 0);
+    const pixels = new ImageData(width, height);
+    copyFrame(pixels, trace, frame, step);
+    if (shade) shadeFrame(pixels, frame, shade, on, step);
+    pen.putImageData(pixels, position * width, 0);
   });
 }
 
-/** The weight at each pixel of a frame as a share of the largest one. */
-function sharesOf({ rows, cols }: InputTrace, frame: number, { keys, weights, most }: Shade): Float32Array {
-  const shares = new Float32Array(rows * cols);
-  keys.forEach(({ box }, i) => {
-    if (box?.frame !== frame) return;
-    for (let y = Math.round(box.top); y < Math.round(box.top + box.height); y++) {
-      shares.fill(weights[i] / most, y * cols + Math.round(box.left), y * cols + Math.round(box.left + box.width));
+function copyFrame({ data, width, height }: ImageData, trace: InputTrace, frame: number, step: number): void {
+  const { rows, cols, channels, values } = trace;
+  const [green, blue] = channels > 2 ? [1, 2] : [0, 0];
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      const from = ((frame * rows + y * step) * cols + x * step) * channels;
+      const to = 4 * (y * width + x);
+      data[to] = values[from];
+      data[to + 1] = values[from + green];
+      data[to + 2] = values[from + blue];
+      data[to + 3] = 255;
     }
-  });
-  return shares;
+  }
+}
+
+/** Mixes a pale grey picture with the colours of the weights; what belongs to no key gets the colour of 0. */
+function shadeFrame({ data, width, height }: ImageData, frame: number, shade: Shade, on: Scheme, step: number): void {
+  const [black, white] = PALE[on];
+  for (let at = 0; at < data.length; at += 4) {
+    const grey = black + ((white - black) * (data[at] + data[at + 1] + data[at + 2])) / (3 * 255);
+    data[at] = data[at + 1] = data[at + 2] = grey;
+  }
+  const mix = (left: number, top: number, right: number, bottom: number, weight: number) => {
+    const [r, g, b] = weightColour(weight, on).map((part) => part * (1 - PICTURE_SHARE));
+    for (let y = top; y < bottom; y++) {
+      for (let at = 4 * (y * width + left); at < 4 * (y * width + right); at += 4) {
+        const grey = data[at] * PICTURE_SHARE;
+        data[at] = r + grey;
+        data[at + 1] = g + grey;
+        data[at + 2] = b + grey;
+      }
+    }
+  };
+  const placed = shade.keys.flatMap(({ box }, i) => (box?.frame === frame ? [{ box, i }] : []));
+  for (const { box, i } of placed) {
+    const at = (column: number) => Math.round(column / step);
+    const [right, bottom] = [Math.min(width, at(box.left + box.width)), Math.min(height, at(box.top + box.height))];
+    mix(at(box.left), at(box.top), right, bottom, shade.weights[i] / shade.most);
+  }
+  if (placed.length === 0) mix(0, 0, width, height, 0);
 }
 
 /** The index of the place that contains a point of a frame; null if none does. */
@@ -117,7 +148,7 @@ function Frame(props: FrameProps) {
   const { trace, frame, shade, places, pointed, marked } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const on = scheme.value;
-  useEffect(() => paintFrame(canvas.current!, trace, [frame], shade, on), [trace, frame, shade, on]);
+  useEffect(() => paintFrames(canvas.current!, trace, [frame], shade, on), [trace, frame, shade, on]);
   const at = (event: PointerEvent | MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
     const inside = (share: number, length: number) => Math.min(length - 1e-6, Math.max(0, share * length));

@@ -187,7 +187,7 @@ function RowSlider(props: { trace: InputTrace }) {
       min={continuation.least}
       max={continuation.most}
       step={1}
-      show={(row) => (row === continuation.first ? columnName(props.trace, cols).replace(/T(\d\d:\d\d)(:\d\d)?$/, " $1") : `row ${row}`)}
+      show={(row) => (row === continuation.first ? columnName(props.trace, cols).replace(/[T ](\d\d:\d\d)(:00)?$/, " $1") : `row ${row}`)}
       onChange={(row) => (at.value = row)}
       testid="input-at"
     />

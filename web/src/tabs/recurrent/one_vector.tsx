@@ -81,7 +81,7 @@ function Sentence(props: { model: string; source: string; reference: string | nu
   return (
     <article class="stacked one-vector" aria-busy={busy}>
       <p>
-        <span lang="fr">{props.source}</span> <span class="aside">{words} words</span>
+        <span lang="fr">{props.source}</span> <span class="aside nowrap">{words} words</span>
       </p>
       {error && <Alert>{error}</Alert>}
       {value?.vector && (

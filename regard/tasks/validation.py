@@ -39,9 +39,10 @@ class Measure:
 
     def rank(self, scores: Mapping[str, Any]) -> float:
         """Return the value as a number that is higher for a better model; of equal shares, that of the lower loss."""
+        rank = -self.value(scores) if self.lower_is_better else self.value(scores)
         if self.share and "loss" in scores:
-            return self.value(scores) - LOSS_OF_EQUALS * min(float(scores["loss"]), 1 / LOSS_OF_EQUALS)
-        return -self.value(scores) if self.lower_is_better else self.value(scores)
+            rank -= LOSS_OF_EQUALS * min(float(scores["loss"]), 1 / LOSS_OF_EQUALS)
+        return rank
 
     def describe(self, scores: Mapping[str, Any]) -> str:
         """Return the name and the value, such as "chrF 21.3"."""

@@ -215,3 +215,6 @@ def test_of_equal_shares_the_lower_loss_is_better() -> None:
     scores = [{"exact": 0.0, "loss": 2.0}, {"exact": 0.0, "loss": 1.0}, {"exact": 0.0, "loss": float("inf")}]
     assert max(scores, key=exact.rank) is scores[1]
     assert exact.rank({"exact": 1e-5, "loss": 9.0}) > exact.rank(scores[1]) > exact.rank(scores[2])
+    errors = Measure("wer", "word error rate", lower_is_better=True, share=True)
+    assert errors.rank({"wer": 0.1, "loss": 9.0}) > errors.rank({"wer": 0.2, "loss": 1.0})
+    assert errors.rank({"wer": 0.1, "loss": 1.0}) > errors.rank({"wer": 0.1, "loss": 2.0})

@@ -214,17 +214,27 @@ def main() -> int:
                 continue
             results[system].append({"seed": seed, **result})
             print(system, results[system][-1], file=sys.stderr, flush=True)
+            keep(report_of(results, overrides, device), options.out)  # what is there already, if the time is over
+    report = report_of(results, overrides, device)
+    for system, values in report["summary"].items():
+        size = f"{values['parameters']:>12,.0f} parameters"
+        print(f"{system:<14}{values['accuracy']:>9.2%}{size}{values['seconds']:>8.0f} s")
+    keep(report, options.out)
+    print(json.dumps(report))
+    return int(options.check and not report["target reached"])
+
+
+def report_of(
+    results: dict[str, list[dict[str, Any]]], overrides: dict[str, Any], device: torch.device
+) -> dict[str, Any]:
+    """Return the results with their means, and whether the target is reached."""
     summary = {
         system: {key: mean(run[key] for run in runs) for key in ("accuracy", "validation", "parameters", "seconds")}
         for system, runs in results.items()
         if runs
     }
-    for system, values in summary.items():
-        size = f"{values['parameters']:>12,.0f} parameters"
-        print(f"{system:<14}{values['accuracy']:>9.2%}{size}{values['seconds']:>8.0f} s")
     others = [values["accuracy"] for system, values in summary.items() if system != "regard"]
-    reached = "regard" in summary and summary["regard"]["accuracy"] >= max(others, default=0.0)
-    report = {
+    return {
         "benchmark": "images",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command(),
@@ -233,11 +243,8 @@ def main() -> int:
         "settings": {key: value for key, value in overrides.items() if key != "data.images"},
         "runs": results,
         "summary": summary,
-        "target reached": reached,
+        "target reached": "regard" in summary and summary["regard"]["accuracy"] >= max(others, default=0.0),
     }
-    keep(report, options.out)
-    print(json.dumps(report))
-    return int(options.check and not reached)
 
 
 def with_size(recipe: Recipe) -> Recipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -44,14 +44,18 @@ def write_tables(results: Sequence[Line], page: Path = PAGE) -> None:
 
 
 def with_tables(text: str, results: Sequence[Line]) -> str:
-    for name, table in TABLES.items():
+    return filled(text, {name: table(results) for name, table in TABLES.items()})
+
+
+def filled(text: str, tables: Mapping[str, str]) -> str:
+    """Return the page with these tables in their places."""
+    for name, table in tables.items():
         marked = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end of table -->)", re.DOTALL)
         if not marked.search(text):
             raise ValueError(
                 f"the page has no place for the table {name!r}: <!-- table: {name} --> … <!-- end of table -->"
             )
-        fresh = table(results)
-        text = marked.sub(lambda found, fresh=fresh: f"{found[1]}{fresh}\n{found[2]}", text)
+        text = marked.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
     return text
 
 
@@ -65,7 +69,7 @@ def multi30k_table(results: Sequence[Line]) -> str:
         numbers = (_published(system, goal), _required(goal), spread(values), spread(_bleu(raw)))
         work = (_size(tokenised), _work(tokenised))
         rows.append((_name(system), _arrow(direction), *numbers, *work, verdict(goal, values)))
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def tatoeba_table(results: Sequence[Line]) -> str:
@@ -76,7 +80,7 @@ def tatoeba_table(results: Sequence[Line]) -> str:
         scores = (spread(_bleu(lines)), spread([line["chrf"]["value"] for line in lines]))
         numbers = (_published(system, goal), _required(goal), *scores, _size(lines), _work(lines))
         rows.append((_name(system), *numbers, verdict(goal, _bleu(lines))))
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def shakespeare_table(results: Sequence[Line]) -> str:
@@ -88,7 +92,7 @@ def shakespeare_table(results: Sequence[Line]) -> str:
         ours = (_with_stride(values, lines), spread(_known(line["validation"]["loss"] for line in lines), 4))
         numbers = (_published(system, goal), _required(goal), *ours, _size(lines), _work(lines))
         rows.append((_name(system), *numbers, verdict(goal, values, lower=True)))
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def features_table(results: Sequence[Line]) -> str:
@@ -99,7 +103,9 @@ def features_table(results: Sequence[Line]) -> str:
         values = _bleu(lines_of(results, system, direction, "tokenised"))
         away = f"{mean(values) - mean(exact):+.2f}" if values and exact else OPEN
         rows.append((system.features, spread(values), away))
-    return _table(("attention of the decoder", "BLEU", "against softmax"), [("softmax", spread(exact), ""), *rows])
+    return markdown_table(
+        ("attention of the decoder", "BLEU", "against softmax"), [("softmax", spread(exact), ""), *rows]
+    )
 
 
 def letters_table(results: Sequence[Line]) -> str:
@@ -108,7 +114,7 @@ def letters_table(results: Sequence[Line]) -> str:
     for system, direction, _ in _goals("tinyshakespeare", features=True):
         lines = lines_of(results, system, direction, "raw")
         rows.append((system.features, _with_stride([line["nats"] for line in lines], lines)))
-    return _table(("attention", "nats per character"), rows)
+    return markdown_table(("attention", "nats per character"), rows)
 
 
 def by_length_table(results: Sequence[Line]) -> str:
@@ -125,7 +131,9 @@ def by_length_table(results: Sequence[Line]) -> str:
     rows.append(
         ("all", str(sum(one["count"] for one in gru["by_length"])), *(f"{x['bleu']['value']:.1f}" for x in pair))
     )
-    return f"{_table(head, rows)}\n\n![BLEU by sentence length, with and without attention](images/{PICTURE.name})"
+    return (
+        f"{markdown_table(head, rows)}\n\n![BLEU by sentence length, with and without attention](images/{PICTURE.name})"
+    )
 
 
 def _pair_line(results: Sequence[Line], name: str) -> Line | None:
@@ -230,5 +238,5 @@ def _arrow(direction: str) -> str:
     return direction.title().replace("-", "–")
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -105,6 +105,28 @@ def summary_of(results: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
+def report_of(results: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the results with their means, and which targets are reached."""
+    summary = summary_of(results)
+    targets = {
+        f"{data} {horizon}": summary[name]["mse"] <= PATCHTST[data][HORIZONS.index(horizon)]
+        for data in options.datasets
+        for horizon in options.horizons
+        if (name := f"{data} forecaster {horizon}") in summary
+    }
+    return {
+        "benchmark": "series",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command(),
+        "hardware": hardware("cuda" if torch.cuda.is_available() else "cpu"),
+        "versions": {name: version(name) for name in ("torch", "numpy")},
+        "published": {"PatchTST": PATCHTST, "DLinear": DLINEAR},
+        "runs": results,
+        "summary": summary,
+        "targets": targets,
+    }
+
+
 def print_table(
     summary: dict[str, dict[str, Any]], datasets: list[str], models: list[str], horizons: list[int]
 ) -> None:
@@ -166,31 +188,15 @@ def main() -> int:
             results.append(future.result())
             shown = ("data", "model", "horizon", "seed", "validation", "mse", "seconds")
             print({key: results[-1][key] for key in shown}, file=sys.stderr, flush=True)
+            keep(report_of(results, options), options.out)  # what is there already, if the time is over
             if options.minutes is not None and time.monotonic() - started > 60 * options.minutes:
                 for other in futures:
                     other.cancel()
-    summary = summary_of(results)
-    print_table(summary, options.datasets, options.models, options.horizons)
-    targets = {
-        f"{data} {horizon}": summary[name]["mse"] <= PATCHTST[data][HORIZONS.index(horizon)]
-        for data in options.datasets
-        for horizon in options.horizons
-        if (name := f"{data} forecaster {horizon}") in summary
-    }
-    report = {
-        "benchmark": "series",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command(),
-        "hardware": hardware("cuda" if torch.cuda.is_available() else "cpu"),
-        "versions": {name: version(name) for name in ("torch", "numpy")},
-        "published": {"PatchTST": PATCHTST, "DLinear": DLINEAR},
-        "runs": results,
-        "summary": summary,
-        "targets": targets,
-    }
+    report = report_of(results, options)
+    print_table(report["summary"], options.datasets, options.models, options.horizons)
     keep(report, options.out)
     print(json.dumps(report))
-    return int(options.check and not all(targets.values()))
+    return int(options.check and not all(report["targets"].values()))
 
 
 if __name__ == "__main__":

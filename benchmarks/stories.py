@@ -86,7 +86,7 @@ def train_regard(task: str, settings: dict[str, Any], folder: Path, *, copies: b
         data=DataRecipe(**{key: (str(path),) for key, path in files.items()}, max_length=512),
         tokenizer=dataclasses.replace(recipe.tokenizer, shared=True),
         model={**recipe.model, "kind": "transformer", "share_embeddings": True},
-        training=dataclasses.replace(recipe.training, label_smoothing=0.0),
+        training=dataclasses.replace(recipe.training, label_smoothing=0.0, pointing=0.0),
         decoding=dataclasses.replace(recipe.decoding, sentences=0),
     )
     return regard.train(without_copying, out=folder / "run", quiet=quiet)
@@ -112,8 +112,10 @@ def training_batches(data: PairData, device: str) -> Iterator[Batch]:
         epoch += 1
 
 
-def train_t5(task: str, settings: dict[str, Any], device: str) -> tuple[Write, Any, int, float]:
-    """Train T5 with the better of two learning rates; return its writer, the tokenizer, its size and that rate."""
+def train_t5(
+    task: str, settings: dict[str, Any], device: str, rates: Sequence[float]
+) -> tuple[Write, Any, int, dict[str, float]]:
+    """Train T5 with the best of these rates; return its writer, the tokenizer, its size, the rate and its loss."""
     from regard.tasks import task_for
 
     recipe = read_recipe(RECIPES[task], {**settings, "data.max_length": 512})
@@ -125,13 +127,13 @@ def train_t5(task: str, settings: dict[str, Any], device: str) -> tuple[Write, A
     assert isinstance(train, PairData)
     assert isinstance(validation, PairData)
     models = []
-    for factor in T5_RATES:
+    for factor in rates:
         rate = factor * float(recipe.training.lr or 1e-3)
         model = fit_t5(recipe, train, tokenizers[0].size, rate, device)
         with torch.no_grad():
             losses = [float(t5_loss(model.eval(), batch.to(device))) for batch in validation.batches(0)]
         models.append((mean(losses), rate, model))
-    _, rate, model = min(models, key=lambda entry: entry[0])
+    loss, rate, model = min(models, key=lambda entry: entry[0])
 
     def write(sources: list[list[int]]) -> list[str]:
         tokens = pad_batch(sources).to(device)
@@ -139,7 +141,8 @@ def train_t5(task: str, settings: dict[str, Any], device: str) -> tuple[Write, A
             ids = model.generate(tokens, attention_mask=tokens != PAD, max_new_tokens=tokens.shape[1], do_sample=False)
         return [tokenizers[0].decode(row[1 : ([*row, END]).index(END)]) for row in ids.tolist()]
 
-    return write, tokenizers[0], sum(parameter.numel() for parameter in model.parameters()), rate
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return write, tokenizers[0], size, {"rate": rate, "validation_loss": loss}
 
 
 def fit_t5(recipe: Any, train: PairData, vocabulary: int, rate: float, device: str) -> Any:
@@ -217,10 +220,10 @@ def run(task: str, system: str, seed: int, options: argparse.Namespace) -> dict[
     if options.device != "cpu":
         settings = {"training.precision": "fp32", "training.capture": "false", "training.kernels": "off", **settings}
     wall, cpu = time.perf_counter(), time.process_time()
-    face, extra = None, {}
+    face, extra = None, dict[str, float]()
     with tempfile.TemporaryDirectory() as name:
         if system == "t5":
-            write, tokenizer, size, extra["rate"] = train_t5(task, settings, options.device)
+            write, tokenizer, size, extra = train_t5(task, settings, options.device, options.rates)
         else:
             trained = train_regard(
                 task, settings, Path(name), copies=system == "pointer-generator", quiet=not options.verbose
@@ -274,6 +277,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="default: 1, 2 and 3")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a recipe's setting")
+    parser.add_argument("--rates", nargs="+", type=float, default=T5_RATES, help="of T5, as shares of the recipe's")
     parser.add_argument("--name", default="recipe", help="name of these settings in the results")
     parser.add_argument("--parts", nargs="+", choices=DEMO_PARTS, default=list(PARTS), help="`validation` for tuning")
     parser.add_argument("--samples", type=int, default=2000, help="stories or questions of each part")

@@ -9,28 +9,26 @@ as one JSON object. See benchmarks/README.md.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import re
 import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from timing import Samples, command, hardware, keep, take_turns
-from torch import Tensor, nn
+from torch import nn
 from train_contenders import Setting
-from train_fp8_ablations import ROUNDINGS, emulated
 from train_fp8_checks import Inspection, check_casts, relative, say, time_kernels, time_products
+from train_fp8_curves import read_texts, train_curves
+from train_fp8_heads import HEADS, WithHead, check_output
 from train_gpu import CELLS
 from train_gpu_batches import InMemory, chain_batches
-from train_gpu_contenders import GPT_RECIPE, Ours, Plain, PlainGPT, copy_gpt_weights
+from train_gpu_contenders import GPT_RECIPE, NanoGPT, Ours, Plain, PlainGPT, copy_gpt_weights
 from train_gpu_measures import memory_now, memory_peak, one_pass, print_profile
 
 import regard
@@ -45,10 +43,10 @@ from regard.text.batches.batch import Batch
 from regard.training.loop.torch_compile import uncompiled
 from regard.training.recipe.schema import TrainingRecipe
 
-STAGES = ("products", "gradients", "speed", "curve", "ablations")
+STAGES = ("products", "output", "gradients", "speed", "curve", "ablations")
 TO_REACH = 1.35  # times the tokens per second of the plain model
 CLOSE = 0.01  # of the losses of bf16 and fp8 after the curve
-ABLATIONS = "bf16,fp8," + ",".join(ROUNDINGS)
+ABLATIONS = "bf16,bf16 again,fp8,fp8/bf16"
 
 
 def config_of(setting: Setting) -> Config:
@@ -83,6 +81,14 @@ def products_stage(args: argparse.Namespace, device: str) -> dict:
     names = args.layers.split(",") if args.layers else []
     result["products"] = {name: time_products(name, *layers[name], device) for name in names}
     return result
+
+
+def output_stage(args: argparse.Namespace, device: str) -> dict:
+    """The casts, then losses and gradients of the output layer with each choice of 8-bit products."""
+    setting = setting_of(args)
+    result: dict = {"casts": check_casts(setting.batch_tokens, setting.dim, setting.hidden, device)}
+    rows = min(setting.batch_tokens, 8192)
+    return result | {"output": check_output(rows, setting.dim, setting.vocabulary, device)}
 
 
 # Stage 2
@@ -141,17 +147,7 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
     """Tokens per second, interleaved; then the kernels of the fp8 step."""
     setting = setting_of(args)
     batches = chain_batches(setting, device, fixed=True)
-    recipes = {name: recipe_of(name, setting.batch_tokens, device) for name in ("bf16", "fp8")}
-    contenders: dict[str, Ours | Plain] = {}
-    for name, recipe in recipes.items():
-        torch.manual_seed(0)
-        contenders[f"regard {name}"] = Ours(config_of(setting), InMemory(batches), recipe, device)
-    if not args.without_plain:
-        plain = PlainGPT(setting)
-        copy_gpt_weights(contenders["regard bf16"].model, plain)
-        plain_recipe = replace(recipes["bf16"], precision="bf16")
-        contenders["torch"] = Plain(plain, batches, plain_recipe, device, compiled=device == "cuda", ragged=False)
-    memory = {}
+    contenders, memory = speed_contenders(args, setting, batches, device), {}
     for name, contender in list(contenders.items()):
         began = time.perf_counter()
         try:
@@ -162,7 +158,7 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
             memory[name] = {key: value - memory_before[key] for key, value in memory_peak(contender.device).items()}
             say(f"{name} ready after {time.perf_counter() - began:.1f} s, loss {contender.look():.4f}")
         except Exception:
-            traceback.print_exc()
+            traceback.print_exc(file=sys.stdout)
             say(f"{name} failed")
             del contenders[name]
     runs = {name: lambda contender=contender: one_pass(contender) for name, contender in contenders.items()}
@@ -171,11 +167,35 @@ def speed_stage(args: argparse.Namespace, device: str) -> dict:
     result: dict = {name: speed(samples, name, tokens, setting.batches) for name in contenders}
     for name, numbers in result.items():
         ratio = numbers["tokens_per_second"] / result.get("torch", numbers)["tokens_per_second"]
-        say(f"{name:14}{numbers['tokens_per_second']:>12,.0f} tokens/s {numbers['ms']:>8.2f} ms/step {ratio:>6.3f}")
+        say(f"{name:20}{numbers['tokens_per_second']:>12,.0f} tokens/s {numbers['ms']:>8.2f} ms/step {ratio:>6.3f}")
+    if args.out is not None:
+        args.out.with_name(f"{args.out.stem}-speed.json").write_text(json.dumps(result), encoding="utf-8")
     if args.profile and "regard fp8" in contenders:
         print_profile("regard fp8", lambda: one_pass(contenders["regard fp8"]), setting.batches, device)
         sys.stdout.flush()
     return result | {"memory": memory}
+
+
+def speed_contenders(args: argparse.Namespace, setting: Setting, batches: list[Batch], device: str) -> dict[str, Any]:
+    """regard in bf16 and in fp8 with several output layers, the plain model, and nanoGPT's."""
+    contenders: dict[str, Any] = {}
+    for name in ("bf16", "fp8"):
+        torch.manual_seed(0)
+        recipe = recipe_of(name, setting.batch_tokens, device)
+        contenders[f"regard {name}"] = Ours(config_of(setting), InMemory(batches), recipe, device)
+    if not args.without_plain:
+        plain = PlainGPT(setting)
+        copy_gpt_weights(contenders["regard bf16"].model, plain)
+        recipe = recipe_of("bf16", setting.batch_tokens, device)
+        contenders["torch"] = Plain(plain, batches, recipe, device, compiled=device == "cuda", ragged=False)
+    if args.nanogpt is not None:
+        recipe = recipe_of("bf16", setting.batch_tokens, device)
+        model = NanoGPT(args.nanogpt, setting)
+        contenders["nanoGPT"] = Plain(model, batches, recipe, device, compiled=device == "cuda", ragged=False)
+    ours = contenders.pop("regard fp8")
+    for head in args.heads.split(","):
+        contenders["regard fp8" if head == "8-bit" else f"regard fp8/{head}"] = WithHead(ours, head)
+    return contenders
 
 
 def speed(samples: Samples, name: str, tokens: int, steps: int) -> dict:
@@ -188,135 +208,50 @@ def speed(samples: Samples, name: str, tokens: int, steps: int) -> dict:
 
 def curve_stage(args: argparse.Namespace, device: str) -> dict:
     """The losses of both precisions, from the same weights on the same windows of a text."""
-    setting = setting_of(args)
-    ids = words_of(args.text, setting.vocabulary)
-    split = int(0.95 * len(ids))
-    say(f"{len(ids):,} tokens, {len(ids.unique()):,} distinct")
     steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
-    result = {}
-    for name in args.precisions.split(","):
-        result[name] = train_curve(setting, name, ids[:split], ids[split:], steps, rows, device)
-    compare(result)
-    return result
+    return losses_of(args.precisions, args, device, steps, rows)
 
 
 def ablations_stage(args: argparse.Namespace, device: str) -> dict:
-    """The losses with the layers of the blocks rounded in other ways; not compiled."""
+    """The losses with other products of 8 bits, or with the layers of the blocks rounded in other ways."""
+    steps, rows = (20, 4) if args.quick else (args.ablation_steps, args.rows)
+    return losses_of(args.ablations, args, device, steps, rows)
+
+
+def losses_of(names: str, args: argparse.Namespace, device: str, steps: int, rows: int) -> dict:
     setting = setting_of(args)
-    ids = words_of(args.text, setting.vocabulary)
-    split = int(0.95 * len(ids))
-    steps, rows = (20, 4) if args.quick else (args.steps, args.rows)
-    result: dict = {}
-    for name in args.ablations.split(","):
-        began = time.perf_counter()
-        with emulated(ROUNDINGS[name]) if name in ROUNDINGS else nullcontext():
-            precision = "bf16" if name == "bf16" else "fp8"
-            inspect = name == "fp8" and runs_triton(torch.device(device))
-            sizes = ids[:split], ids[split:], steps, rows, device
-            result[name] = train_curve(setting, precision, *sizes, compiled=False, inspect=inspect)
-        say(f"{name}: {time.perf_counter() - began:.1f} s, {result[name]['losses']}")
-    compare(result)
-    return result
-
-
-def compare(result: dict) -> None:
-    """Add the distances from the first entry."""
-    first, *others = result
-    for name in others:
-        apart = {key: result[name][key] - result[first][key] for key in ("last", "held_out")}
-        say(f"{name} minus {first}: last steps {apart['last']:+.4f}, held-out text {apart['held_out']:+.4f}")
-        result[name]["apart"] = apart
-
-
-def train_curve(
-    setting: Setting,
-    precision: str,
-    train: Tensor,
-    held_out: Tensor,
-    steps: int,
-    rows: int,
-    device: str,
-    *,
-    compiled: bool = True,
-    inspect: bool = False,
-) -> dict:
-    recipe = replace(
-        recipe_of(precision, rows * setting.length, device),
-        lr=6e-4, schedule="cosine", warmup=max(1, steps // 10), steps=steps, floor=0.1,
-        compile=compiled and device == "cuda",
+    texts = read_texts(args.text, setting.vocabulary)
+    recipe = replace(recipe_of("fp8", rows * setting.length, device), compile=args.compile and device == "cuda")
+    out = args.out and args.out.with_name(f"{args.out.stem}-{args.alone}.json")
+    return train_curves(
+        names.split(","), setting, config_of(setting), recipe, texts, device,
+        steps=steps, rows=rows, until=args.until, out=out,
     )  # fmt: skip
-    torch.manual_seed(0)
-    ours = Ours(config_of(setting), InMemory([]), recipe, device)
-    draw, began, losses = torch.Generator().manual_seed(0), time.perf_counter(), []
-    every = min(100, steps // 4)
-    with ours.kernels():
-        for step in range(1, steps + 1):
-            ours.step(window_batch(train, rows, setting.length, draw, device))
-            if step % every == 0:
-                losses.append(round(ours.look(), 4))
-                if step % (5 * every) == 0:
-                    say(f"{precision} step {step}: {losses[-1]:.4f} ({time.perf_counter() - began:.0f} s)")
-    if inspect:
-        inspected(ours.model, window_batch(train, rows, setting.length, draw, device), device)
-    draw, nll, count = torch.Generator().manual_seed(1), 0.0, 0
-    ours.model.eval()  # in which the products are of 16 bits
-    with torch.no_grad(), uncompiled():
-        for _ in range(2 if steps < 100 else 32):
-            batch = window_batch(held_out, rows, setting.length, draw, device)
-            nll, count = nll + ours.loss(batch).item(), count + 1
-    skipped = ours.state.progress.skipped
-    say(f"{precision}: last {losses[-1]:.4f}, held-out {nll / count:.4f}, skipped {skipped}")
-    del ours
-    gc.collect()
-    if device == "cuda":
-        torch.cuda.empty_cache()
-    return {"losses": losses, "last": losses[-1], "held_out": nll / count, "skipped": skipped}
-
-
-def window_batch(ids: Tensor, rows: int, length: int, draw: torch.Generator, device: str) -> Batch:
-    starts = torch.randint(len(ids) - length - 1, (rows,), generator=draw)
-    tokens = torch.stack([ids[start : start + length + 1] for start in starts]).to(device)
-    return Batch(
-        list(range(rows)), None, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), rows * length, fixed=True
-    )
-
-
-def words_of(path: Path | None, vocabulary: int) -> Tensor:
-    """Words with the space before them, and signs; a rare word is spelled, so that no token is unknown."""
-    text = ("the cat sees the dog , and the dog sees me . " * 400) if path is None else path.read_text("utf-8")
-    words = re.findall(r" ?\w+| ?[^\w\s]+|\s+", text)
-    letters = sorted(set(text))[: vocabulary // 2]
-    first = 8  # below: special tokens
-    frequent = [word for word, _ in Counter(words).most_common(vocabulary - first - len(letters)) if len(word) > 1]
-    table = {word: first + i for i, word in enumerate([*letters, *frequent])}
-
-    def spelled() -> Iterator[int]:
-        for word in words:
-            if word in table:
-                yield table[word]
-            else:
-                yield from (table[letter] for letter in word if letter in table)
-
-    return torch.tensor(list(spelled()))
 
 
 RUN = {"products": products_stage, "gradients": gradients_stage, "speed": speed_stage, "curve": curve_stage}
-RUN["ablations"] = ablations_stage
+RUN |= {"output": output_stage, "ablations": ablations_stage}
 
 
-def in_own_process(stage: str) -> dict | None:
-    """The result of a stage in a process of its own; what it prints appears at once."""
+def in_own_process(stage: str, until: float) -> dict | None:
+    """The result of a stage in a process of its own, which ends at `until`; what it prints appears at once."""
     process = subprocess.Popen(
-        [sys.executable, "-u", __file__, *sys.argv[1:], "--alone", stage], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-u", __file__, *sys.argv[1:], "--alone", stage, "--until", str(until)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    timer = threading.Timer(max(0.0, until - time.time()), process.kill)
+    timer.start()
     last = ""
     assert process.stdout is not None
     for line in process.stdout:
         if last:
             say(last)
         last = line.rstrip("\n")
-    if process.wait() or not last.startswith("{"):
-        say(f"{last}\nstage {stage} failed with exit status {process.returncode}")
+    code = process.wait()
+    timer.cancel()
+    if code or not last.startswith("{"):
+        say(f"{last}\nstage {stage} failed with exit status {code}")
         return None
     return json.loads(last)
 
@@ -326,9 +261,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="products,gradients,speed", metavar="STAGES", help=",".join(STAGES))
     parser.add_argument("--layers", default="qkv,out,up,down", help="whose products are measured alone")
     parser.add_argument("--without-plain", action="store_true", help="no plain GPT-2 beside")
-    parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8 or a rounding")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="the text of the curve")
-    parser.add_argument("--precisions", default="bf16,fp8", help="of the curve")
+    parser.add_argument("--nanogpt", type=Path, metavar="FILE", help="nanoGPT's model.py: one more peer of the speed")
+    parser.add_argument("--heads", default="8-bit,bf16", metavar="NAMES", help=f"output layers: {', '.join(HEADS)}")
+    parser.add_argument("--ablations", default=ABLATIONS, metavar="NAMES", help="bf16, fp8/HEAD, or a rounding")
+    parser.add_argument("--ablation-steps", type=int, default=300)
+    parser.add_argument("--text", type=Path, metavar="PATH", help="the text of the curve: a file, or a folder of files")
+    parser.add_argument("--compile", action="store_true", help="compile the models of the curve")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="end after this time; the curve ends earlier")
+    parser.add_argument("--precisions", default="bf16,fp8", help="of the curve: bf16, fp8, fp8/HEAD")
     parser.add_argument("--steps", type=int, default=2000, help="of the curve")
     parser.add_argument("--rows", type=int, default=8, help="windows of 1,024 tokens in a batch of the curve")
     parser.add_argument("--rounds", type=int, default=4, help="samples of each contender")
@@ -336,6 +276,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="toy sizes on the CPU, seconds: does it run?")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object here too")
     parser.add_argument("--alone", metavar="STAGE", help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.only = args.only.split(",")
     if unknown := set(args.only) - set(STAGES):
@@ -350,21 +291,23 @@ def main() -> int:
     args = arguments()
     device = "cpu" if args.quick else "cuda"
     if args.alone:
+        args.until -= 8.0  # to finish
         print(json.dumps(RUN[args.alone](args, device)))
         return 0
     report = {"benchmark": "train_fp8", "command": command(), "hardware": hardware(device)}
     report["versions"] = {"python": sys.version.split()[0], "torch": torch.__version__, "regard": regard.__version__}
     say(report["hardware"], report["versions"])
-    stages, began = {}, time.perf_counter()
+    stages, began = {}, time.time()
     for stage in args.only:
-        say(f"\n== {stage} ({time.perf_counter() - began:.0f} s)")
-        stages[stage] = in_own_process(stage)
+        say(f"\n== {stage} ({time.time() - began:.0f} s)")
+        stages[stage] = in_own_process(stage, began + args.seconds)
         keep(report | {"stages": stages}, args.out)
     speeds = stages.get("speed") or {}
-    if "regard fp8" in speeds and "torch" in speeds:
-        ratio = speeds["regard fp8"]["tokens_per_second"] / speeds["torch"]["tokens_per_second"]
-        report["ratio"] = ratio
-        say(f"\nfp8 against the plain model: {ratio:.3f}, to reach {TO_REACH}")
+    for peer in ("torch", "nanoGPT"):
+        if "regard fp8" in speeds and peer in speeds:
+            ratio = speeds["regard fp8"]["tokens_per_second"] / speeds[peer]["tokens_per_second"]
+            report[f"ratio to {peer}"] = ratio
+            say(f"\nfp8 against {peer}: {ratio:.3f}, to reach {TO_REACH}")
     print(json.dumps(report | {"stages": stages}))
     return int(None in stages.values())
 

@@ -5,6 +5,8 @@ B batch   n source tokens   m target tokens   T tokens of a window   p model wid
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -179,6 +181,27 @@ class PlainGPT(nn.Module):
             x = block(x)
         logits = F.linear(self.norm(x), self.embedding.weight)
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class NanoGPT(nn.Module):
+    """The model of nanoGPT (Karpathy), from its file model.py, in the loop of `Plain`, which is nanoGPT's."""
+
+    def __init__(self, file: Path, setting: Setting) -> None:
+        super().__init__()
+        spec = importlib.util.spec_from_file_location("nanogpt_model", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules["nanogpt_model"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        config = module.GPTConfig(
+            block_size=setting.length, vocab_size=setting.vocabulary, n_layer=setting.layers, n_head=setting.heads,
+            n_embd=setting.dim, dropout=setting.dropout,
+        )  # fmt: skip
+        self.model = module.GPT(config)
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of a batch (B, T)."""
+        return self.model(inputs, labels)[1]
 
 
 class PlainTranslator(PlainModel):

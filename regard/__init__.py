@@ -68,11 +68,21 @@ _WHERE = {
     "SummarizerConfig": "regard.models.config",
     "AnswererConfig": "regard.models.config",
     "VisionTransformer": "regard.models.arrays.vision_transformer",
+    "TransformerCaptioner": "regard.models.arrays.captioner",
+    "RecurrentCaptioner": "regard.models.arrays.recurrent_captioner",
     "ImageClassifierConfig": "regard.models.config",
+    "CaptionerConfig": "regard.models.config",
+    "RecurrentCaptionerConfig": "regard.models.config",
     "PatchForecaster": "regard.models.arrays.patch_forecaster",
     "ForecasterConfig": "regard.models.config",
     "DLinear": "regard.models.arrays.dlinear",
     "LinearForecasterConfig": "regard.models.config",
+    "SpeechTransformer": "regard.models.arrays.speech_recognizers",
+    "SpeechRecognizerConfig": "regard.models.config",
+    "ListenAttendSpell": "regard.models.arrays.speech_recognizers",
+    "ListenAttendSpellConfig": "regard.models.config",
+    "SpeechCTC": "regard.models.arrays.speech_recognizers",
+    "SpeechCTCConfig": "regard.models.config",
     "from_torch": "regard.models.torch_weights",
     "preset": "regard.models.presets",
     "make_model": "regard.models.presets",
@@ -88,6 +98,8 @@ _WHERE = {
     "Speculative": "regard.decoding.searches.speculative",
     # look
     "look": "regard.look",
+    # interop
+    "import_model": "regard.interop.importing",
     # api
     "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",
@@ -98,7 +110,9 @@ _WHERE = {
     "Answerer": "regard.api.copying.answerer",
     "WordVectors": "regard.api.word_vectors",
     "ImageClassifier": "regard.api.image_classifier",
+    "Captioner": "regard.api.captioner",
     "Forecaster": "regard.api.forecaster",
+    "Transcriber": "regard.api.transcriber",
     # training
     "train": "regard.training.run.training_run",
 }

@@ -1,12 +1,14 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
 from regard import kernels as kernels, look as look, positions as positions
+from regard.api.captioner import Captioner as Captioner
 from regard.api.classifier import Classifier as Classifier
 from regard.api.copying.answerer import Answerer as Answerer
 from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
 from regard.api.forecaster import Forecaster as Forecaster
 from regard.api.image_classifier import ImageClassifier as ImageClassifier
+from regard.api.transcriber import Transcriber as Transcriber
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
@@ -34,6 +36,7 @@ from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.demo.stories import demo_stories as demo_stories
+from regard.interop.importing import import_model as import_model
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block
 from regard.layers.cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
@@ -43,18 +46,30 @@ from regard.layers.feedforward import FeedForward as FeedForward
 from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
+from regard.models.arrays.captioner import TransformerCaptioner as TransformerCaptioner
 from regard.models.arrays.dlinear import DLinear as DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster
+from regard.models.arrays.recurrent_captioner import RecurrentCaptioner as RecurrentCaptioner
+from regard.models.arrays.speech_recognizers import (
+    ListenAttendSpell as ListenAttendSpell,
+    SpeechCTC as SpeechCTC,
+    SpeechTransformer as SpeechTransformer,
+)
 from regard.models.arrays.vision_transformer import VisionTransformer as VisionTransformer
 from regard.models.config import (
     AnswererConfig as AnswererConfig,
+    CaptionerConfig as CaptionerConfig,
     ClassifierConfig as ClassifierConfig,
     EncoderConfig as EncoderConfig,
     ForecasterConfig as ForecasterConfig,
     ImageClassifierConfig as ImageClassifierConfig,
     LinearForecasterConfig as LinearForecasterConfig,
+    ListenAttendSpellConfig as ListenAttendSpellConfig,
+    RecurrentCaptionerConfig as RecurrentCaptionerConfig,
     RecurrentLMConfig as RecurrentLMConfig,
     RecurrentTranslatorConfig as RecurrentTranslatorConfig,
+    SpeechCTCConfig as SpeechCTCConfig,
+    SpeechRecognizerConfig as SpeechRecognizerConfig,
     SummarizerConfig as SummarizerConfig,
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,

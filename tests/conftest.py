@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import json
@@ -27,7 +28,7 @@ IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 def pytest_configure(config: pytest.Config) -> None:
     # `make test-all` asks for the slow tests too, and for more examples of each property.
-    examples = 10 if config.option.markexpr == "not slow" else 25
+    examples = 6 if config.option.markexpr == "not slow" else 25
     hypothesis.settings.register_profile("regard", deadline=None, max_examples=examples, derandomize=IN_CI)
     hypothesis.settings.load_profile("regard")
     gc.disable()  # until pytest_collection_finish
@@ -57,10 +58,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Exclude the modules and tests, which live until the end, from all garbage collections to come."""
     gc.enable()
     gc.freeze()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # Triton's bindings report what still exists when Python exits
+    # Triton's bindings report what still exists when Python exits; until then pytest collects several times.
+    atexit.register(gc.unfreeze)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -24,6 +24,7 @@ ORDER = (
     "decoding",
     "evaluation",
     "look",
+    "interop",
     "api",
     "recipes",
     "tasks",
@@ -120,6 +121,7 @@ ORDER_INSIDE = {
         "module_decoding",
         "engine",
         "forced",
+        "ctc",
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
@@ -134,6 +136,7 @@ EXCEPTIONS_INSIDE = {
     ("decoding/searches/speculative.py", "ensemble"): "it searches with two models, so it runs them itself",
     ("look/trace/trace.py", "pictures"): "Trace.save draws the trace; imported when it is called",
     ("look/trace/trace.py", "page"): "Trace.explore and notebooks show the page; imported when they are called",
+    ("look/trace/inputs/input_trace.py", "page"): "as Trace.explore",
     ("look/trace/tracing.py", "heads"): "a trace can be made with some heads switched off",
 }
 

@@ -7,6 +7,7 @@ A3; Reimers & Gurevych 2019.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
-from regard.text.tokenizers.special_tokens import END, pad_batch
+from regard.text.tokenizers.special_tokens import pad_batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_TOKENS = 8192  # of one forward pass, including padding
@@ -34,7 +35,14 @@ class Embedder:
         self.model = model
         self.tokenizer = tokenizer
         self.info = dict(info or {})
-        (vocabulary,) = config_of(model).vocabularies
+        config = config_of(model)
+        (vocabulary,) = config.vocabularies
+        frame = self.info.get("frame", {}).get("source", {})
+        self.before: list[int] = list(frame.get("before", []))  # what precedes a text
+        self.after: list[int] = list(frame.get("after", [config.special_tokens.end]))
+        self.max_tokens: int | None = self.info.get("max_tokens")  # of an imported model, which cuts longer texts
+        if wrong := [token for token in (*self.before, *self.after) if token >= vocabulary]:
+            raise ModelError(f"config.json: frame has the token {wrong[0]}, but there are tokens 0 to {vocabulary - 1}")
         if tokenizer.size > vocabulary:
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model only {vocabulary}")
 
@@ -52,7 +60,7 @@ class Embedder:
     def embed(self, texts: str | Sequence[str]) -> Tensor:
         """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
         texts = [texts] if isinstance(texts, str) else list(texts)
-        tokens = [[*ids, END] for ids in self.tokenizer.encode_all(texts)]
+        tokens = [self._framed(ids) for ids in self.tokenizer.encode_all(texts)]
         config, longest = config_of(self.model), max(map(len, tokens), default=0)
         if config.max_positions is not None and longest > config.max_positions:
             raise DataError(
@@ -67,9 +75,21 @@ class Embedder:
             while order:
                 rows = max(1, BATCH_TOKENS // len(tokens[order[-1]]))
                 batch, order = order[-rows:], order[:-rows]
-                embeddings = self.model(pad_batch([tokens[i] for i in batch]).to(device))  # (rows, d)
+                embeddings = self.model(
+                    pad_batch([tokens[i] for i in batch], pad_id=config.pad_id).to(device)
+                )  # (rows, d)
                 vectors[batch] = F.normalize(embeddings.float(), dim=-1).cpu()
         return vectors
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return the tokens that the model reads for a text."""
+        return self._framed(self.tokenizer.encode(text))
+
+    def _framed(self, ids: list[int]) -> list[int]:
+        if self.max_tokens is not None and len(ids) > (room := self.max_tokens - len(self.before) - len(self.after)):
+            warnings.warn(f"a text has {len(ids)} tokens, but the model reads only the first {room}", stacklevel=4)
+            ids = ids[:room]
+        return [*self.before, *ids, *self.after]
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Tensor:
         """Return the cosine similarity of each text of `a` with each of `b`, (N, M), from -1 to 1."""

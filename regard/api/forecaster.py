@@ -20,17 +20,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.series import Scale, Series, make_series, read_series
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
+from regard.demo.series import demo_series
 from regard.errors import DataError, UsageError
+from regard.look.trace.inputs.input_trace import InputTrace
+from regard.look.trace.inputs.series import trace_series
 from regard.models.config import ForecasterConfig, LinearForecasterConfig
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
 from regard.text.tokenizers.tokenizer import NO_TOKENIZER
 
 BATCH_WINDOWS = 256  # of one forward pass
+EXAMPLE_HOURS = 3_000
 SeriesLike = str | Path | Series | NDArray | Tensor | Sequence[Sequence[float]] | Mapping[str, Sequence[float]]
 
 
@@ -119,6 +123,24 @@ class Forecaster:
             self._predict(window)
         return torch.stack([maps[layer].float().cpu().transpose(0, 1) for layer in maps])  # (B = C) rows
 
+    def trace(
+        self, series: SeriesLike, *, at: int | None = None, source: str | None = None, name: str | None = None
+    ) -> InputTrace:
+        """Return everything that the model does when it forecasts a series from row `at`, for the explorer page.
+
+        By default, the last rows are forecast and compared with the truth. `source` is the name of the series, by
+        default the file's; `name` is that of the model.
+        """
+        if source is None:
+            source = Path(series).name if isinstance(series, str | Path) else "series"
+        return trace_series(self, series, at=at, source=source, name=name)
+
+    def examples(self) -> dict[str, Series]:
+        """Return series to try by name: the demo series, if the model was trained on it."""
+        if not learned_from_demo(self.info):
+            return {}
+        return {"demo series": demo_series(EXAMPLE_HOURS)}
+
     def _predict(self, windows: Tensor) -> Tensor:
         """Return the forecasts of standardised windows (B, C, L) -> (B, C, F), on the CPU."""
         weight = next(self.model.parameters())
@@ -150,11 +172,11 @@ class Forecaster:
         return self.columns if all(name in names for name in self.columns) else ()
 
     def _scale(self, series: Series) -> Scale:
-        """Return the scale of the training data if the columns are the same, else that of the last window."""
-        if series.columns != self.columns:
+        """Return the scale of the training data if it had these columns, else that of the last window."""
+        if not set(series.columns) <= set(self.columns):
             return Scale.of(series.values[-self.lookback :])
-        numbers = self.info["series"]
-        return Scale(np.array(numbers["mean"]), np.array(numbers["deviation"]))
+        numbers, chosen = self.info["series"], [self.columns.index(name) for name in series.columns]
+        return Scale(np.array(numbers["mean"])[chosen], np.array(numbers["deviation"])[chosen])
 
 
 def next_times(times: Sequence[str] | None, steps: int) -> tuple[str, ...] | None:

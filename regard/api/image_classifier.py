@@ -18,17 +18,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.saving import save_face
+from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.images import Images, open_image, to_pixels
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
+from regard.demo.images import SHAPES, demo_images
 from regard.errors import ModelError
+from regard.look.trace.inputs.images import trace_image
+from regard.look.trace.inputs.input_trace import InputTrace
 from regard.models.config import ImageClassifierConfig
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
 from regard.text.tokenizers.labels import LabelTokenizer
 
 BATCH_IMAGES = 256  # of one forward pass
+EXAMPLES = 2 * len(SHAPES)
+EXAMPLE_SEED = 1_000_000  # of images that are in no training
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,22 @@ class ImageClassifier:
         has_token = weights.shape[-1] > self.grid[0] * self.grid[1]
         over_patches = weights[..., 0, 1:] if has_token else weights.mean(-2)
         return over_patches.unflatten(-1, self.grid)
+
+    def trace(self, image: Any, *, source: str | None = None, name: str | None = None) -> InputTrace:
+        """Return everything that the model does with an image, for the explorer page.
+
+        `source` is the name of the image, by default the file's; `name` is that of the model.
+        """
+        if source is None:
+            source = Path(image).name if isinstance(image, str | Path) else "image"
+        return trace_image(self, self.pixels(image), source=source, name=name)
+
+    def examples(self) -> dict[str, Any]:
+        """Return images to try by name: demo images, if the model was trained on them."""
+        if not learned_from_demo(self.info):
+            return {}
+        images = demo_images(EXAMPLES, seed=EXAMPLE_SEED)
+        return {f"{images.labels[i]} {i}": images.pixels[i] for i in range(len(images))}
 
     def pixels(self, image: Any) -> NDArray[np.uint8]:
         """Return an image as the model sees it, (C, H, W)."""

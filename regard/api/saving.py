@@ -1,4 +1,4 @@
-"""Save what `regard.load` returns as a model folder."""
+"""Save what `regard.load` returns as a model folder, and what such a folder says about its data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from torch import nn
 from regard.models.folder import RESERVED, save_model
 from regard.models.folder.weights_file import Storage
 from regard.text.tokenizers.tokenizer import Tokenizer
+
+
+def learned_from_demo(info: Mapping[str, Any]) -> bool:
+    """Whether a model was trained on demo data, by config.json of its folder."""
+    recipe = info.get("recipe")
+    data = recipe.get("data") if isinstance(recipe, Mapping) else None
+    return isinstance(data, Mapping) and bool(data.get("demo"))
 
 
 def save_face(

@@ -32,7 +32,6 @@ from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
-from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = Sample()
@@ -57,6 +56,12 @@ class Writer:
         self.info = dict(info or {})
         config = config_of(model)
         (vocabulary,) = config.vocabularies
+        self.special = config.special_tokens
+        vocabulary = self.special.tokenizer_size or vocabulary
+        frame = self.info.get("frame", {}).get("target", {}).get("before")
+        self.before: list[int] = [self.special.start] if frame is None else list(frame)  # what precedes a text
+        if wrong := [token for token in self.before if token >= vocabulary]:
+            raise ModelError(f"config.json: frame has the token {wrong[0]}, but there are tokens 0 to {vocabulary - 1}")
         if tokenizer.size != vocabulary:  # with fewer, the model could write tokens that have no text
             only = "only " if tokenizer.size > vocabulary else ""
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {only}{vocabulary}")
@@ -135,7 +140,7 @@ class Writer:
         stride = window // 2 if stride is None else stride
         if not 1 <= stride <= window:
             raise UsageError(f"stride must be between 1 and the {window} tokens of a window, got {stride}")
-        tokens = [START, *self.tokenizer.encode(text)]
+        tokens = self.begin(text)
         prefixes, targets = [tokens[:1]], [tokens[1 : window + 1]]
         for start in range(window + 1, len(tokens), stride):
             prefixes.append(tokens[start - (window - stride) - 1 : start])
@@ -148,14 +153,21 @@ class Writer:
         """Return nats per token, perplexity and bits per character of a text; `stride` as in score."""
         return self.score(text, stride=stride).likelihood
 
+    def begin(self, text: str) -> list[int]:
+        """Return the tokens that the model reads for the beginning of a document, at least one.
+
+        They begin with what training put before a document: the start token, or nothing in some imported models.
+        """
+        return [*self.before, *self.tokenizer.encode(text)] or [self.special.start]
+
     def _prefix(self, prompt: str) -> list[int]:
         """Return the prompt as tokens, or its last tokens if it does not fit."""
-        tokens = [START, *self.tokenizer.encode(prompt)]  # as documents begin in training
+        tokens = self.begin(prompt)
         if self.context is None or len(tokens) < self.context:
             return tokens
         read = self.context // 2
         warnings.warn(
-            f"the prompt has {len(tokens) - 1} tokens, but the model sees {self.context}: "
+            f"the prompt has {len(tokens) - len(self.before)} tokens, but the model sees {self.context}: "
             f"only the last {read} are read",
             stacklevel=3,
         )
@@ -168,7 +180,7 @@ class Writer:
             window_search = in_window(search, window, written=max_tokens - remaining)
             limit = remaining if self.context is None else min(remaining, self.context - len(context))
             for token in stream_tokens(model, context, search=window_search, max_tokens=limit):
-                if token == END:
+                if token in self.special.ends:
                     return
                 context.append(token)
                 yield token

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+# What Pillow may try: other formats have decoders that start programs (EPS) or have been attacked often.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 MAX_PIXELS = 2**26  # of one image file; a larger one is a mistake or an attack
 SIZES_TO_SAMPLE = 1000  # images of a folder whose size is looked at
 COLOUR_MODES = ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr", "LAB", "HSV")
@@ -119,7 +121,7 @@ def _read_folder(folder: Path, size: Size | None, skip: bool) -> Images:
     if not folder.is_dir():
         raise DataError(f"{folder} is neither a folder of images nor an IDX file (…-idx3-ubyte): give one of these")
     files = _class_files(folder)
-    size = size or _usual_size([path for path, _ in files])
+    size = size or usual_size([path for path, _ in files])
     pixels, labels, names, broken, resized = [], [], [], [], 0
     for path, label in files:
         try:
@@ -159,7 +161,7 @@ def _class_files(folder: Path) -> list[tuple[Path, str]]:
     return files
 
 
-def _usual_size(paths: Sequence[Path]) -> Size:
+def usual_size(paths: Sequence[Path]) -> Size:
     """Return the most frequent size of the images, and colour if any of them has colours; unreadable ones are left out.
 
     Only some of many images are looked at, spread over all classes.
@@ -192,7 +194,7 @@ def open_image(path: str | Path) -> Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sizes, which are checked here, and about unknown metadata
-            image = Image.open(path)
+            image = Image.open(path, formats=FORMATS)
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(
                     f"{path}: {image.width} x {image.height} pixels are more than {MAX_PIXELS:,}: shrink it"

@@ -109,7 +109,10 @@ def read_series(path: str | Path, variables: Sequence[str] = ()) -> Series:
     if len(lines) < 2:
         raise DataError(f"{path}: a series needs a line with the names of its columns, and rows of numbers below it")
     delimiter = max(DELIMITERS, key=lines[0].count)
-    header, *table = csv.reader(lines, delimiter=delimiter)
+    try:
+        header, *table = csv.reader(lines, delimiter=delimiter)
+    except csv.Error as error:
+        raise DataError(f"{path}: not a table with {delimiter!r} between its cells: {error}") from error
     names = [name.strip() for name in header]
     _check_table(path, names, table)
     time_column = _time_column(names, table[0])

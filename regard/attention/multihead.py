@@ -40,6 +40,8 @@ class MultiHeadAttention(nn.Module):
         qk_norm    normalize queries and keys per head before the score (Henry et al. 2020)
         window     tokens that self-attention covers: the token itself and its neighbours (Beltagy et al. 2020)
         output     False omits W^O, as L4 does: the heads are only concatenated
+        input_bias   whether W^Q, W^K and W^V have a bias; by default as `bias`, which is also that of W^O
+        norm_eps   the epsilon of qk_norm; by default that of the dtype
 
     >>> MultiHeadAttention(dim=16, heads=4)(torch.randn(2, 5, 16), causal=True).shape
     torch.Size([2, 5, 16])
@@ -52,7 +54,7 @@ class MultiHeadAttention(nn.Module):
         key_dim: int | None = None, value_dim: int | None = None, form: Literal["projected", "slice"] = "projected",
         position: Position | str | None = None, score: str | Score | None = None, qk_norm: bool = False,
         window: int | None = None, bias: bool = True, output: bool = True, dropout: float = 0.0,
-        backend: Backend = "auto",
+        backend: Backend = "auto", input_bias: bool | None = None, norm_eps: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -64,14 +66,16 @@ class MultiHeadAttention(nn.Module):
         self.d_v = dim // heads if d_v is None else d_v
         self.key_dim = dim if key_dim is None else key_dim
         self.value_dim = self.key_dim if value_dim is None else value_dim
-        self.dropout, self.backend, self.window, self.has_bias = dropout, backend, window, bias
+        input_bias = bias if input_bias is None else input_bias
+        self.dropout, self.backend, self.window = dropout, backend, window
+        self.has_bias, self.has_input_bias = bias, input_bias
         self.position = make_attention_position(position, dim=dim, heads=heads, head_dim=self.d_k, value_dim=self.d_v)
         self.score = make_layer_score(score, self.d_k)
         check_score_alone(self.score, self.position)
         sizes = HeadSizes(heads, kv_heads, self.d_k, self.d_v)
-        self.input = make_projection(form, (dim, self.key_dim, self.value_dim), sizes, bias=bias)  # W^Q, W^K, W^V
-        self.q_norm = nn.RMSNorm(self.d_k) if qk_norm else None
-        self.k_norm = nn.RMSNorm(self.d_k) if qk_norm else None
+        self.input = make_projection(form, (dim, self.key_dim, self.value_dim), sizes, bias=input_bias)  # W^Q, W^K, W^V
+        self.q_norm = nn.RMSNorm(self.d_k, eps=norm_eps) if qk_norm else None
+        self.k_norm = nn.RMSNorm(self.d_k, eps=norm_eps) if qk_norm else None
         self.output = make_output(heads * self.d_v, dim, bias=bias) if output else None  # W^O
 
     @staticmethod
@@ -94,6 +98,7 @@ class MultiHeadAttention(nn.Module):
             "window": self.window is not None,
             "no-output": self.output is None,
             "attention-bias": self.has_bias,
+            "input-bias": self.has_bias != self.has_input_bias,
         }
         return frozenset({"attention", *(name for name, used in options.items() if used)})
 

@@ -16,29 +16,32 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.answer import answer_questions
-from regard.cli.bench import bench_model
 from regard.cli.check import check_files
-from regard.cli.classify import classify_inputs
-from regard.cli.compare import compare_models
-from regard.cli.convert import convert_heads
 from regard.cli.demo import show_demo
-from regard.cli.embed import embed_lines
-from regard.cli.evaluate import evaluate_model
 from regard.cli.explore import explore_models
-from regard.cli.export import export_model
-from regard.cli.forecast import forecast_series
-from regard.cli.generate import generate_text
-from regard.cli.info import show_info
 from regard.cli.lectures import show_lectures
+from regard.cli.measure.bench import bench_model
+from regard.cli.measure.compare import compare_models
+from regard.cli.measure.evaluate import evaluate_model
+from regard.cli.measure.score import score_text
+from regard.cli.model_folders.convert import convert_heads
+from regard.cli.model_folders.export import export_model
+from regard.cli.model_folders.import_model import import_folder
+from regard.cli.model_folders.info import show_info
 from regard.cli.plot.command import plots
-from regard.cli.score import score_text
 from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
-from regard.cli.summarize import summarize_lines
 from regard.cli.train import train_model
-from regard.cli.translate import translate_text
-from regard.cli.words import words
+from regard.cli.use.answer import answer_questions
+from regard.cli.use.caption import caption_images
+from regard.cli.use.classify import classify_inputs
+from regard.cli.use.embed import embed_lines
+from regard.cli.use.forecast import forecast_series
+from regard.cli.use.generate import generate_text
+from regard.cli.use.summarize import summarize_lines
+from regard.cli.use.transcribe import transcribe_recordings
+from regard.cli.use.translate import translate_text
+from regard.cli.use.words import words
 from regard.errors import RegardError
 from regard.machine import check_environment
 from regard.system.terminal import perhaps_closed_terminal, show_plain_warnings
@@ -104,11 +107,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "classify": classify_inputs,
     "summarize": summarize_lines,
     "answer": answer_questions,
+    "caption": caption_images,
     "forecast": forecast_series,
+    "transcribe": transcribe_recordings,
     "score": score_text,
     "evaluate": evaluate_model,
     "compare": compare_models,
     "explore": explore_models,
+    "import": import_folder,
     "export": export_model,
     "convert": convert_heads,
     "bench": bench_model,

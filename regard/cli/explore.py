@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Container
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,12 @@ from regard.cli.shared.model_options import Device, Threads, plain_warnings
 from regard.errors import UsageError
 from regard.machine import set_threads
 
+if TYPE_CHECKING:
+    from regard.serving.model_threads import ServedModel
+
 PORT = 8790
 DEFAULT_MODELS = ("fr-en", "fr-en-rnn", "lecture", "shakespeare")  # opened without arguments, if they are shipped
+FORMS = {"image": "images", "series": "series", "sound": "recordings"}
 MIN_KEY_CHARACTERS = 16
 ALL_ADDRESSES = ("0.0.0.0", "::")
 MAKE_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())" > key.txt'
@@ -24,8 +28,8 @@ def explore_models(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="MODEL | TRACE.json",
-            help="Model folders, names of shipped models, or trace files.",
+            metavar="MODEL | TRACE.json | FILE",
+            help="Model folders, names of shipped models, trace files, and images, CSV or WAV files as examples.",
             show_default="shipped models",
         ),
     ] = None,
@@ -43,17 +47,18 @@ def explore_models(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Explore models in the browser: attention weights, token probabilities, and every number of a block.
+    """Explore models in the browser: attention weights, probabilities, and every number of a block.
 
     The server runs on this machine and sends nothing elsewhere.
 
     Examples:
       regard explore
       regard explore runs/mine jane.json
+      regard explore runs/pictures cat.png
     """
     set_threads(threads)
     hosts, key = allowed_hosts(host, name or []), read_key(key_file, host)
-    folders, traces = sort_arguments(what) if what else (default_folders(), {})
+    folders, traces, files = sort_arguments(what) if what else (default_folders(), {}, {})
 
     from regard.serving.app import create_app
     from regard.serving.limits import Limits
@@ -66,7 +71,8 @@ def explore_models(
         ServedModel(*item, device=device, queue_size=limits.queue) for item in other_shipped_models(folders).items()
     ]
     shelf = ModelShelf([*opened, *others], default=opened[0].name if opened else None)
-    app = create_app(shelf, traces=traces, limits=limits, hosts=hosts, key=key)
+    check_files(files, opened)
+    app = create_app(shelf, traces=traces, files=files, limits=limits, hosts=hosts, key=key)
     socket = listen(host, port)
     actual_port = socket.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{actual_port}/"
@@ -122,29 +128,42 @@ def read_key(path: Path | None, host: str) -> str | None:
     return key
 
 
-def sort_arguments(what: list[str]) -> tuple[dict[str, Path], dict[str, bytes]]:
-    """Return the model folders and the traces (as JSON) of the arguments, each under a unique name."""
+def sort_arguments(what: list[str]) -> tuple[dict[str, Path], dict[str, bytes], dict[str, Path]]:
+    """Return the model folders, the traces (as JSON) and the other files, each under a unique name."""
     from regard.api.model_names import find_model
+    from regard.serving.input_api import form_of
 
     folders: dict[str, Path] = {}
     traces: dict[str, bytes] = {}
+    files: dict[str, Path] = {}
     for argument in what:
         path = Path(argument)
         if argument.endswith((".json", ".json.gz")) and not path.is_dir():
             traces[unique_name(path.name.removesuffix(".gz").removesuffix(".json"), traces)] = read_trace(path)
+        elif path.is_file() and form_of(path) is not None:
+            files[unique_name(path.name, files)] = path
         else:
             folder = find_model(argument)
             folders[unique_name(folder.resolve().name, folders)] = folder
-    return folders, traces
+    return folders, traces, files
+
+
+def check_files(files: dict[str, Path], models: list[ServedModel]) -> None:
+    """Raise UsageError if no model on the command line reads one of the files."""
+    from regard.serving.input_api import form_of
+
+    for name, path in files.items():
+        if (form := form_of(path)) not in {model.reads for model in models}:
+            raise UsageError(f"{name} is an example for a model that reads {FORMS[str(form)]}: name its folder, too")
 
 
 def read_trace(path: Path) -> bytes:
     """Load and check a trace, and return it as the JSON that the page receives."""
     import json
 
-    from regard.look.trace.trace import Trace
+    from regard.look.trace.file_format import read_any_trace
 
-    return json.dumps(Trace.load(path).to_dict(), allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(read_any_trace(path).to_dict(), allow_nan=False, separators=(",", ":")).encode()
 
 
 def default_folders() -> dict[str, Path]:

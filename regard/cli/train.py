@@ -23,7 +23,8 @@ def train_model(
         str | None,
         typer.Option(
             help="Kind: transformer, rnn-attention, rnn-seq2seq, transformer-lm, rnn-lm, encoder, classifier, "
-            "summarizer, answerer, word-vectors, image-classifier, forecaster or dlinear."
+            "summarizer, answerer, word-vectors, image-classifier, captioner, "
+            "rnn-captioner, forecaster or dlinear."
         ),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="<path>", help="Folder of the run; default: runs/NAME.")] = None,
@@ -59,7 +60,9 @@ def train_model(
       regard train text.txt                 one text: a language model
       regard train text.txt --model word-vectors
       regard train FOLDER --model image-classifier
+      regard train FOLDER --model captioner
       regard train series.csv --model forecaster
+      regard train FOLDER --model speech-recognizer
       regard train recipe.toml              your own recipe
       regard train demo                     a shipped recipe
     """

@@ -15,7 +15,7 @@ from regard.api.embedder import Embedder
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.errors import DataError
-from regard.text.tokenizers.special_tokens import END, START, pad_batch
+from regard.text.tokenizers.special_tokens import START, pad_batch
 
 MAX_LINES = 1000  # of a text
 MAX_BATCH_TOKENS = 1024  # on the longer side; a longer text is a batch of its own
@@ -33,11 +33,11 @@ def calibration_batches(face: Translator | Writer | Embedder, lines: Sequence[st
         translations = [part for whole in face.translate(lines, beam=1) for part in whole.parts or [whole]]
         samples = [(list(part.source_ids), [START, *part.ids[:-1]]) for part in translations if part.ids]
     elif isinstance(face, Writer):
-        tokens = [START, *face.tokenizer.encode("\n".join(lines))] if lines else []
+        tokens = face.begin("\n".join(lines)) if lines else []
         windows = [tokens[start : start + face.window] for start in range(0, len(tokens), face.window)]
         samples = [(window,) for window in windows if len(window) == len(windows[0])]
     else:
-        samples = [([*ids, END],) for ids in face.tokenizer.encode_all(lines)]
+        samples = [(face.token_ids(line),) for line in lines]
     if not samples:
         raise DataError("there is no text to calibrate with: give some lines such as the model will see")
     device = next(face.model.parameters()).device

@@ -13,5 +13,6 @@ A module imports only from modules above it in this list:
     module_decoding  decode with modules: in C, by CUDA graphs, or step by step
     engine           generate_tokens and stream_tokens: run a search on all inputs
     forced           scores and attention of a given text
+    ctc              the texts of labels that an encoder gives to its vectors, without a decoder
     benchmark        how fast a model decodes on this machine
 """

@@ -26,7 +26,7 @@ BLOCK_TRAITS = frozenset(
         *("stack", "block", "pre-norm", "post-norm", "cross-attention", "LayerNorm", "RMSNorm"),
         *("feed-forward", "feed-forward-bias"),
         *("activation relu", "activation gelu", "activation gelu-tanh", "activation swiglu"),
-        *("attention", "attention-bias", "grouped-query"),
+        *("attention", "attention-bias", "input-bias", "grouped-query"),
         *("position Rotary", "rotary-interleaved", "rotary-fraction", "rotary-scaling"),
     }
 )

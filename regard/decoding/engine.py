@@ -34,6 +34,7 @@ from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.search import Hypothesis, Search
 from regard.errors import UsageError
+from regard.text.tokenizers.special_tokens import SpecialTokens, special_tokens_of
 
 GREEDY = Greedy()
 
@@ -82,10 +83,11 @@ def generate_tokens(
     search.rows(alternatives)  # raises an error if it cannot find so many
     if not isinstance(model, FolderModel):  # which translates
         check_model(model, source)
-    requests = make_requests(source, prefixes, max_tokens, numbers)
+    special = special_tokens_of(model)
+    requests = make_requests(source, prefixes, max_tokens, numbers, special=special)
     check_room(model, requests)
     if constraints is not None:
-        requests = add_constraints(requests, constraints)
+        requests = add_constraints(requests, constraints, special)
     if rules is not None:
         requests = [request._replace(rule=rule) for request, rule in zip(requests, rules, strict=True)]
     plain = allow_nonsense and cached and constraints is None and observer is None
@@ -122,18 +124,20 @@ def stream_tokens(
         raise UsageError(f"{name} does not know its first token before its last: stream with Greedy or Sample")
     sources = None if source is None else [source]
     check_model(model, sources)
-    (request,) = make_requests(sources, [prefix], max_tokens)
+    (request,) = make_requests(sources, [prefix], max_tokens, special=special_tokens_of(model))
     check_room(model, [request])
     from regard.decoding import module_decoding
 
     return module_decoding.stream(model, request, search, allow_unknown)
 
 
-def add_constraints(requests: Sequence[Request], constraints: Sequence[Sequence[Tokens]]) -> list[Request]:
+def add_constraints(
+    requests: Sequence[Request], constraints: Sequence[Sequence[Tokens]], special: SpecialTokens
+) -> list[Request]:
     """Return the requests with their constraints."""
     if len(constraints) != len(requests):
         raise UsageError(f"constraints has {len(constraints)} entries for {len(requests)} inputs: give one for each")
     return [
-        request._replace(constraints=needed_phrases(phrases, request.limit))
+        request._replace(constraints=needed_phrases(phrases, request.limit, special))
         for request, phrases in zip(requests, constraints, strict=True)
     ]

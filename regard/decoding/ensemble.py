@@ -61,7 +61,7 @@ class Ensemble(nn.Module):
             raise UsageError("an ensemble needs at least one model")
         if mean not in ("probabilities", "logs"):
             raise UsageError(f"mean must be 'probabilities' or 'logs', got {mean!r}")
-        for name in ("vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"):
+        for name in ("vocabulary", "source_vocabulary", "target_vocabulary", "pad_id", "special_tokens"):
             sizes = [getattr(model.config, name, None) for model in models]
             if len({*sizes}) > 1:
                 raise UsageError(f"the models of an ensemble must have the same vocabularies, and {name} is {sizes}")

@@ -19,7 +19,7 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating, log_probabilities
 from regard.decoding.requests import Request, TextModel, Tokens, check_model, make_batches, make_requests
 from regard.errors import UsageError
-from regard.text.tokenizers.special_tokens import pad_batch
+from regard.text.tokenizers.special_tokens import pad_batch, special_tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def _target_requests(
     if source is not None and len(source) != len(target):
         raise UsageError(f"{len(source)} sources and {len(target)} targets: each source has one target")
     check_model(model, source)
-    return make_requests(source, prefixes, [len(tokens) for tokens in target])
+    lengths = [len(tokens) for tokens in target]
+    return make_requests(source, prefixes, lengths, special=special_tokens_of(model))
 
 
 def _read(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens]) -> Tensor:
@@ -116,4 +117,4 @@ def _read(model: TextModel, requests: Sequence[Request], target: Sequence[Tokens
     inputs = inputs.to(next(model.parameters()).device)  # (B, m)
     if requests[0].source is None:
         return model.decode(inputs)
-    return model.decode(inputs, encode(model, [request.source or () for request in requests]))
+    return model.decode(inputs, encode(model, [request.source for request in requests if request.source is not None]))

@@ -19,12 +19,14 @@ from regard.decoding.decoder_layout import all_modules
 from regard.decoding.gpu.captured_step import step_captured
 from regard.decoding.requests import TextModel, Tokens
 from regard.models.decoding_state import Encoded
-from regard.text.tokenizers.special_tokens import PAD, START, UNKNOWN, pad_batch
+from regard.text.tokenizers.special_tokens import SpecialTokens, pad_batch
 
 
 def encode(model: TextModel, sources: Sequence[Tokens]) -> Encoded:
-    """Pad the sources to one length and encode them."""
+    """Pad the sources to one length and encode them; a model whose source is no text pads it itself."""
     device = next(model.parameters()).device
+    if hasattr(model, "pad_sources"):
+        return model.encode(model.pad_sources(sources).to(device))
     return model.encode(pad_batch(sources, pad_id=model.config.pad_id).to(device))
 
 
@@ -85,10 +87,12 @@ def log_probabilities(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def bar_special_tokens(logps: Tensor, allow_unknown: bool) -> Tensor:
+def bar_special_tokens(logps: Tensor, special: SpecialTokens, allow_unknown: bool) -> Tensor:
     """Set the log-probabilities (R, V) of tokens that must not be chosen to -inf, in place; the others stay."""
-    for token in (PAD, START) if allow_unknown else (PAD, START, UNKNOWN):
+    for token in special.never_chosen(allow_unknown):
         logps[:, token] = float("-inf")
+    if special.tokenizer_size is not None:
+        logps[:, special.tokenizer_size :] = float("-inf")
     return logps
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from regard.errors import UsageError
-from regard.text.tokenizers.special_tokens import START
+from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 
 # A Transformer, RecurrentTranslator, TransformerLM or RecurrentLM, or any model with their decode, project and start,
 # and with encode if it translates.
@@ -48,6 +48,8 @@ def make_requests(
     prefixes: Sequence[Tokens] | None,
     max_tokens: int | Sequence[int],
     numbers: Sequence[int] | None = None,
+    *,
+    special: SpecialTokens = DEFAULT,
 ) -> list[Request]:
     """Check the inputs and number them."""
     if source is None and prefixes is None:
@@ -66,17 +68,18 @@ def make_requests(
         tokens = None if source is None else source[i]
         if tokens is not None and not len(tokens):
             raise UsageError(f"source {i} holds no token: an empty sentence is at least its END")
-        requests.append(Request(number, tokens, decoder_prefix(prefix, translates=source is not None), limit))
+        begun = decoder_prefix(prefix, translates=source is not None, special=special)
+        requests.append(Request(number, tokens, begun, limit))
     return requests
 
 
-def decoder_prefix(prefix: Tokens, *, translates: bool) -> list[int]:
+def decoder_prefix(prefix: Tokens, *, translates: bool, special: SpecialTokens = DEFAULT) -> list[int]:
     """Return what the decoder reads before the first token that it writes.
 
     A translator's target begins with START. A language model reads its prompt as it is, because a prompt need not be
     the beginning of a text; without a prompt it reads START.
     """
-    return [START, *prefix] if translates or not prefix else list(prefix)
+    return [special.start, *prefix] if translates or not prefix else list(prefix)
 
 
 def longest_text(model: TextModel) -> int | None:
@@ -103,7 +106,7 @@ def check_room(model: TextModel, requests: Sequence[Request]) -> None:
 
 def row_tokens(request: Request) -> tuple[int, int, int]:
     """Return the tokens that a request takes in a row: prefix, source, and the most that it may write."""
-    return len(request.prefix), len(request.source or ()), request.limit
+    return len(request.prefix), 0 if request.source is None else len(request.source), request.limit
 
 
 def make_batches(requests: Sequence[Request], *, rows: int, batch_tokens: int) -> Iterator[list[Request]]:

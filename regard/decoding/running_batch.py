@@ -16,10 +16,11 @@ from torch import Tensor
 
 from regard.decoding.model_step import bar_special_tokens, encode, prefill, step
 from regard.decoding.requests import Request, TextModel
-from regard.decoding.searches.logit_rules import apply_rules
+from regard.decoding.searches.logit_rules import adapt_rule, apply_rules
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.repetition import bar_degenerate_output
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
+from regard.text.tokenizers.special_tokens import special_tokens_of
 
 
 class Cohort:
@@ -52,7 +53,9 @@ class RunningBatch:
     ) -> None:
         self.model, self.search, self.alternatives = model, search, alternatives
         self.allow_unknown, self.cached, self.observer = allow_unknown, cached, observer
-        self.rules = tuple(search.rules) if allow_nonsense else (*search.rules, bar_degenerate_output)
+        self.special = special_tokens_of(model)
+        rules = search.rules if allow_nonsense else (*search.rules, bar_degenerate_output)
+        self.rules = tuple(adapt_rule(rule, self.special) for rule in rules)
         self.cohorts: list[Cohort] = []
         self.state: Any = None
         self.fed = True  # whether the chosen tokens were fed, so that the log-probabilities are those of the next ones
@@ -77,13 +80,15 @@ class RunningBatch:
         prefix = torch.tensor([request.prefix for request in requests], device=device)  # (B, m)
         encoded = None
         if requests[0].source is not None:
-            encoded = encode(self.model, [request.source or () for request in requests])
+            encoded = encode(self.model, [request.source for request in requests if request.source is not None])
         capacity = prefix.shape[1] + longest - 1  # the last token is not read
         logps, state = prefill(self.model, prefix, encoded, capacity=capacity, cached=self.cached)
         numbers = torch.tensor([request.number for request in requests], device=device)
         limits = torch.tensor([request.limit for request in requests], device=device)
         constraints = [request.constraints for request in requests]
-        run = self.search.begin(Inputs(numbers, limits, longest, self.alternatives, logps.dtype, constraints))
+        run = self.search.begin(
+            Inputs(numbers, limits, longest, self.alternatives, logps.dtype, constraints, self.special)
+        )
         rows = self.search.rows(self.alternatives)
         inputs = len(requests) if run.together else len(requests) * rows  # as the state counts them
         if rows > 1:
@@ -134,9 +139,9 @@ class RunningBatch:
         return finished
 
     def _choose(self, cohort: Cohort) -> Choice:
-        model_logps = logps = bar_special_tokens(cohort.logps, self.allow_unknown)
+        model_logps = logps = bar_special_tokens(cohort.logps, self.special, self.allow_unknown)
         if self.rules:
-            logps = apply_rules(self.rules, model_logps, cohort.prefix, cohort.run.written())
+            logps = apply_rules(self.rules, model_logps, cohort.prefix, cohort.run.written(), self.special)
         choice = cohort.run.choose(logps, model_logps, self.observer)
         cohort.tokens = choice.tokens
         if choice.rows is not None:

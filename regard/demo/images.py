@@ -30,11 +30,11 @@ def draw_shape(shape: str, generator: np.random.Generator) -> NDArray[np.uint8]:
     ground, ink = generator.uniform(0, 80), generator.uniform(150, 255)
     grid = np.arange(SIDE) + 0.5
     y, x = grid[:, None] - centre[0], grid[None] - centre[1]
-    picture = np.where(_inside(shape, x, y, radius), ink, ground) + generator.normal(0, NOISE, size=(SIDE, SIDE))
+    picture = np.where(inside_shape(shape, x, y, radius), ink, ground) + generator.normal(0, NOISE, size=(SIDE, SIDE))
     return np.clip(picture, 0, 255).astype(np.uint8)
 
 
-def _inside(shape: str, x: NDArray, y: NDArray, radius: float) -> NDArray[np.bool_]:
+def inside_shape(shape: str, x: NDArray, y: NDArray, radius: float) -> NDArray[np.bool_]:
     """Return for each pixel whether it belongs to a shape of that radius around the origin."""
     distance, reach = np.hypot(x, y), np.maximum(abs(x), abs(y))
     line = max(1.5, radius / 4)  # width

@@ -16,15 +16,17 @@ from torch import Tensor, nn
 from regard.errors import unknown_name
 from regard.layers.checks import check_like, check_width
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu-tanh"]
+GATED = ("swiglu", "geglu-tanh")
 
 
 class FeedForward(nn.Module):
-    """f(x W_1 + b_1) W_2 + b_2, with f = ReLU, GELU (exact, or the tanh approximation of GPT-2), or gated: SwiGLU.
+    """f(x W_1 + b_1) W_2 + b_2, with f = ReLU, GELU (exact, or the tanh approximation of GPT-2), SiLU, or gated.
 
     Vaswani et al. 2017, equation 2; GELU: Hendrycks & Gimpel 2016; SwiGLU: Shazeer 2020, equation 6; E2.
 
-    SwiGLU is (silu(x W) * (x V)) W_2, with W and V stacked in one matrix, W first. `dropout` acts on the inner layer;
+    SwiGLU is (silu(x W) * (x V)) W_2, with W and V stacked in one matrix, W first; in "geglu-tanh" the gate W goes
+    through the approximated GELU. `dropout` acts on the inner layer;
     the dropout on the residual belongs to the block.
     """
 
@@ -47,7 +49,7 @@ class FeedForward(nn.Module):
         self.dim = dim
         self.activation = activation
         self.dropout = dropout
-        stacked = 2 if activation == "swiglu" else 1
+        stacked = 2 if activation in GATED else 1
         self.up = nn.Linear(dim, stacked * hidden, bias=bias)  # W_1, b_1
         self.down = nn.Linear(hidden, dim, bias=bias)  # W_2, b_2
 
@@ -63,7 +65,7 @@ class FeedForward(nn.Module):
         return self.down(F.dropout(h, self.dropout, self.training))
 
     def _project_up(self, x: Tensor) -> Tensor:
-        """x W_1 + b_1, (…, d_ff), or (…, 2·d_ff) for SwiGLU."""
+        """x W_1 + b_1, (…, d_ff), or (…, 2·d_ff) if gated."""
         check_width(x, self.dim)
         check_like("x", x, self.up.weight)
         return self.up(x)
@@ -76,8 +78,10 @@ class FeedForward(nn.Module):
             return F.gelu(h)
         if self.activation == "gelu-tanh":
             return gelu_tanh(h)
+        if self.activation == "silu":
+            return F.silu(h)
         gate, value = h.chunk(2, dim=-1)  # (…, d_ff) each
-        return F.silu(gate) * value
+        return (F.silu(gate) if self.activation == "swiglu" else gelu_tanh(gate)) * value
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}, dropout={self.dropout}"

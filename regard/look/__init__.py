@@ -11,6 +11,7 @@ from typing import Any
 _WHERE = {
     # traces
     "Trace": "regard.look.trace.trace",
+    "InputTrace": "regard.look.trace.inputs.input_trace",
     "trace_text": "regard.look.trace.tracing",
     "trace_maps": "regard.look.trace.from_weights",
     "heads_off": "regard.look.heads.interventions",

@@ -37,6 +37,7 @@ from regard.look.pictures.random_features import random_features_plot as random_
 from regard.look.pictures.traces import plot_trace as plot_trace
 from regard.look.recurrent import recurrent_states as recurrent_states
 from regard.look.trace.from_weights import trace_maps as trace_maps
+from regard.look.trace.inputs.input_trace import InputTrace as InputTrace
 from regard.look.trace.trace import Trace as Trace
 from regard.look.trace.tracing import trace_text as trace_text
 from regard.look.trace.words import merge_words as merge_words

@@ -46,6 +46,8 @@ def _exact(
         qk_norm=config.qk_norm,
         window=config.window if is_self_attention(layer) else None,
         bias=config.bias,
+        input_bias=config.qkv_bias,
+        norm_eps=config.norm_eps,
         output=output,
         dropout=config.attention_dropout,
     )

@@ -7,6 +7,16 @@ from pathlib import Path
 
 MAX_CONFIG_BYTES = 4 * 2**20
 MAX_NAME_CHARACTERS = 60
+IMPORTED = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gpt2",
+    "bert",
+    "roberta",
+    "xlm-roberta",
+)  # the families of regard.interop.importing
 
 
 def describe_foreign_folder(folder: Path) -> str | None:
@@ -27,7 +37,11 @@ def describe_foreign_folder(folder: Path) -> str | None:
     name = architectures[0] if isinstance(architectures, list) and architectures else family
     if not isinstance(name, str) or (not name.isidentifier() and not name.replace("-", "_").isidentifier()):
         return None
-    return (
-        f"{folder}: this is a Hugging Face folder of a {name[:MAX_NAME_CHARACTERS]}; regard cannot import it yet. To "
-        "see its attention, load it in Python with transformers and pass the model to regard.record"
-    )
+    if family in IMPORTED:
+        advice = f"which can be imported: regard import {folder} NAME"
+    else:
+        advice = (
+            "which regard cannot import yet. To see its attention, load it in Python with transformers and pass the "
+            "model to regard.record"
+        )
+    return f"{folder}: this is a Hugging Face folder of a {name[:MAX_NAME_CHARACTERS]}, {advice}"

@@ -30,11 +30,13 @@ class TransformerLM(nn.Module):
         self.input = make_input(config, config.vocabulary)
         self.decoder = make_stack(config, config.layers, causal=True, cross=False)
         self.output = None if config.tie_output else nn.Linear(config.dim, config.vocabulary, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
 
     @property
     def traits(self) -> frozenset[str]:
         """The model's name, and whether the output layer is the embedding table; see regard.traits."""
-        return frozenset({"TransformerLM", "tied-output" if self.output is None else "untied-output"})
+        bias = {"output-bias"} if self.output_bias is not None else set()
+        return frozenset({"TransformerLM", "tied-output" if self.output is None else "untied-output", *bias})
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, m) -> logits (B, m, V): row i predicts the token after tokens[:, i]."""
@@ -48,12 +50,13 @@ class TransformerLM(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, p) -> logits over the vocabulary (…, V)."""
-        return self.input.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        logits = self.input.embedding.logits(hidden) if self.output is None else self.output(hidden)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor | None]:
         """The matrix (V, p) and the bias of `project`, for a loss that computes the logits in parts."""
-        return self.input.embedding.weight if self.output is None else self.output.weight, None
+        return self.input.embedding.weight if self.output is None else self.output.weight, self.output_bias
 
     def start(self, batch: int, capacity: int, *, static: bool = False) -> TransformerState:
         """Return a state for `batch` texts of up to `capacity` tokens; for `static` see StaticCache."""

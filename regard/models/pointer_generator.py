@@ -64,6 +64,12 @@ class PointerGenerator(Transformer):
         self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
     ) -> Tensor:
         """(B, m) -> log P (B, m, V): a whole target together with its encoded source, or the next tokens of a state."""
+        return self.decode_and_point(target, encoded, state=state)[0]
+
+    def decode_and_point(
+        self, target: Tensor, encoded: Encoded | None = None, *, state: TransformerState | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P as `decode` does, and the pointer's attention to the source, (B, m, n)."""
         hidden = super().decode(target, encoded, state=state)  # (B, m, p)
         mask: Tensor | None  # (B, 1, 1, n)
         if encoded is not None:
@@ -74,7 +80,7 @@ class PointerGenerator(Transformer):
             source, mask = state.memory[-1], state.memory_mask
         context, weights = self.pointer(hidden, cache=source, mask=mask, return_weights=True)  # (B, m, p), (B, 1, m, n)
         tokens = source.tokens.repeat_interleave(len(hidden) // len(source.tokens), dim=0)  # rows of a beam share one
-        return self.copy_gate(
+        logps = self.copy_gate(
             super().project(hidden + context),
             weights[:, 0],
             tokens,
@@ -82,6 +88,7 @@ class PointerGenerator(Transformer):
             state=hidden,
             inputs=self.target.embedding(target),
         )
+        return logps, weights[:, 0]
 
     def project(self, hidden: Tensor) -> Tensor:
         """Return the log-probabilities (…, V) of `decode` unchanged."""

@@ -12,19 +12,27 @@ from typing import Any
 from torch import nn
 
 from regard.errors import UsageError, unknown_name
+from regard.models.arrays.captioner import TransformerCaptioner
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.recurrent_captioner import RecurrentCaptioner
+from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.config import (
     AnswererConfig,
+    CaptionerConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    ListenAttendSpellConfig,
+    RecurrentCaptionerConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
     SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
@@ -51,8 +59,13 @@ MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "rnn-attention": (RecurrentTranslatorConfig, RecurrentTranslator),
     "word-vectors": (WordVectorConfig, WordVectorModel),
     "image-classifier": (ImageClassifierConfig, VisionTransformer),
+    "captioner": (CaptionerConfig, TransformerCaptioner),
+    "rnn-captioner": (RecurrentCaptionerConfig, RecurrentCaptioner),
     "forecaster": (ForecasterConfig, PatchForecaster),
     "dlinear": (LinearForecasterConfig, DLinear),
+    "speech-recognizer": (SpeechRecognizerConfig, SpeechTransformer),
+    "listen-attend-spell": (ListenAttendSpellConfig, ListenAttendSpell),
+    "speech-ctc": (SpeechCTCConfig, SpeechCTC),
 }
 
 PRESETS: dict[str, tuple[type[Config], dict[str, Any]]] = {

@@ -8,6 +8,8 @@ attention it attends to all h_j for each word.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -167,10 +169,11 @@ class RecurrentTranslator(nn.Module):
     Sutskever et al. 2014, Bahdanau et al. 2015, Luong et al. 2015; C4, D14, D15.
     """
 
-    def __init__(self, config: RecurrentTranslatorConfig) -> None:
+    def __init__(self, config: RecurrentTranslatorConfig, encoder: Any = None) -> None:
+        """Make the network; an `encoder` of another source replaces that of tokens, and has a `width`."""
         super().__init__()
         self.config = config
-        self.encoder = RecurrentEncoder(config)
+        self.encoder = RecurrentEncoder(config) if encoder is None else encoder
         self.decoder = RecurrentDecoder(config, source_width=self.encoder.width)
         self.output = None if config.tie_output else nn.Linear(config.hidden, config.target_vocabulary)
 

@@ -24,17 +24,20 @@ from regard.positions import Position, make_position
 
 
 class TokenInput(nn.Module):
-    """The input of the first block: token vectors with their positions, and dropout."""
+    """The input of the first block: token vectors with their positions, normalized in some models, and dropout."""
 
-    def __init__(self, *, embedding: Embedding, position: Position | None, dropout: float) -> None:
+    def __init__(
+        self, *, embedding: Embedding, position: Position | None, dropout: float, norm: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.position = position
+        self.norm = norm
         self.dropout = nn.Dropout(dropout)
 
     @property
     def traits(self) -> frozenset[str]:
-        return frozenset({"token-input"})
+        return frozenset({"token-input", *(["input-norm"] if self.norm is not None else [])})
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """tokens (B, m) -> (B, m, p); `positions` (m,) or (B, m) if they do not start at 0."""
@@ -44,6 +47,8 @@ class TokenInput(nn.Module):
             if positions is None:
                 positions = torch.arange(tokens.shape[1], device=tokens.device)
             x = self.position.embed(x, positions)
+        if self.norm is not None:
+            x = self.norm(x)
         return self.dropout(x.to(residual_dtype(x)))
 
     def _check_tokens(self, tokens: Tensor) -> None:
@@ -133,6 +138,7 @@ def make_input(config: StackConfig, vocabulary: int) -> TokenInput:
         ),
         position=position,
         dropout=config.dropout,
+        norm=_norm(config)() if config.input_norm else None,
     )
 
 
@@ -178,10 +184,12 @@ def _make_position(config: StackConfig, *, causal: bool) -> Position:
         start=config.position_start,
         first=config.frequency_start,
         width=config.position_width,
+        rotary=config.rotary_options() if config.position == "rotary" else None,
     )
 
 
 def _norm(config: StackConfig) -> Callable[[], nn.Module]:
+    eps = {} if config.norm_eps is None else {"eps": config.norm_eps}
     if config.norm == "rms":
-        return lambda: RMSNorm(config.dim)
-    return lambda: LayerNorm(config.dim, bias=config.bias)
+        return lambda: RMSNorm(config.dim, **eps)
+    return lambda: LayerNorm(config.dim, bias=config.bias, **eps)

@@ -29,7 +29,7 @@ from regard.positions.by_name import POSITIONS, SCHEMES, make_position, register
 from regard.positions.grid import SinusoidalGrid
 from regard.positions.interface import ModelSizes, Position
 from regard.positions.relative import ShawRelative, T5Buckets
-from regard.positions.rotary import Interpolation, LlamaScaling, Rotary
+from regard.positions.rotary import Interpolation, LlamaScaling, Rotary, Yarn
 
 __all__ = [
     "POSITIONS",
@@ -47,6 +47,7 @@ __all__ = [
     "Sinusoidal",
     "SinusoidalGrid",
     "T5Buckets",
+    "Yarn",
     "distance_variance",
     "fraction",
     "index",

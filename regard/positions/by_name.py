@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from regard.errors import UsageError
 from regard.positions.absolute import Fraction, Index, Learned, Sinusoidal
 from regard.positions.alibi import Alibi
@@ -53,14 +56,15 @@ def make_position(
     start: int = 0,
     first: int = 0,
     width: int | None = None,
+    rotary: Mapping[str, Any] | None = None,
 ) -> Position:
     """Make the scheme of that name for a model of width dim; B2 to B8.
 
     The arguments describe the model, and each scheme takes what it needs: "learned" takes max_length, "rotary" and
     "relative" (Shaw's) take head_dim (default dim // heads), "relative" also value_dim (default head_dim), "t5" and
     "alibi" take heads. In a causal model "t5" has buckets for the past only. "sinusoidal" takes start and first;
-    "learned" takes width, the columns that it appends to token vectors of width dim - width. For other options use the
-    class itself.
+    "learned" takes width, the columns that it appends to token vectors of width dim - width. `rotary` are further
+    options of "rotary". For other options use the class itself.
     """
     check_size("dim", dim)
     check_size("heads", heads)
@@ -75,6 +79,7 @@ def make_position(
         start=start,
         first=first,
         width=width,
+        rotary=rotary or {},
     )
     return SCHEMES[name].for_model(sizes)
 

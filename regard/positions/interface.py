@@ -5,8 +5,9 @@ Letters: B batch, H heads, T length, D width (of the model in `embed`, of a head
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class ModelSizes:
     start: int = 0  # the number of the first position, for sinusoidal ones; L1 counts from 1
     first: int = 0  # the first i of their frequencies; L0 starts at 1
     width: int | None = None  # columns of learned positions that are appended to the embedding (L1); None: added
+    rotary: Mapping[str, Any] = field(default_factory=dict)  # the options of Rotary beside head_dim
 
 
 class Position(nn.Module):

@@ -8,13 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
 from regard.errors import unknown_name
 from regard.positions.interface import ModelSizes, Position, check_positions, check_size, check_width
+
+Layout = Literal["halves", "interleaved"]
+LAYOUTS = get_args(Layout)
+SCALINGS = ("none", "linear", "llama3", "yarn")
 
 
 class Rotary(Position):
@@ -24,8 +28,9 @@ class Rotary(Position):
 
     layout determines the pairs: "halves" pairs c with c + r/2, as Llama's checkpoints do, "interleaved" pairs 2c with
     2c + 1, as the paper does. fraction is the fraction of the head that is rotated (1/4 in GPT-NeoX). scaling extends
-    the context of a trained model: any function from frequencies (r/2,) to frequencies, such as `Interpolation` or
-    `LlamaScaling`. Angles are float32 even when x is not.
+    the context of a trained model: any function from frequencies (r/2,) to frequencies, such as `Interpolation`,
+    `LlamaScaling` or `Yarn`. amplitude multiplies the sines and cosines, which YaRN uses to sharpen attention. Angles
+    are float32 even when x is not.
     """
 
     acts_on = "attention"
@@ -35,16 +40,18 @@ class Rotary(Position):
         *,
         head_dim: int,
         base: float = 10000.0,
-        layout: Literal["halves", "interleaved"] = "halves",
+        layout: Layout = "halves",
         fraction: float = 1.0,
         scaling: Callable[[Tensor], Tensor] | None = None,
+        amplitude: float = 1.0,
     ) -> None:
         super().__init__()
         check_size("head_dim", head_dim)
-        if not base > 0:
-            raise ValueError(f"base must be positive, not {base}")
-        if layout not in ("halves", "interleaved"):
-            raise ValueError(unknown_name("layout", layout, ("halves", "interleaved")))
+        for name, value in (("base", base), ("amplitude", amplitude)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if layout not in LAYOUTS:
+            raise ValueError(unknown_name("layout", layout, LAYOUTS))
         if not 0 < fraction <= 1:
             raise ValueError(f"fraction must be above 0 and at most 1, not {fraction}")
         rotated_dim = int(head_dim * fraction)
@@ -54,11 +61,11 @@ class Rotary(Position):
                 f"{head_dim} * {fraction} = {rotated_dim}"
             )
         self.head_dim, self.rotated_dim = head_dim, rotated_dim
-        self.base, self.layout, self.scaling = base, layout, scaling
+        self.base, self.layout, self.scaling, self.amplitude = base, layout, scaling, amplitude
 
     @classmethod
     def for_model(cls, sizes: ModelSizes) -> Self:
-        return cls(head_dim=sizes.head_dim)
+        return cls(head_dim=sizes.head_dim, **sizes.rotary)
 
     @property
     def traits(self) -> frozenset[str]:
@@ -66,6 +73,7 @@ class Rotary(Position):
             "rotary-interleaved": self.layout == "interleaved",
             "rotary-fraction": self.rotated_dim != self.head_dim,
             "rotary-scaling": self.scaling is not None,
+            "rotary-amplitude": self.amplitude != 1.0,
         }
         return super().traits | {name for name, used in options.items() if used}
 
@@ -83,6 +91,8 @@ class Rotary(Position):
         if positions.ndim == 2:
             angles = angles[:, None]  # (B, 1, T, r/2): the same for all heads
         cos, sin = angles.cos(), angles.sin()
+        if self.amplitude != 1.0:
+            cos, sin = cos * self.amplitude, sin * self.amplitude
         pairs, unchanged = x[..., : self.rotated_dim], x[..., self.rotated_dim :]
         if self.layout == "halves":
             a, b = pairs.chunk(2, -1)  # each (B, H, T, r/2)
@@ -96,7 +106,7 @@ class Rotary(Position):
     def extra_repr(self) -> str:
         return (
             f"head_dim={self.head_dim}, rotated_dim={self.rotated_dim}, base={self.base}, layout={self.layout!r}, "
-            f"scaling={self.scaling}"
+            f"scaling={self.scaling}{'' if self.amplitude == 1.0 else f', amplitude={self.amplitude}'}"
         )
 
 
@@ -141,3 +151,69 @@ class LlamaScaling:
         periods = self.trained_length * theta / (2 * math.pi)  # within the trained length
         keep = ((periods - self.low) / (self.high - self.low)).clamp(0, 1)
         return keep * theta + (1 - keep) * theta / self.factor
+
+
+@dataclass(frozen=True)
+class Yarn:
+    """YaRN: interpolate pairs that turn slowly, keep pairs that turn fast, and blend those in between by their index.
+
+    Peng et al. 2024 (YaRN), section 3.2; B7. A pair turns fast if it completes more than `fast` periods within
+    trained_length, the context before scaling, and slowly if it completes fewer than `slow`. With `truncate` the
+    indices of these two bounds are rounded outwards. `base` is that of the frequencies.
+    """
+
+    factor: float
+    trained_length: int
+    base: float = 10000.0
+    fast: float = 32.0
+    slow: float = 1.0
+    truncate: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("factor", "fast", "slow"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if not self.base > 1:
+            raise ValueError(f"base must be above 1, not {self.base}")
+        check_size("trained_length", self.trained_length)
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        low, high = (self._pair(periods, 2 * len(theta)) for periods in (self.fast, self.slow))
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, 2 * len(theta) - 1)
+        width = high - low if high != low else 0.001  # as in the authors' code
+        c = torch.arange(len(theta), device=theta.device, dtype=theta.dtype)
+        interpolated = ((c - low) / width).clamp(0, 1)
+        return theta / self.factor * interpolated + theta * (1 - interpolated)
+
+    def _pair(self, periods: float, rotated_dim: int) -> float:
+        """Return the index of the pair that completes so many periods within the trained length."""
+        turns = math.log(self.trained_length / (periods * 2 * math.pi))
+        return rotated_dim * turns / (2 * math.log(self.base))
+
+
+def make_scaling(
+    name: str,
+    *,
+    base: float,
+    factor: float,
+    trained_length: int | None,
+    low: float,
+    high: float,
+    fast: float,
+    slow: float,
+    truncate: bool,
+) -> Callable[[Tensor], Tensor] | None:
+    """Return the scaling of that name from SCALINGS; each takes the arguments that it needs."""
+    if name == "none":
+        return None
+    if name == "linear":
+        return Interpolation(factor)
+    if trained_length is None:
+        raise ValueError(f"the scaling {name!r} needs trained_length, the context before scaling")
+    if name == "llama3":
+        return LlamaScaling(factor=factor, low=low, high=high, trained_length=trained_length)
+    if name == "yarn":
+        return Yarn(factor, trained_length, base, fast, slow, truncate)
+    raise ValueError(unknown_name("scaling", name, SCALINGS))

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.errors import unknown_name
-from regard.models.config import Config, ImageClassifierConfig, RecurrentConfig, StackConfig
+from regard.models.config import Config, FrameConfig, ImageClassifierConfig, RecurrentConfig, StackConfig
 from regard.models.config.random_features import FLAT_NAMES, TABLE as FEATURES, nest_settings
+from regard.models.config.token_ids import TOKEN_IDS
 from regard.models.presets import MODELS, PRESETS
 from regard.settings import SettingError, unknown_key
 
@@ -112,15 +113,21 @@ def _placeholders(schema: type[Config], settings: Mapping[str, Any]) -> dict[str
         columns = [settings.get("d_v"), (settings.get("position_width") or 0) + 1]
         width = heads * next(size for size in columns if isinstance(size, int))
         if issubclass(schema, ImageClassifierConfig):
-            # Sinusoids of two axes need four columns, and an image of unknown size has one patch.
-            sides = [settings[key] for key in ("height", "width") if isinstance(settings.get(key), int)]
-            patch = settings.get("patch") or (math.gcd(*sides) if sides else 1)
-            return {"heads": heads, "dim": 4 * width, "height": patch, "width": patch, "patch": patch}
-        return {"heads": heads, "dim": width}
+            # Sinusoids of two axes need four columns.
+            return {"heads": heads, "dim": 4 * width, **_one_patch(settings)}
+        return {"heads": heads, "dim": width, **(_one_patch(settings) if issubclass(schema, FrameConfig) else {})}
+    sizes = _one_patch(settings) if issubclass(schema, FrameConfig) else {}
     if issubclass(schema, RecurrentConfig) and settings.get("tie_output"):
         width = settings.get("hidden", settings.get("embedding", 2))
-        return {"hidden": width, "embedding": width} if isinstance(width, int) else {}
-    return {}
+        return {"hidden": width, "embedding": width, **sizes} if isinstance(width, int) else {}
+    return sizes
+
+
+def _one_patch(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of an image of one patch, for an image whose size is not known yet."""
+    sides = [settings[key] for key in ("height", "width") if isinstance(settings.get(key), int)]
+    patch = settings.get("patch") or (math.gcd(*sides) if sides else 2)
+    return {"height": patch, "width": patch, "patch": patch}
 
 
 def _names(schema: type[Config]) -> list[str]:
@@ -130,7 +137,8 @@ def _names(schema: type[Config]) -> list[str]:
 
 def _from_tokenizer() -> tuple[str, ...]:
     """Return the settings that a recipe cannot give, because they come from the tokenizer."""
-    return (*dict.fromkeys(name for schema, _ in MODELS.values() for name in schema.vocabulary_fields()), "pad_id")
+    sizes = dict.fromkeys(name for schema, _ in MODELS.values() for name in schema.vocabulary_fields())
+    return (*sizes, "pad_id", *TOKEN_IDS)
 
 
 def _flat_name(key: str) -> str:

@@ -18,11 +18,29 @@ from regard.settings import SHARE, SettingError, ValueRule, check_fields, choice
 
 # The keys of [data] that name files.
 FILES = (
-    *(f"{part}{kind}" for part in ("", "validation_") for kind in ("source", "target", "pairs", "text", "images")),
+    *(
+        f"{part}{kind}"
+        for part in ("", "validation_")
+        for kind in ("source", "target", "pairs", "text", "images", "speech")
+    ),
     "series",
 )
-FORMS = ("source", "pairs", "text", "images", "series", "demo")  # how the data is given
-ARRAY_KEYS = ("variables", "rows", "shift", "flip")  # of [data], for series and images
+FORMS = ("source", "pairs", "text", "images", "series", "speech", "demo")  # how the data is given
+# Of [data], for series, images and speech.
+ARRAY_KEYS = (
+    "variables",
+    "rows",
+    "shift",
+    "flip",
+    "scenes",
+    "items",
+    "joined",
+    "growth",
+    "speed",
+    "gain",
+    "noise",
+    "masks",
+)
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
@@ -42,7 +60,7 @@ POSITIVE = ValueRule(above=0)
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """The training data: parallel files, files of pairs, text, images, a series, or demo data; exactly one of these."""
+    """The training data, in exactly one form: parallel files, pairs, text, images, a series, speech, or demo data."""
 
     source: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -50,6 +68,7 @@ class DataRecipe:
     text: tuple[str, ...] = ()
     images: tuple[str, ...] = ()  # folders with a folder per class, or IDX files
     series: tuple[str, ...] = ()  # one CSV file
+    speech: tuple[str, ...] = ()  # folders of WAV files, or tables of paths and texts
     columns: tuple[str | int, str | int] | None = None  # of `pairs`: column numbers from 0, or keys of JSON lines
     variables: tuple[str, ...] = ()  # columns of a series; none: all
     rows: int | None = number(None, rule=COUNT)  # of a series, the first ones; None: all
@@ -59,6 +78,7 @@ class DataRecipe:
     validation_pairs: tuple[str, ...] = ()
     validation_text: tuple[str, ...] = ()
     validation_images: tuple[str, ...] = ()
+    validation_speech: tuple[str, ...] = ()
     validation: int | None = number(None, rule=COUNT)  # held out when there are no such files; unit as `demo`
     source_language: str | None = None
     target_language: str | None = None
@@ -72,6 +92,14 @@ class DataRecipe:
     bare: float = number(0.0, rule=SHARE)
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
+    joined: int = number(1, rule=ValueRule(least=1, most=64))  # recordings that are joined to one, at most
+    growth: int = number(0, rule=WHOLE)  # epochs after which training joins one more; 0: as many from the start
+    speed: float = number(0.0, rule=ValueRule(least=0, most=0.5))  # training plays them so much faster or slower
+    gain: float = number(0.0, rule=ValueRule(least=0, most=60))  # decibels by which it makes them louder or quieter
+    noise: float = number(0.0, rule=PART)  # share of the recordings that training adds noise to
+    masks: int = number(0, rule=ValueRule(least=0, most=64))  # over time, and as many over bands (SpecAugment)
+    scenes: int | None = number(None, rule=COUNT)  # captioned scenes that are composed of the images; None: none are
+    items: tuple[str, ...] = ()  # of scenes: the nouns and the labels of the images that they name, "bag=8"; none: all
     names: int | None = number(
         None, rule=COUNT
     )  # capitalized words that occur less often are copied instead of spelled out
@@ -105,7 +133,8 @@ class DataRecipe:
         form = self._form("")
         if form is None:
             raise SettingError(
-                "data", "there is no training data: set source and target, or pairs, text, images, series or demo"
+                "data",
+                "there is no training data: set source and target, or pairs, text, images, series, speech or demo",
             )
         return form
 
@@ -196,6 +225,7 @@ class TrainingRecipe:
     patience: int = number(0, rule=WHOLE)  # stop after this many validations without improvement; 0: never
     freeze: tuple[str, ...] = ()  # names of modules whose weights stay fixed
     temperature: float = number(0.05, rule=POSITIVE)  # of a sentence encoder's loss
+    pointing: float = number(0.0, rule=WHOLE)  # weight of the loss of an answerer's pointer off the supporting sentence
     samples: int = number(4, rule=WHOLE)  # validation sentences shown
 
     def __post_init__(self) -> None:

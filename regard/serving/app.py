@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
 from regard.serving.explorer_api import as_json, explorer_routes
+from regard.serving.input_api import INPUT_PATH, input_routes
 from regard.serving.limits import LIMITS, Limits
 from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
 from regard.serving.request_bodies import explain
@@ -29,6 +30,7 @@ def create_app(
     shelf: ModelShelf,
     *,
     traces: Mapping[str, bytes] | None = None,
+    files: Mapping[str, Path] | None = None,
     limits: Limits = LIMITS,
     hosts: Collection[str] = LOOPBACK,
     key: str | None = None,
@@ -36,6 +38,7 @@ def create_app(
 ) -> FastAPI:
     """Create the application. `hosts` are its valid host names, `traces` the JSON of traces opened from files.
 
+    `files` are images, series and recordings that the page offers as examples.
     With a `key`, every request except for the page itself and /health must send it.
     """
     app = FastAPI(title="regard", version=__version__, openapi_url=None)
@@ -44,7 +47,11 @@ def create_app(
     async def health() -> Response:
         return as_json({"status": "ok", "version": __version__})
 
-    apis = [explorer_routes(shelf, traces or {}, limits), sequence_routes(shelf, limits)]
+    apis = [
+        explorer_routes(shelf, traces or {}, limits),
+        sequence_routes(shelf, limits),
+        input_routes(shelf, files or {}),
+    ]
     for api in apis:
         app.include_router(api)
     app.mount("/", StaticFiles(directory=page, html=True), name="page")
@@ -52,7 +59,14 @@ def create_app(
     routes = [route for api in apis for route in api.routes if isinstance(route, Route)]
     app.add_exception_handler(HTTPException, HttpErrors(routes, page))
     app.add_exception_handler(RequestValidationError, answer_invalid_body)
-    app.add_middleware(Guard, hosts=hosts, key=key, open_paths={"/health", *page_paths(page)}, max_bytes=limits.bytes)
+    app.add_middleware(
+        Guard,
+        hosts=hosts,
+        key=key,
+        open_paths={"/health", *page_paths(page)},
+        max_bytes=limits.bytes,
+        larger={INPUT_PATH: limits.file_bytes},
+    )
     return app
 
 
@@ -92,7 +106,8 @@ class HttpErrors:
 async def answer_invalid_body(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
-    if request.method == "POST" and "json" not in content_type.lower():
+    in_body = any(wrong["loc"][0] == "body" for wrong in error.errors())
+    if in_body and request.method == "POST" and "json" not in content_type.lower():
         got = f"got {content_type[:100]!r}" if content_type else "there is none"
         return refusal(415, f"send JSON with the header `Content-Type: application/json`; {got}")
     return refusal(400, explain(list(error.errors())))

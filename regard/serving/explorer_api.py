@@ -31,6 +31,7 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
                 "name": model.name,
                 "kind": model.kind,
                 "architecture": model.architecture,
+                "reads": model.reads,
                 "state": model.state,
                 "error": model.error,
                 "default": model.name == shelf.default,
@@ -38,7 +39,7 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
             }
             for model in shelf
         ]
-        bounds = {"characters": limits.characters, "tokens": limits.tokens}
+        bounds = {"characters": limits.characters, "tokens": limits.tokens, "file_bytes": limits.file_bytes}
         return as_json({"models": entries, "traces": [{"name": name} for name in traces], "limits": bounds})
 
     @routes.get("/traces/{name}")
@@ -170,3 +171,8 @@ def packed(numbers: Any) -> dict[str, Any]:
     """Return an array as JSON: its shape, and its numbers as float32 in base64."""
     content = base64.b64encode(numbers.astype("<f4").tobytes()).decode()
     return {"shape": list(numbers.shape), "float32": content}
+
+
+def packed_bytes(numbers: Any) -> dict[str, Any]:
+    """Return an array of bytes as JSON, in base64."""
+    return {"shape": list(numbers.shape), "uint8": base64.b64encode(numbers.tobytes()).decode()}

@@ -10,6 +10,7 @@ class Limits:
     """The limits of a server. All are active by default and printed at startup."""
 
     bytes: int = 2**20  # of a request's body
+    file_bytes: int = 2**24  # of an image, a series or a recording
     characters: int = 5_000  # of a text
     tokens: int = 512  # of a text and of the output; an attention map grows with their product
     queue: int = 16  # requests waiting for a model
@@ -17,6 +18,7 @@ class Limits:
     def __str__(self) -> str:
         return (
             f"{self.bytes:,} bytes per request, {self.characters:,} characters and {self.tokens:,} tokens per text, "
+            f"{self.file_bytes:,} bytes per file, "
             f"{self.queue} waiting requests per model"
         )
 

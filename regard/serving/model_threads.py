@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.errors import ModelError, RegardError, unknown_name
-from regard.tasks import face_for
+from regard.tasks import face_for, input_for
 from regard.tasks.folder_face import kind_of
 
 State = Literal["waiting", "loading", "ready", "failed"]
@@ -36,6 +36,7 @@ class ServedModel:
         self.name, self.folder, self.device = name, folder, device
         self.architecture = kind_of(folder)
         self.kind = face_for(self.architecture)
+        self.reads = input_for(self.architecture)
         self.state: State = "waiting"
         self.error: str | None = None
         self.about: dict[str, Any] | None = None

@@ -13,7 +13,7 @@ import json
 import secrets
 import sys
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,7 +38,10 @@ def refusal(status: int, message: str, **headers: str) -> Response:
 
 
 class Guard:
-    """Middleware for all routes. `hosts` are the names of this server; `open_paths` need no key."""
+    """Middleware for all routes. `hosts` are the names of this server; `open_paths` need no key.
+
+    A request has at most `max_bytes`, or as many as `larger` says for its path.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,9 @@ class Guard:
         key: str | None,
         open_paths: Collection[str],
         max_bytes: int,
+        larger: Mapping[str, int],
     ) -> None:
-        self.app, self.max_bytes = app, max_bytes
+        self.app, self.max_bytes, self.larger = app, max_bytes, larger
         self.hosts, self.open_paths = frozenset(hosts), frozenset(open_paths)
         self.key = None if key is None else key.encode()
 
@@ -71,7 +75,7 @@ class Guard:
             await refused(scope, receive, send_marked)
             return
         try:
-            await self.app(scope, self._limited(receive), send_marked)
+            await self.app(scope, self._limited(receive, self.larger.get(scope["path"], self.max_bytes)), send_marked)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if not started:
@@ -100,7 +104,7 @@ class Guard:
         scheme, _, key = authorization.partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode(), self.key)
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive, max_bytes: int) -> Receive:
         """Wrap `receive` and count the bytes of the body; the Content-Length header cannot be trusted."""
         count = 0
 
@@ -108,8 +112,8 @@ class Guard:
             nonlocal count
             message = await receive()
             count += len(message.get("body", b""))
-            if count > self.max_bytes:
-                raise HTTPException(413, f"the request is larger than {self.max_bytes:,} bytes: send a smaller one")
+            if count > max_bytes:
+                raise HTTPException(413, f"the request is larger than {max_bytes:,} bytes: send a smaller one")
             return message
 
         return receive_counted

@@ -22,6 +22,7 @@ class Entry(NamedTuple):
     module: str  # defines TASK; empty for a registered task
     face: str  # the kind of object that `regard.load` returns
     kinds: tuple[str, ...]  # the kinds of model that are trained for it
+    reads: str = "text"  # what its models read: text, image (or video), series or sound
 
 
 # A recipe without a kind of model gets the first task in this order that can learn from its data.
@@ -33,8 +34,17 @@ TASKS: dict[str, Entry] = {
     "summarization": Entry("regard.tasks.copying.summarization", "summarizer", ("summarizer",)),
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
-    "image classification": Entry("regard.tasks.image_classification", "image classifier", ("image-classifier",)),
-    "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear")),
+    "image classification": Entry(
+        "regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"
+    ),
+    "captioning": Entry("regard.tasks.captioning", "captioner", ("captioner", "rnn-captioner"), "image"),
+    "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
+    "speech recognition": Entry(
+        "regard.tasks.speech_recognition",
+        "transcriber",
+        ("speech-recognizer", "listen-attend-spell", "speech-ctc"),
+        "sound",
+    ),
 }
 _loaded: dict[str, Task] = {}
 
@@ -48,7 +58,7 @@ def register(task: Task) -> None:
         if kind in MODELS and kind not in TASKS.get(task.name, Entry("", "", ())).kinds:
             raise UsageError(f"task {task.name!r}: the kind of model {kind!r} already exists")
     MODELS.update(task.models)
-    TASKS[task.name] = Entry("", task.face, tuple(task.models))
+    TASKS[task.name] = Entry("", task.face, tuple(task.models), task.reads)
     _loaded[task.name] = task
 
 
@@ -88,7 +98,16 @@ def default_kind(form: str) -> str:
 
 def face_for(kind: str) -> str:
     """Return what `regard.load` returns for a kind of model: such as "translator" or "image classifier"."""
+    return _entry_of(kind).face
+
+
+def input_for(kind: str) -> str:
+    """Return what a kind of model reads: "text", "image" (also videos), "series" or "sound"."""
+    return _entry_of(kind).reads
+
+
+def _entry_of(kind: str) -> Entry:
     for entry in TASKS.values():
         if kind in entry.kinds:
-            return entry.face
+            return entry
     raise LookupError(kind)

@@ -22,7 +22,7 @@ class ArrayTask(Task):
     loss_unit: ClassVar[LossUnit] = "samples"
     fixed_shapes = True
     predicts_tokens = False
-    tokenizer_kinds = ()
+    tokenizer_kinds: ClassVar[tuple[str, ...]] = ()
 
     def check(self, recipe: RecipeTables, corpora: Corpora) -> list[str]:
         """Return nothing: what the readers of images and series notice is in their reports."""
@@ -40,6 +40,8 @@ class ArrayTask(Task):
             yield "training.r_drop", "predicts no tokens"
         if training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def data_defaults(self, tables: Mapping[str, Any], facts: DataFacts, *, on_cpu: bool) -> Iterator[Choice]:
         yield from ()

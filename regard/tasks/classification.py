@@ -94,6 +94,8 @@ class TextClassification(Task):
             yield "training.r_drop", "predicts no tokens"
         if training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         yield Choice("tokenizer.kind", "unigram", "subwords leave no word unknown")

@@ -176,6 +176,7 @@ def _select(corpus: Corpus, rows: list[int]) -> Corpus:
         corpus,
         source=[corpus.source[i] for i in rows],
         target=target,
+        support=None if corpus.support is None else [corpus.support[i] for i in rows],
         shards=shards,
         lines=array("q", (corpus.lines[i] for i in rows)),
     )

@@ -52,6 +52,7 @@ class Forecasting(ArrayTask):
     needs = "series (a CSV file)"
     usage = "regard forecast -m FOLDER series.csv\nregard plot forecast -m FOLDER series.csv"
     face = "forecaster"
+    reads = "series"
     array_keys = ("variables", "rows")
     length_key = "model.lookback"
     default_model = "patches of a series as tokens (Nie et al. 2023)"

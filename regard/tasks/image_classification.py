@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from regard.api.image_classifier import ImageClassifier
@@ -51,6 +53,7 @@ class ImageClassification(ArrayTask):
     needs = "images (a folder with one folder per class, or IDX files)"
     usage = "regard classify -m FOLDER picture.png\nregard plot image -m FOLDER picture.png"
     face = "image classifier"
+    reads = "image"
     array_keys = ("shift", "flip")
     length_key = "model.height and model.width"
     default_model = "patches of an image as tokens (Dosovitskiy et al. 2021)"
@@ -169,19 +172,25 @@ def image_size(model: Mapping[str, Any], usual: tuple[int, ...]) -> Size:
 
 def split_images(images: Images, count: int | None, seed: int) -> Corpora[Images]:
     """Hold out `count` images, chosen by the hash of their pixels, so that copies of an image stay together."""
-    count = count or max(1, min(10_000, len(images) // 10))
-    if count >= len(images):
+    train, held_out = held_out_rows(images.pixels, count, seed)
+    return Corpora(images.select(train), images.select(held_out))
+
+
+def held_out_rows(pixels: NDArray[np.uint8], count: int | None, seed: int) -> tuple[list[int], list[int]]:
+    """Return the rows to train on, and `count` rows to hold out: by default a tenth, 10,000 at most."""
+    count = count or max(1, min(10_000, len(pixels) // 10))
+    if count >= len(pixels):
         raise DataError(
-            f"{count} of {len(images)} images are held out for validation, which leaves none to train on: "
+            f"{count} of {len(pixels)} images are held out for validation, which leaves none to train on: "
             f"lower data.validation or give validation_images"
         )
     key = str(seed).encode()
-    hashes = [hashlib.blake2b(pixels.tobytes(), digest_size=8, key=key).digest() for pixels in images.pixels]
+    hashes = [hashlib.blake2b(image.tobytes(), digest_size=8, key=key).digest() for image in pixels]
     limit = sorted(hashes)[count - 1]
     train = [i for i, value in enumerate(hashes) if value > limit]
     if not train:
         raise DataError("all images are equal, so none can be held out: give validation_images")
-    return Corpora(images.select(train), images.select([i for i, value in enumerate(hashes) if value <= limit][:count]))
+    return train, [i for i, value in enumerate(hashes) if value <= limit][:count]
 
 
 TASK = ImageClassification()

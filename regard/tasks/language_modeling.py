@@ -44,6 +44,7 @@ class LanguageModeling(Task):
     length_key = "data.context"
     default_model = "a language model for text"
     recurrent_layers = 2
+    own_special_tokens = True
 
     def read_corpora(self, recipe: RecipeTables) -> Corpora:
         return read_text_corpora(recipe)
@@ -104,6 +105,8 @@ class LanguageModeling(Task):
             yield "training.compile", "runs in torch's own kernels, whole windows at a time"
         if training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         if facts.characters < MIN_SUBWORD_CHARACTERS and tables["tokenizer"]["size"] is None:

@@ -13,23 +13,35 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.lazy_torch import torch
 from regard.machine import find_device, one_thread
 from regard.tasks import task_for
-from regard.text.tokenizers.special_tokens import PAD
+from regard.text.tokenizers.special_tokens import DEFAULT, PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.api.captioner import Captioner
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
 
     Face: TypeAlias = (
-        Translator | Writer | Embedder | Classifier | Summarizer | Answerer | WordVectors | ImageClassifier | Forecaster
+        Translator
+        | Writer
+        | Embedder
+        | Classifier
+        | Summarizer
+        | Answerer
+        | WordVectors
+        | ImageClassifier
+        | Captioner
+        | Forecaster
+        | Transcriber
     )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -39,8 +51,8 @@ def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dty
     """Load the model in a folder, or the shipped model with that name, ready to use.
 
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
-    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier or a
-    Forecaster.
+    encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier, a
+    Captioner, a Forecaster or a Transcriber.
     `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
     rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
@@ -92,9 +104,12 @@ def wrap_model(
     from regard.models.protocols import config_of
 
     config = config_of(model)
-    if config.pad_id != PAD:
-        raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
-    return task_for(config.kind).wrap(model, source, target, info=info, pack=pack)
+    task = task_for(config.kind)
+    if not task.own_special_tokens and config.special_tokens != DEFAULT:
+        if config.pad_id != PAD:
+            raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
+        raise ModelError(f"a model of kind {config.kind!r} with special tokens of its own cannot be used yet")
+    return task.wrap(model, source, target, info=info, pack=pack)
 
 
 def one_tokenizer(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Tokenizer:

@@ -18,15 +18,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.kernels.fp8.enable import output_scales
+from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
 from regard.models.arrays.dlinear import DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster
+from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
+from regard.models.decoding_state import Encoded
+from regard.models.pointer_generator import PointerGenerator
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
 from regard.models.text_classifier import TextClassifier
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
+SMALLEST_SHARE = 1e-6  # of the attention, where its logarithm is taken
 IGNORED = -100  # in place of a label that has no class
 
 
@@ -57,19 +63,37 @@ def translation_loss(
     return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
-def copying_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0) -> Loss:
+def copying_loss(model: PointerGenerator, batch: Batch, *, smoothing: float = 0.0, pointing: float = 0.0) -> Loss:
     """Predict every next target token as `translation_loss` does, with a model that mixes two distributions; G3.
 
     Its `decode` returns log-probabilities, whose softmax are the probabilities, so they can stand for logits.
+    `pointing` is the weight of a second loss, for batches with `support`: -log of the pointer's attention to it.
     """
     encoded = model.encode(_repeated(batch.source, END))
-    logps = model.project(model.decode(_repeated(batch.inputs, START), encoded)).flatten(0, 1)  # (B m, V)
-    labels = _repeated(batch.labels, PAD).flatten()
+    logps, weights = model.decode_and_point(_repeated(batch.inputs, START), encoded)  # (B, m, V), (B, m, n)
+    labels = _repeated(batch.labels, PAD)
+    loss = _copied_loss(logps.flatten(0, 1), labels.flatten(), smoothing, batch.tokens)
+    if not pointing or batch.support is None or not len(batch.ids):
+        return loss
+    columns = torch.arange(weights.shape[-1], device=weights.device)
+    inside = (columns >= batch.support[:, :1]) & (columns < batch.support[:, 1:])  # (B, n)
+    share = (weights.float() * inside[:, None]).sum(-1).clamp_min(SMALLEST_SHARE)  # (B, m)
+    known = (labels != PAD) & inside.any(1, keepdim=True)
+    return loss._replace(total=loss.total - pointing * (share.log() * known).sum())
+
+
+def _copied_loss(logps: Tensor, labels: Tensor, smoothing: float, tokens: int) -> Loss:
     nll = F.nll_loss(logps, labels, ignore_index=PAD, reduction="sum")
     if not smoothing:
-        return Loss(nll, nll.detach(), batch.tokens)
+        return Loss(nll, nll.detach(), tokens)
     total = F.cross_entropy(logps, labels, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)
-    return Loss(total, nll.detach(), batch.tokens)
+    return Loss(total, nll.detach(), tokens)
+
+
+def caption_loss(model: EncoderDecoder, batch: Batch, *, smoothing: float = 0.0, kernels: bool = True) -> Loss:
+    """Predict every next word of a caption from the image, or the frames of a video, and the words before it; G4."""
+    hidden = model.decode(_repeated(batch.inputs, START), model.encode(_or_dummy(batch.source)))
+    return _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)
 
 
 def language_model_loss(
@@ -106,6 +130,9 @@ def _next_token_loss(
         rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
+    if passes == 1 and (amax := output_scales(model)) is not None:
+        total, nll = fp8_token_loss(hidden, labels, weight=weight, smoothing=smoothing, keep=keep, amax=amax)
+        return Loss(total, nll, batch.tokens)
     alpha = r_drop if passes == 2 else 0.0
     total, nll = token_loss(
         hidden, labels, weight=weight, bias=bias, smoothing=smoothing, r_drop=alpha, keep=keep, kernels=kernels
@@ -132,6 +159,44 @@ def forecast_loss(model: PatchForecaster | DLinear, batch: Batch) -> Loss:
     forecast = model(_or_dummy(batch.source))[:count]  # (b, C, F)
     total = (forecast.float() - batch.labels[:count]).square().mean((1, 2)).sum()
     return Loss(total, total.detach(), count)
+
+
+def speech_loss(
+    model: SpeechTransformer | ListenAttendSpell | SpeechCTC,
+    batch: Batch,
+    *,
+    smoothing: float = 0.0,
+    kernels: bool = True,
+) -> Loss:
+    """Predict every next token of the transcript from the sound and the true tokens before it; G6.
+
+    A model without a decoder has the loss of CTC, one with both a mean of the two; the likelihood is the decoder's.
+    """
+    encoded = model.encode(_or_dummy(batch.source))
+    if isinstance(model, SpeechCTC):
+        return ctc_loss(model.label(encoded), encoded, batch)
+    hidden = model.decode(_repeated(batch.inputs, START), encoded)
+    loss = _next_token_loss(model, hidden, batch, smoothing, 0.0, kernels)
+    if not isinstance(model, SpeechTransformer) or model.labels is None or not model.training:
+        return loss
+    share = model.config.ctc
+    total = (1 - share) * loss.total + share * ctc_loss(model.label(encoded), encoded, batch).total
+    return loss._replace(total=total)
+
+
+def ctc_loss(logits: Tensor, encoded: Encoded, batch: Batch) -> Loss:
+    """Sum over all ways to label the vectors of the sound (B, n, V) that give the transcript; Graves et al. 2006.
+
+    The last label of a transcript is END, which CTC does not need.
+    """
+    count = len(batch.ids)
+    with torch.autocast(logits.device.type, enabled=False):
+        logps = logits.to(at_least_float32(logits.dtype)).log_softmax(-1)[:count].transpose(0, 1)  # (n, b, V)
+        if not count:
+            return Loss(logps.sum(), logps.detach().sum(), 0)
+        lengths, target_lengths = encoded.keep.sum(1), (batch.labels != PAD).sum(1) - 1
+        total = F.ctc_loss(logps, batch.labels, lengths, target_lengths, blank=PAD, reduction="sum", zero_infinity=True)
+    return Loss(total, total.detach(), batch.tokens)
 
 
 def _or_dummy(samples: Any) -> Tensor:

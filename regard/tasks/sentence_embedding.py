@@ -39,6 +39,7 @@ class SentenceEmbedding(Task):
     needs = "pairs, or source and target"
     usage = "regard embed -m FOLDER sentences.txt"
     face = "embedder"
+    own_special_tokens = True
     loss_unit = "samples"
     compares_rows = True
     predicts_tokens = False

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arrays.batches import ArrayData
+from regard.arrays.speech.batches import SpeechData
 from regard.models.config import Config
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.tables import RecipeTables, TrainingRecipe
@@ -28,7 +29,7 @@ from regard.text.batches.windows import WindowData
 from regard.text.check.checker import DEFAULT_MAX_TOKENS, short_check
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-Data = PairData | WindowData | CooccurrenceData | ArrayData
+Data = PairData | WindowData | CooccurrenceData | ArrayData | SpeechData
 Tokenizers = tuple[
     Tokenizer, Tokenizer
 ]  # of source and target; the same object if they share one; NO_TOKENIZER without
@@ -47,6 +48,7 @@ class Task(ABC):
     needs: ClassVar[str]  # the same in words
     usage: ClassVar[str]  # commands that use the model in FOLDER, one per line
     face: ClassVar[str]  # what `regard.load` returns, such as "translator"
+    reads: ClassVar[str] = "text"  # what its models read; unless it is text, the face has `trace` and `examples`
     array_keys: ClassVar[tuple[str, ...]] = ()  # of [data], for images or series, that have an effect
     loss_unit: ClassVar[LossUnit] = "tokens"
     length_key: ClassVar[str] = "data.max_length"  # the setting that limits the length of a row
@@ -59,6 +61,7 @@ class Task(ABC):
     label_smoothing: ClassVar[tuple[float, str]] = (0.0, "the likelihood is the goal")  # the default and its reason
     default_model: ClassVar[str] = "learns most from the same sentences (regard compare)"  # why the first kind
     recurrent_layers: ClassVar[int] = 1  # the default of recurrent models
+    own_special_tokens: ClassVar[bool] = False  # whether its face follows the special tokens of an imported model
 
     # Data
 

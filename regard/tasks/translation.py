@@ -111,6 +111,8 @@ class TranslationTask(Task):
             yield "tokenizer.shared", "with one table of vectors has one vocabulary"
         if recipe.training.temperature != TrainingRecipe.temperature:
             yield "training.temperature", "has no use for it"
+        if recipe.training.pointing:
+            yield "training.pointing", "has no pointer"
 
     def tokenizer_defaults(self, tables: Mapping[str, Any], facts: DataFacts) -> Iterator[Choice]:
         yield Choice("tokenizer.kind", "unigram", "subwords leave no word unknown")

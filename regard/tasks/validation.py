@@ -18,6 +18,8 @@ from regard.tasks.precision import autocast
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.tokenizer import Tokenizer
 
+LOSS_OF_EQUALS = 1e-9  # weight of the loss beside a share of samples: too small to outweigh one sample
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -36,8 +38,11 @@ class Measure:
         return float(value["value"] if isinstance(value, Mapping) else value)
 
     def rank(self, scores: Mapping[str, Any]) -> float:
-        """Return the value as a number that is higher for a better model."""
-        return -self.value(scores) if self.lower_is_better else self.value(scores)
+        """Return the value as a number that is higher for a better model; of equal shares, that of the lower loss."""
+        rank = -self.value(scores) if self.lower_is_better else self.value(scores)
+        if self.share and "loss" in scores:
+            rank -= LOSS_OF_EQUALS * min(float(scores["loss"]), 1 / LOSS_OF_EQUALS)
+        return rank
 
     def describe(self, scores: Mapping[str, Any]) -> str:
         """Return the name and the value, such as "chrF 21.3"."""

@@ -57,6 +57,7 @@ WITHOUT_EFFECT = {
     "compile": "takes too small steps to compile",
     "freeze": "trains all its tables",
     "temperature": "has no use for it",
+    "pointing": "has no pointer",
     "patience": "keeps the vectors of the last step",
     "average": "keeps the vectors of the last step",
 }

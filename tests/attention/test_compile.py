@@ -14,6 +14,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from regard import AdditiveScore, MultiHeadAttention, StaticCache, attend, masks
 
+from ..repeats import by_default, some
+
 
 @pytest.fixture(params=["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def counter(request: pytest.FixtureRequest) -> Iterator[CompileCounterWithBackend]:
@@ -40,19 +42,17 @@ OPTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "weights": lambda q, lengths: attend(q, q, q, causal=True, return_weights=True)[1],
     "grouped": lambda q, lengths: attend(q, q[:, :1], q[:, :1]),
     "tensor and mask": lambda q, lengths: attend(q, q, q, mask=(q[0, 0] @ q[0, 0].mT > 0) & masks.causal()),
+    "together": lambda q, lengths: attend(  # what the others have one by one
+        q[:, :, 2:], q[:, :1], q[:, :1], bias=q[:, :, 2:] @ q.mT, mask=masks.window(2) & (q[0, 0] @ q[0, 0].mT > -9)[2:]
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "causal") else name for name in OPTIONS],
-)  # what is slow is a part of others: "causal m < n", "padding"
+@pytest.mark.parametrize("name", by_default({"padding", "weights", "together"}, OPTIONS))
 def test_attend(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
-    if name == "padding":  # the one with the most parts is compiled with its backward pass in every run
-        counter.backend = "aot_eager"
     compiled = torch.compile(OPTIONS[name], fullgraph=True, backend=counter)
-    for n in (5, 7, 9):
+    for n in (5, 7):
         q, lengths = torch.randn(2, 2, n, 4, requires_grad=True), torch.tensor([n, n - 2])
         want, got = OPTIONS[name](q, lengths), compiled(q, lengths)
         assert torch.allclose(got, want, atol=1e-6)
@@ -61,6 +61,7 @@ def test_attend(name: str, counter: CompileCounterWithBackend) -> None:
     assert counter.frame_count <= 2
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_attend_with_a_score_that_has_parameters(counter: CompileCounterWithBackend) -> None:
     score = AdditiveScore(query_dim=4, key_dim=4, hidden=3)
@@ -71,10 +72,8 @@ def test_attend_with_a_score_that_has_parameters(counter: CompileCounterWithBack
     assert counter.frame_count <= 2
 
 
-SLOW = ("rotary", "t5", "alibi")  # tests/models/test_compile.py has models with the first two, and alibi is like t5
-
-
-@pytest.mark.parametrize("position", [None, "relative", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+# tests/positions/test_interface.py compiles every scheme
+@pytest.mark.parametrize("position", by_default({"relative"}, [None, "relative", "rotary", "t5", "alibi"]))
 @torch.no_grad()
 def test_multi_head_attention(position: str | None, counter: CompileCounterWithBackend) -> None:
     layer = MultiHeadAttention(dim=16, heads=4, kv_heads=2, position=position, qk_norm=True)
@@ -85,7 +84,7 @@ def test_multi_head_attention(position: str | None, counter: CompileCounterWithB
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("form", ["projected", "slice"])
+@pytest.mark.parametrize("form", some(["projected", "slice"], 1))
 @torch.no_grad()
 def test_cross_attention(form: str, counter: CompileCounterWithBackend) -> None:
     layer = MultiHeadAttention(dim=16, heads=4, form=form)
@@ -96,7 +95,7 @@ def test_cross_attention(form: str, counter: CompileCounterWithBackend) -> None:
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("position", [None, "rotary", "alibi"])
+@pytest.mark.parametrize("position", by_default({"rotary"}, [None, "rotary", "alibi"]))
 @torch.no_grad()
 def test_one_graph_serves_every_step_of_a_static_cache(
     position: str | None, counter: CompileCounterWithBackend

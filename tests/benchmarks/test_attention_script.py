@@ -15,6 +15,7 @@ import torch
 CELL_KEYS = {"subject", "work", "mask", "m", "n", "seconds", "forms", "ratios", "again", "rounds", "verdict", "ratio"}
 
 
+@pytest.mark.slow
 def test_quick_run_prints_a_table_and_a_last_line_of_json(run_script: Any, tmp_path: Path) -> None:
     out = tmp_path / "results" / "cpu.json"
     table, report = run_script("attention", "--quick", "--device", "cpu", "--sizes", "5", "--out", str(out))
@@ -52,6 +53,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(run_script: Any, tmp_p
     assert report["summary"]["busy"] is busy is any("these numbers prove nothing" in line for line in table)
 
 
+@pytest.mark.slow
 def test_it_runs_without_x_transformers_and_in_bfloat16(
     run_script: Any, load_script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 IN_C = {"features in C", "exact in C"}
 
 
+@pytest.mark.slow
 def test_quick_run_prints_a_table_and_a_last_line_of_json(run_script: Any, tmp_path: Path) -> None:
     out = tmp_path / "results" / "features.json"
     table, report = run_script("decode_features", "--quick", "--threads", "1", "--out", str(out))

@@ -17,6 +17,7 @@ def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
     return load_script("decode_memory")
 
 
+@pytest.mark.slow
 @pytest.mark.slow  # it starts a process for each size
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 @pytest.mark.timeout(120)
@@ -36,6 +37,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(
     assert report["summary"]["below"] is None and sum(line.startswith("regard ") for line in table) == 3
 
 
+@pytest.mark.slow
 def test_transformers_writes_a_line_for_each(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

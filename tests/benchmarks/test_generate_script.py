@@ -42,13 +42,3 @@ def test_transformers_generates_the_same_texts(script: ModuleType, peers: Module
     ours = peers.Regard(model, "packed").generate(prompts, cell)
     assert ours == peers.Transformers(model).generate(prompts, cell)
     assert {len(text) for text in ours} == {12}
-
-
-def test_shared_tokens_end_at_the_first_difference(script: ModuleType) -> None:
-    assert script.shared_tokens([[1, 2, 3], [4, 5, 6]], [[1, 9, 3], [4, 5, 6]]) == 1 + 3
-
-
-def test_the_fastest_peer_counts(script: ModuleType) -> None:
-    seconds = {"regard fp32": [1.0, 1.0], "transformers fp32": [3.0, 3.0], "llama.cpp F32": [2.0, 2.0]}
-    assert script.best_ratio(seconds, *script.PEERS["fp32"]) == 2.0
-    assert script.best_ratio(seconds, "regard fp32", ()) is None

@@ -51,6 +51,7 @@ def copy_weights(name: str, found: dict[str, Any]) -> None:
     copy(found["regard"].model, found["torch"].model)
 
 
+@pytest.mark.slow
 def test_quick_run_prints_a_table_and_a_last_line_of_json(
     run_script: Any, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def test_quick_run_prints_a_table_and_a_last_line_of_json(
     assert sum(line.startswith("tiny: ") for line in table) == 2 and any("aten::" in line for line in table)
 
 
+@pytest.mark.slow
 def test_the_two_gpts_learn_alike(script: ModuleType) -> None:
     found = script.measure(options(), "gpt2", "cpu")
     curve = found["curve"]

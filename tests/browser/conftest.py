@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,7 @@ from page import Explorer, install_wheel, make_folders, start_explorer, stop_exp
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/explore.py
+WAIT_FOR_WHEEL = 120  # seconds
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--js-flags=--single-threaded", "--num-raster-threads=1"]  # the other core has tests of its own
 FLAGS += ["--in-process-gpu", "--disable-features=SpareRendererForSitePerProcess"]  # processes that no test needs
@@ -123,8 +125,21 @@ def serve(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs that the wheel installs."""
-    return install_wheel(tmp_path_factory.mktemp("installed"))
+    """The folder of the programs that the wheel installs, once for all workers."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    place, path = shared / "installed", shared / "installed.path"
+    try:
+        place.mkdir()
+    except FileExistsError:  # another worker installs it
+        end = time.monotonic() + WAIT_FOR_WHEEL
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+    else:
+        (shared / "installing").write_text(str(install_wheel(place)))
+        (shared / "installing").rename(path)
+    return Path(path.read_text())
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,9 @@ class Explorer:
     """A running `regard explore`.
 
     Models: `fr-en` (shipped, the default), `shakespeare` (shipped, loaded when first asked), and small ones with random
-    weights: `small-rnn` (recurrent, with attention), `no-attention` (recurrent, without), `small-encoder`, and
-    `learned` (a Transformer with learned positions).
+    weights: `small-rnn` (recurrent, with attention), `no-attention` (recurrent, without), `small-encoder`, `learned`
+    (a Transformer with learned positions), `small-pictures` (a classifier of the demo images), and `small-lines` (a
+    forecaster of the demo series).
     """
 
     address: str  # http://127.0.0.1:PORT, without a slash at the end
@@ -52,12 +53,23 @@ class Explorer:
 
 
 def make_folders(place: Path) -> list[Path]:
-    """Small models with random weights."""
+    """Small models with random weights; those of images and series bring the demo data along as examples."""
     import torch
 
-    from regard.models.config import EncoderConfig, RecurrentTranslatorConfig, TransformerConfig
+    from regard.api.forecaster import Forecaster
+    from regard.api.image_classifier import ImageClassifier
+    from regard.demo.images import SHAPES
+    from regard.demo.series import COLUMNS
+    from regard.models.config import (
+        EncoderConfig,
+        ForecasterConfig,
+        ImageClassifierConfig,
+        RecurrentTranslatorConfig,
+        TransformerConfig,
+    )
     from regard.models.folder import save_model
     from regard.models.presets import make_model
+    from regard.text.tokenizers.labels import train_labels
     from regard.text.tokenizers.subwords import train_subwords
     from regard.text.tokenizers.tokenizer import tokenizer_files
 
@@ -75,6 +87,14 @@ def make_folders(place: Path) -> list[Path]:
         torch.manual_seed(seed)
         model = make_model(config)
         folders.append(save_model(model, place / name, files=tokenizer_files(tokenizer, tokenizer)))
+    labels = train_labels(list(SHAPES))
+    demo = {"recipe": {"data": {"demo": 100}}}
+    sizes = {"height": 28, "width": 28, "channels": 1, "patch": 7, "max_length": 17}
+    pictures = make_model(ImageClassifierConfig(**stack, **sizes, vocabulary=labels.size))
+    folders.append(ImageClassifier(pictures, labels, info=demo).save(place / "small-pictures"))
+    lines = make_model(ForecasterConfig(**stack, lookback=48, horizon=12, patch=8, stride=4, max_length=12))
+    info = {**demo, "series": {"columns": list(COLUMNS), "mean": [20.0] * 3, "deviation": [5.0] * 3}}
+    folders.append(Forecaster(lines, info=info).save(place / "small-lines"))
     return folders
 
 

@@ -18,6 +18,8 @@ from regard.look import Trace, merge_words
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
+from ..repeats import by_default
+
 JANE = "Jane visite l'Afrique en septembre"
 NASTY = [
     "<script>document.title='gone'</script>",
@@ -203,6 +205,7 @@ def test_model_without_attention_says_so_and_shows_its_steps(page: Any) -> None:
     expect(shown.get_by_test_id("probability").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_model_that_writes_on_its_own_looks_at_itself(page: Any) -> None:
     shown = page("&model=shakespeare")
     expect(shown.get_by_test_id("weights")).to_be_visible()
@@ -220,7 +223,8 @@ def write_trace(path: Path, rows: list[str], columns: list[str]) -> Path:
     return Trace(model, axes, maps, source=" ".join(columns), output=" ".join(rows)).save(path)
 
 
-@pytest.mark.parametrize("view", ["matrix", "arcs"])
+@pytest.mark.slow
+@pytest.mark.parametrize("view", by_default({"matrix"}, ["matrix", "arcs"]))
 def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     shown = page()
     name = "<img src=x onerror=alert(1)>.json"
@@ -243,6 +247,7 @@ def test_markup_in_tokens_is_text(view: str, page: Any, tmp_path: Path) -> None:
     assert shown.locator("script").count() == 1
 
 
+@pytest.mark.slow
 def test_typed_markup_is_text(page: Any) -> None:
     shown = page()
     expect(shown.get_by_test_id("weights-canvas")).to_be_visible()
@@ -252,6 +257,7 @@ def test_typed_markup_is_text(page: Any) -> None:
     assert shown.locator("script").count() == 1
 
 
+@pytest.mark.slow
 def test_broken_links_open_something(page: Any) -> None:
     """Numbers out of range and names that nobody has."""
     shown = page("&pin=9.x&layer=99&head=-3&level=letter&view=round&beside=none")
@@ -289,6 +295,7 @@ def test_python_of_each_view_runs(page: Any, explorer: Any, capsys: pytest.Captu
         assert printed
 
 
+@pytest.mark.slow
 def test_letters_from_right_to_left_and_chinese(page: Any, tmp_path: Path) -> None:
     shown = page()
     path = write_trace(tmp_path / "t.json", ["北京", "欢迎", "你"], ["مرحبا", "بكم", "في", "بكين"])

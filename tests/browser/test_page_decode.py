@@ -217,6 +217,7 @@ def test_forced_token_goes_on_from_there(page: Any, explorer: Any) -> None:
     expect(shown.get_by_test_id("output-text")).to_have_text(trace["output"])
 
 
+@pytest.mark.slow
 def test_token_of_a_writer_is_forced_after_its_prompt(page: Any, explorer: Any) -> None:
     shown = page("&model=shakespeare&text=Once")
     body = {"model": "shakespeare", "text": "Once", "search": {"name": "greedy"}}

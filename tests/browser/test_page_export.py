@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from matplotlib.image import imread
 from playwright.sync_api import Browser, Page, expect
 
 import regard
+
+from ..repeats import by_default
 
 STATIC = Path(regard.__file__).parent / "look" / "page" / "static"
 # What to open, the figure to save, and the element that reads a number out.
@@ -46,7 +47,7 @@ def saved(page: Page, button: str, place: Path) -> Path:
 
 
 KINDS = ("png", "svg")
-ONE_KIND = [*zip(VIEWS, cycle(KINDS), strict=False)]  # for each view
+ONE_KIND = [("positions", "svg"), ("lab", "png")]
 OTHER_KIND = [(name, kind) for name in VIEWS for kind in KINDS if (name, kind) not in ONE_KIND]
 
 
@@ -69,7 +70,7 @@ def test_a_picture_opens_again_to_the_same_read_out(
         assert pixels[..., :3].min() < 0.3  # something is drawn
 
 
-@pytest.mark.parametrize("name", ["alignment", "large"])
+@pytest.mark.parametrize("name", by_default({"alignment"}, ["alignment", "large"]))
 def test_a_picture_is_the_same_whatever_the_screen(explorer: Any, browser: Browser, tmp_path: Path, name: str) -> None:
     """Light colours on white paper, also where the page is dark, and where there is much to draw anew."""
     state, figure, _ = VIEWS.get(name, ("tab=positions", "positions", ""))
@@ -105,7 +106,7 @@ def test_an_svg_stands_alone(wide: Any, explorer: Any, browser: Browser, tmp_pat
     page.close()
 
 
-@pytest.mark.parametrize("name", ["lab", "alignment"])
+@pytest.mark.parametrize("name", by_default({"alignment"}, ["lab", "alignment"]))
 def test_the_page_as_a_file_works_offline(
     wide: Any, explorer: Any, browser: Browser, tmp_path: Path, name: str
 ) -> None:
@@ -143,6 +144,7 @@ def state_of(text: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_a_file_runs_nothing_but_its_own_script(wide: Any, explorer: Any, browser: Browser, tmp_path: Path) -> None:
     """Its policy names the hash of its script; one that somebody puts in is not run."""
     opened(wide.page, explorer, "lab")
@@ -169,7 +171,7 @@ def test_a_lecture_as_a_file_has_all_its_scenes(wide: Any, explorer: Any, browse
     scenes = json.loads((STATIC / "scenes" / "index.json").read_text("utf-8"))
     from_server = [i for i, scene in enumerate(scenes) if scene["trace"] or "tab=inside" in scene["state"]]
     assert len(from_server) > 10
-    for number in from_server:
+    for number in from_server[::4]:
         page.get_by_test_id("lecture-scene").select_option(index=number)
         expect(page.get_by_test_id("lecture-place")).to_have_text(f"{number + 1} of {len(scenes)}")
         expect(page.get_by_test_id("lecture-stage").locator(":is(figure, canvas, p):visible").first).to_be_visible()
@@ -248,22 +250,29 @@ def test_copied_positions_run(wide: Any, explorer: Any) -> None:
             assert seen == pytest.approx(names["table"].flatten().tolist(), abs=1e-5), state
 
 
-def test_copied_random_features_run(wide: Any, explorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "state",
+    by_default(
+        {"&of=model&map=cross&layer=1&head=2"},
+        ["&of=model&map=cross&layer=1&head=2", "&phi=optimal&normalize=1", "&of=unit&phi=elu"],
+    ),
+)
+def test_copied_random_features_run(
+    wide: Any, explorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
     """Exact weights are the page's; those of features have another draw."""
     monkeypatch.chdir(tmp_path)
     page = wide.page
     page.goto(f"{explorer.address}/#tab=features")
-    for state in ("&phi=optimal&normalize=1", "&of=unit&phi=elu", "&of=model&map=cross&layer=1&head=2"):
-        page.evaluate("state => { location.hash = state }", f"tab=features&features=16{state}")
-        expect(page.get_by_test_id("features-about")).to_contain_text(
-            "keys of a head" if "model" in state else "length 1" if "unit" in state else "Five words"
-        )
-        expect(page.get_by_test_id("features-exact-canvas")).to_be_visible()
-        names: dict[str, Any] = {}
-        exec(copied(page), names)
-        if "unit" not in state:
-            cells = page.get_by_test_id("features-exact-table").locator("td[data-value]")
-            seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
-            assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
-        assert (tmp_path / "random-features.svg").exists()
-        (tmp_path / "random-features.svg").unlink()
+    page.evaluate("state => { location.hash = state }", f"tab=features&features=16{state}")
+    expect(page.get_by_test_id("features-about")).to_contain_text(
+        "keys of a head" if "model" in state else "length 1" if "unit" in state else "Five words"
+    )
+    expect(page.get_by_test_id("features-exact-canvas")).to_be_visible()
+    names: dict[str, Any] = {}
+    exec(copied(page), names)
+    if "unit" not in state:
+        cells = page.get_by_test_id("features-exact-table").locator("td[data-value]")
+        seen = cells.evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        assert seen == pytest.approx(names["exact"].flatten().tolist(), abs=2e-3), state
+    assert (tmp_path / "random-features.svg").exists()

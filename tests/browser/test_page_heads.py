@@ -18,6 +18,8 @@ from regard.look import Trace, head_statistics, rollout
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
+from ..repeats import by_default
+
 JANE = "Jane visite l'Afrique en septembre"
 SENTENCE = "Le petit chat noir dort dans le jardin."
 
@@ -117,10 +119,10 @@ def test_switching_off_changes_the_output_and_on_restores_it(page: Any, explorer
     layers, heads = trace.maps["cross"].weights.shape[:2]
     before = shown.get_by_test_id("output").inner_html()
     off = [{"map": "cross", "layer": layer, "head": head} for layer in range(layers) for head in range(heads)]
-    for one in off:
-        place = f"[data-testid=head-button][data-layer='{one['layer']}'][data-head='{one['head']}']"
-        shown.locator(place).click()
-        shown.get_by_test_id("head-on").uncheck()
+    state = "off=" + "%2C".join(f"cross.{one['layer']}.{one['head']}" for one in off)
+    shown = page(f"&map=cross&{state.rpartition('%2C')[0]}")
+    shown.locator(f"[data-testid=head-button][data-layer='{layers - 1}'][data-head='{heads - 1}']").click()
+    shown.get_by_test_id("head-on").uncheck()
     without = ask(explorer, off=off)
     assert without.output != trace.output  # nothing of the source gets through
     expect(shown.get_by_test_id("after-text")).to_have_text(without.output)
@@ -130,12 +132,13 @@ def test_switching_off_changes_the_output_and_on_restores_it(page: Any, explorer
     assert [float(one.split()[0]) for one in told] == pytest.approx(
         [100 * np.exp(one.logp) for one in chosen], abs=0.06
     )
-    assert "off=" + "%2C".join(f"cross.{one['layer']}.{one['head']}" for one in off) in shown.url
+    assert state in shown.url
     shown.get_by_test_id("all-on").click()
     expect(shown.get_by_test_id("before-after")).to_have_count(0)
     assert shown.get_by_test_id("output").inner_html() == before
 
 
+@pytest.mark.slow
 def test_head_off_and_on_by_its_switch(page: Any) -> None:
     shown = page("&map=enc_self")
     before = shown.get_by_test_id("output").inner_html()
@@ -147,7 +150,11 @@ def test_head_off_and_on_by_its_switch(page: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "name"), [("shakespeare", "Decoder"), ("small-encoder", "Encoder"), ("small-rnn", "Recurrent")]
+    ("model", "name"),
+    by_default(
+        {("small-rnn", "Recurrent")},
+        [("shakespeare", "Decoder"), ("small-encoder", "Encoder"), ("small-rnn", "Recurrent")],
+    ),
 )
 def test_other_kinds_of_models(model: str, name: str, page: Any) -> None:
     shown = page(f"&model={model}")

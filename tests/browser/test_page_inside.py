@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from ..repeats import by_default
+
 
 def _load(path: Path) -> Any:
     """A module by its file: the folders of tests are no packages."""
@@ -98,7 +100,11 @@ def check_page(page: Page, found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("model", "stack"),
-    [("fr-en", "encoder"), ("lecture", "decoder"), pytest.param("fr-en", "decoder", marks=pytest.mark.slow)],
+    [
+        ("lecture", "decoder"),
+        pytest.param("fr-en", "encoder", marks=pytest.mark.slow),
+        pytest.param("fr-en", "decoder", marks=pytest.mark.slow),
+    ],
 )
 def test_boxes_follow_from_those_before_them(model: str, stack: str, page: Any, explorer: Any) -> None:
     """On a sentence typed here: the first block of the encoder, which begins with embeddings; the decoder's last.
@@ -131,7 +137,7 @@ def test_the_transformer_of_the_slides_is_shown_unless_another_model_is_picked(p
     assert "model=fr-en" in shown.url
 
 
-@pytest.mark.parametrize("model", ["shakespeare", "small-rnn", "learned"])
+@pytest.mark.parametrize("model", by_default({"small-rnn"}, ["shakespeare", "small-rnn", "learned"]))
 def test_other_kinds_of_models(model: str, page: Any, explorer: Any) -> None:
     """Sinusoidal and learned positions, no cross-attention, a recurrent decoder."""
     shown = page(f"&model={model}&text=a")

@@ -44,7 +44,7 @@ def table(page: Page, name: str) -> list[float]:
 @pytest.mark.parametrize(
     ("example", "name"),
     [
-        *(("jane", "optimal"), ("unit", "positive")),
+        ("jane", "optimal"),
         *(
             pytest.param(*other, marks=pytest.mark.slow)
             for other in (("jane", "trig"), ("unit", "trig"), ("unit", "hyperbolic"))
@@ -84,6 +84,7 @@ def test_normalised_plain_and_trig_are_the_same(features: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_cell_reads_out_all_three_and_the_url_keeps_the_view(features: Any) -> None:
     page = features()
     canvas = page.get_by_test_id("features-corrected-canvas")

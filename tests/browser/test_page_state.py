@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from ..repeats import by_default
+
 TABS = (
-    "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions", "features",
-    "lecture",
+    "input", "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions",
+    "features", "lecture",
 )  # fmt: skip
 
 
@@ -29,7 +31,7 @@ def test_tabs_are_the_ones_of_the_list(wide: Any, explorer: Any) -> None:
     page = settled(wide.page, explorer, "")
     found = page.locator("nav button").evaluate_all("all => all.map(one => one.dataset.testid)")
     assert tuple(found) == tuple(f"tab-{tab}" for tab in TABS)
-    expect(page.get_by_test_id("view-alignment")).to_be_visible()  # the front page
+    expect(page.get_by_test_id("view-alignment")).to_be_visible()  # the front page, as the first model reads text
 
 
 # The URL
@@ -42,7 +44,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", by_default({"positions"}, VIEWS))
 def test_a_shared_link_opens_the_same_view_elsewhere(wide: Any, explorer: Any, browser: Browser, name: str) -> None:
     state, read_out = VIEWS[name]
     page = settled(wide.page, explorer, state)
@@ -121,15 +123,7 @@ NAMELESS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("tab", TABS)
-def test_every_tab_is_clean_fits_a_phone_and_the_keyboard_reaches_all_of_it(wide: Any, explorer: Any, tab: str) -> None:
-    """Nothing is asked from elsewhere, everything has a name and can be reached, and one sees where one is."""
-    page = settled(wide.page, explorer, f"tab={tab}")
-    expect(page.get_by_test_id(f"view-{tab}")).to_be_visible()
-    assert page.locator("figure, canvas, table").count() > 0
-    assert page.locator("[role=alert]").count() == 0
-    assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("[...document.scripts].map((one) => one.getAttribute('src'))") == ["app.js"]
+def reach_all_by_keyboard(page: Page) -> None:
     wanted = page.evaluate(REACH)
     assert wanted > 15
     page.evaluate(WATCH_FOCUS)
@@ -138,6 +132,26 @@ def test_every_tab_is_clean_fits_a_phone_and_the_keyboard_reaches_all_of_it(wide
     assert page.evaluate("unmarked") == []  # one sees where one is
     missed = page.locator("[data-reached='0']").evaluate_all("all => all.map(one => one.outerHTML.slice(0, 120))")
     assert missed == []
+
+
+KEYBOARD = {"alignment", "decode", "lab", "recurrent"}  # hundreds of key presses; the other tabs are slow tests
+CASES = [(tab, tab in KEYBOARD) for tab in TABS]
+CASES += [pytest.param(tab, True, marks=pytest.mark.slow) for tab in TABS if tab not in KEYBOARD]
+
+
+@pytest.mark.parametrize(("tab", "keyboard"), CASES)
+def test_every_tab_is_clean_fits_a_phone_and_the_keyboard_reaches_all_of_it(
+    wide: Any, explorer: Any, tab: str, keyboard: bool
+) -> None:
+    """Nothing is asked from elsewhere, everything has a name and can be reached, and one sees where one is."""
+    page = settled(wide.page, explorer, f"tab={tab}")
+    expect(page.get_by_test_id(f"view-{tab}")).to_be_visible()
+    assert page.locator("figure, canvas, table").count() > 0
+    assert page.locator("[role=alert]").count() == 0
+    assert page.evaluate(NAMELESS) == []
+    assert page.evaluate("[...document.scripts].map((one) => one.getAttribute('src'))") == ["app.js"]
+    if keyboard:
+        reach_all_by_keyboard(page)
     assert wide.sideways() == 0
     page.set_viewport_size({"width": 390, "height": 844})
     try:
@@ -200,7 +214,7 @@ def find_low_contrast(page: Page) -> list[tuple[str, str]]:
     return low
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", by_default({"dark"}, ["light", "dark"]))
 def test_the_scheme_of_the_system_is_followed_readable_calm_and_can_be_switched(
     browser: Browser, explorer: Any, scheme: Any
 ) -> None:

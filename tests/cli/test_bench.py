@@ -11,19 +11,21 @@ import pytest
 import torch
 from typer.testing import Result
 
-from regard.cli.bench import report, time_text
+from regard.cli.measure.bench import report, time_text
 from regard.decoding import benchmark as bench
 from regard.decoding.benchmark import Measured, measure_decoding
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.tasks.loading import load
 
+from ..repeats import by_default
+
 Run = Callable[..., Result]
 QUICK = ("--batch", "2", "--runs", "3", "--tokens", "5", "--source-tokens", "4")
 
 
 @pytest.mark.parametrize("name", ["translator", "other", "plain", "short", "writer"])
-@pytest.mark.parametrize("beam", ["1", "3"])
+@pytest.mark.parametrize("beam", by_default({"3"}, ["1", "3"]))
 def test_every_model_that_writes(command: Run, models: dict[str, str], name: str, beam: str) -> None:
     result = command("bench", "-m", models[name], *QUICK, "--beam", beam, "--json")
     assert result.exit_code == 0, result.stderr

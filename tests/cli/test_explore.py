@@ -20,6 +20,8 @@ from urllib.request import Request, urlopen
 import pytest
 from typer.testing import Result
 
+from regard.errors import UsageError
+
 WATCHDOG = 60  # seconds
 Command = Callable[..., Result]
 
@@ -108,6 +110,21 @@ def test_a_trace_opens_without_a_model(no_torch: dict[str, str], trace_file: Pat
         assert one.ask("api/traces/two")["axes"]["source"]["tokens"] == [{"text": "a"}, {"text": "b"}]
         assert {model["state"] for model in one.models().values()} == {"waiting"}
         assert not any(model["default"] for model in one.models().values())
+
+
+def test_files_are_examples_for_a_model_that_reads_them(tmp_path: Path) -> None:
+    from regard.cli.explore import check_files, sort_arguments
+    from regard.serving.model_threads import ServedModel
+
+    (tmp_path / "a.png").write_bytes(b"")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.png").write_bytes(b"")
+    given = ["fr-en", str(tmp_path / "a.png"), str(tmp_path / "other" / "a.png")]
+    folders, traces, files = sort_arguments(given)
+    assert list(folders) == ["fr-en"] and traces == {}
+    assert files == {"a.png": tmp_path / "a.png", "a.png-2": tmp_path / "other" / "a.png"}
+    with pytest.raises(UsageError, match=r"a\.png is an example for a model that reads images: name its folder, too"):
+        check_files(files, [ServedModel("fr-en", folders["fr-en"])])
 
 
 def test_folders_and_traces_together(models: dict[str, str], trace_file: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from regard.cli import COMMANDS, app, make_app, requested_command
 from regard.errors import DataError, ModelError, UsageError
 from regard.version import __version__
 
+from ..repeats import some
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = "from regard.cli import main; main()"
 
@@ -114,7 +116,9 @@ def test_a_usage_error_goes_to_stderr_of_the_process() -> None:
     assert "No such command 'nothing'" in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plot", "mask"], pytest.param(["demo"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "arguments", some([["--help"], ["plot", "mask"], pytest.param(["demo"], marks=pytest.mark.slow)], 1)
+)
 def test_a_closed_pipe_ends_quietly(arguments: Sequence[str], tmp_path: Path) -> None:
     read, written = os.pipe()
     os.close(read)

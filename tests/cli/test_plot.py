@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import app
 
+from ..repeats import by_default
+
 NAMES = (
     "alignment",
     "positions",
@@ -80,31 +82,44 @@ def test_help_names_every_picture() -> None:
 
 @pytest.mark.parametrize(
     ("name", "option", "value"),
-    [
-        ("positions", "--dim", "8"),
-        ("positions", "--length", "8"),
-        ("variance", "--dim", "16"),
-        ("variance", "--distances", "9"),
-        ("products", "--dim", "16"),
-        ("products", "--distances", "9"),
-        ("mask", "--kind", "window"),
-        ("mask", "--size", "5"),
-        ("one-hot", "--word", "cat"),
-        ("gradients", "--length", "12"),
-        ("gradients", "--seeds", "3"),
-        ("architecture", "--layers", "2"),
-        ("architecture", "--dim", "64"),
-        ("architecture", "--heads", "4"),
-        ("multi-head", "--dim", "64"),
-        ("multi-head", "--heads", "4"),
-        ("qkv-flow", "--word", "1"),
-        ("alignment", "--title", "Title"),
-        ("random-features", "--phi", "positive"),
-        ("random-features", "--features", "32"),
-        ("random-features", "--draw", "independent"),
-        ("random-features", "--seed", "3"),
-        ("random-features", "--seeds", "3"),
-    ],
+    by_default(
+        {
+            ("positions", "--dim", "8"),
+            ("variance", "--distances", "9"),
+            ("products", "--dim", "16"),
+            ("mask", "--size", "5"),
+            ("gradients", "--seeds", "3"),
+            ("architecture", "--heads", "4"),
+            ("qkv-flow", "--word", "1"),
+            ("random-features", "--phi", "positive"),
+            ("random-features", "--features", "32"),
+        },
+        [
+            ("positions", "--dim", "8"),
+            ("positions", "--length", "8"),
+            ("variance", "--dim", "16"),
+            ("variance", "--distances", "9"),
+            ("products", "--dim", "16"),
+            ("products", "--distances", "9"),
+            ("mask", "--kind", "window"),
+            ("mask", "--size", "5"),
+            ("one-hot", "--word", "cat"),
+            ("gradients", "--length", "12"),
+            ("gradients", "--seeds", "3"),
+            ("architecture", "--layers", "2"),
+            ("architecture", "--dim", "64"),
+            ("architecture", "--heads", "4"),
+            ("multi-head", "--dim", "64"),
+            ("multi-head", "--heads", "4"),
+            ("qkv-flow", "--word", "1"),
+            ("alignment", "--title", "Title"),
+            ("random-features", "--phi", "positive"),
+            ("random-features", "--features", "32"),
+            ("random-features", "--draw", "independent"),
+            ("random-features", "--seed", "3"),
+            ("random-features", "--seeds", "3"),
+        ],
+    ),
 )
 def test_every_option_changes_the_picture(name: str, option: str, value: str) -> None:
     small = SMALL.get(name, ())

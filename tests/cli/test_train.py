@@ -122,6 +122,7 @@ def send_at_step(process: subprocess.Popen[str], step: int, number: signal.Signa
     return process.communicate(timeout=100)[1]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp_path: Path) -> None:
     """That it ends with the same bits, and all about SIGTERM, is in tests/faults/test_stop.py."""
     process = start(files, tmp_path / "run")

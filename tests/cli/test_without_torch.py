@@ -33,8 +33,7 @@ LINES = (
     "Ich weiß nicht, wo der Bahnhof ist.",
     "xqzt vlorp brimf snurk",
     "ha " * 60,
-    "Il pleut. Prends ton parapluie ! Nous allons être en retard, dépêche-toi, et n'oublie pas de fermer la porte. "
-    * 3,
+    "Il pleut. Prends ton parapluie ! Nous allons être en retard, dépêche-toi, et n'oublie pas de fermer la porte.",
     "Zblorgnix Quetzal habite à Plougastel.",
     "LE CHAT DORT\tSUR LA TABLE",
     "Да, это 漢字.",

@@ -19,6 +19,8 @@ from regard.models.config import (
 from regard.models.presets import make_model
 from regard.text.tokenizers.special_tokens import START
 
+from ..repeats import by_default
+
 STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "tie_output": False, "dropout": 0.3}
 CELL: dict[str, Any] = {"layers": 2, "embedding": 6, "hidden": 8, "dropout": 0.3}
 SIDES: dict[str, Any] = {"source_vocabulary": 11, "target_vocabulary": 9}
@@ -87,7 +89,11 @@ class Case:
         return logits[0, -1].log_softmax(-1)
 
 
-@pytest.fixture(params=CONFIGS)
+# A pre-norm and a post-norm Transformer, each recurrent style, and both kinds of language models.
+SOME = {"transformer", "transformer modern", "bahdanau", "luong", "transformer lm", "lstm lm"}
+
+
+@pytest.fixture(params=by_default(SOME, CONFIGS))
 def case(request: pytest.FixtureRequest) -> Case:
     """Every kind of model that writes text, one after the other."""
     return Case(request.param)

@@ -40,6 +40,7 @@ SHOWN = {
     "regard.demo.stories": "demo_stories",
     "regard.evaluation.answers": "answer_scores",
     "regard.evaluation.rouge": "corpus_rouge",
+    "regard.evaluation.word_errors": "word_errors",
     "regard.decoding.searches.sample": "Sample",
     "regard.tasks.loading": "load",
     "regard.training.run.training_run": "train",

@@ -63,6 +63,10 @@ def commands_of(block: Block) -> list[str]:
     return [line[2:] for line in body.splitlines() if line.startswith("$ ")]
 
 
+# Commands that take seconds and that other tests run, with the same arguments.
+ELSEWHERE = {"regard lectures": "tests/cli/test_lectures.py"}
+
+
 def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -75,6 +79,8 @@ def run_page(blocks: list[Block], folder: Path, monkeypatch: pytest.MonkeyPatch)
             exec(compile(source, str(ROOT / block.page), "exec"), names)
         elif block.language in ("console", "sh"):
             for command in commands_of(block):
+                if command in ELSEWHERE:
+                    continue
                 run_command(command, block, monkeypatch)
 
 
@@ -117,8 +123,18 @@ def blocks_on(page: Path) -> list[Block]:
     return blocks_of(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
 
 
+# Its command starts several processes, as the tests in tests/faults/test_launcher.py do.
+SLOW_PAGES = {"processes.md"}
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "pictures.md"], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW_PAGES else page
+        for page in PAGES
+        if page.name != "pictures.md"
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page(blocks_on(page), tmp_path, monkeypatch)

@@ -11,6 +11,7 @@ import pytest
 
 from regard.machine import Machine
 from regard.models.config.random_features import RandomFeaturesConfig
+from regard.models.config.token_ids import TOKEN_IDS
 from regard.models.presets import MODELS, PRESETS
 from regard.recipes.facts import DataFacts
 from regard.training.recipe.defaults import complete
@@ -18,16 +19,26 @@ from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import shipped_recipes
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
-FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id"}
+FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id", *TOKEN_IDS}
 MODEL_TABLES = [
     ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier", "summarizer", "answerer")),
     ("### Recurrent models", ("rnn-attention", "rnn-seq2seq", "rnn-lm")),
     ("### Word vectors", ("word-vectors",)),
     ("### Images", ("image-classifier",)),
+    ("### Captions", ("captioner",)),
+    ("### Recurrent captions", ("rnn-captioner",)),
     ("### Forecasting", ("forecaster",)),
     ("### DLinear", ("dlinear",)),
+    ("### Speech", ("speech-recognizer",)),
+    ("### CTC", ("speech-ctc",)),
+    ("### Listen, Attend and Spell", ("listen-attend-spell",)),
 ]
-EXTENDED = ("### Images", "### Forecasting")  # tables with what differs from, or is not in, that of Transformers
+# Tables with what differs from, or is not in, another one.
+EXTENDED = {
+    **dict.fromkeys(("### Images", "### Captions", "### Forecasting", "### Speech"), "### Transformers"),
+    "### CTC": "### Speech",
+    "### Listen, Attend and Spell": "### Recurrent models",
+}
 
 
 def rows_under(heading: str) -> dict[str, list[str]]:
@@ -40,8 +51,11 @@ def rows_under(heading: str) -> dict[str, list[str]]:
 
 
 def model_rows(heading: str) -> dict[str, list[str]]:
-    """The rows of a table of [model], with those of Transformers where it extends them."""
-    return {**(rows_under("### Transformers") if heading in EXTENDED else {}), **rows_under(heading)}
+    """The rows of a table of [model], with those of the table that it extends."""
+    base = model_rows(EXTENDED[heading]) if heading in EXTENDED else {}
+    if heading == "### Listen, Attend and Spell":
+        base = {key: ["all", *cells[1:]] for key, cells in base.items()}  # all that applies to `rnn-attention`
+    return {**base, **rows_under(heading)}
 
 
 def choices_of(kind: str) -> set[str]:
@@ -53,6 +67,10 @@ def choices_of(kind: str) -> set[str]:
         data = DataRecipe(pairs=("a.jsonl",))
     elif kind == "image-classifier":
         data, shape, tokens = DataRecipe(images=("a",)), (3, 32, 32), 650_000
+    elif kind.startswith(("speech", "listen")):
+        data, shape = DataRecipe(speech=("a",)), (8_000,)
+    elif kind.endswith("captioner"):
+        data, shape, tokens = DataRecipe(images=("a",)), (1, 3, 32, 32), 640_000
     elif kind in ("forecaster", "dlinear"):
         data, shape, tokens = DataRecipe(series=("a.csv",)), (10_000, 7), 42 * 500_000
     recipe = Recipe(name="x", data=data, model={} if kind in ("transformer", "transformer-lm") else {"kind": kind})

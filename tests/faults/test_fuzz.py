@@ -27,8 +27,8 @@ def fuzz(count: int, *options: str) -> dict[str, int]:
 
 def test_some_model_folders() -> None:
     """A part of the many: enough to see that each check is there, and that not everything is refused."""
-    outcomes = fuzz(50)
-    assert outcomes["refused"] > 20 and outcomes["worked"] > 4
+    outcomes = fuzz(25)
+    assert outcomes["refused"] > 10 and outcomes["worked"] > 1
 
 
 def test_some_run_folders() -> None:

@@ -47,10 +47,10 @@ class TestEmbedding:
         x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(table.logits, x)
 
-    @pytest.mark.parametrize("pad_id", [None, 0])
+    @pytest.mark.parametrize("pad_id", [pytest.param(None, marks=pytest.mark.slow), 0])
     def test_compiles_in_one_graph(self, pad_id):
         table = Embedding(vocabulary=5, dim=4, pad_id=pad_id, scale=True)
-        compiled = torch.compile(lambda t: table.logits(table(t)), backend="aot_eager", fullgraph=True)
+        compiled = torch.compile(lambda t: table.logits(table(t)), backend="eager", fullgraph=True)
         for length in (3, 4):
             tokens = torch.randint(5, (2, length))
             torch.testing.assert_close(compiled(tokens), table.logits(table(tokens)))

@@ -11,9 +11,12 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 from regard.layers.feedforward import FeedForward, gelu_tanh
 
+from ..repeats import by_default
+
 
 @pytest.mark.parametrize(
-    ("activation", "theirs"), [("relu", nn.ReLU()), ("gelu", nn.GELU()), ("gelu-tanh", nn.GELU(approximate="tanh"))]
+    ("activation", "theirs"),
+    [("relu", nn.ReLU()), ("gelu", nn.GELU()), ("gelu-tanh", nn.GELU(approximate="tanh")), ("silu", nn.SiLU())],
 )
 @pytest.mark.parametrize("bias", [True, False])
 def test_equals_two_linear_layers(activation, theirs, bias):
@@ -24,9 +27,11 @@ def test_equals_two_linear_layers(activation, theirs, bias):
     torch.testing.assert_close(ours(x), stack(x))
 
 
-def test_swiglu_equals_llamas():
-    ours = FeedForward(dim=4, hidden=6, activation="swiglu", bias=False)
-    theirs = LlamaMLP(LlamaConfig(hidden_size=4, intermediate_size=6, num_attention_heads=1, mlp_bias=False))
+@pytest.mark.parametrize(("activation", "name"), [("swiglu", "silu"), ("geglu-tanh", "gelu_pytorch_tanh")])
+def test_gated_nets_equal_llamas(activation, name):
+    ours = FeedForward(dim=4, hidden=6, activation=activation, bias=False)
+    sizes = {"hidden_size": 4, "intermediate_size": 6, "num_attention_heads": 1}
+    theirs = LlamaMLP(LlamaConfig(**sizes, mlp_bias=False, hidden_act=name))
     gate, up = ours.up.weight.chunk(2)
     state = {"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": ours.down.weight}
     theirs.load_state_dict(state, strict=True)
@@ -44,16 +49,18 @@ def test_dropout_falls_on_the_inner_layer():
     torch.testing.assert_close(net.eval()(x), whole(x))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu-tanh", "swiglu"])
+@pytest.mark.parametrize(
+    "activation", by_default({"swiglu"}, ["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu-tanh"])
+)
 def test_compiles_in_one_graph(activation):
     net = FeedForward(dim=4, hidden=6, activation=activation)
-    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(compiled(x), net(x))
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"unknown activation 'tanh'.*\(known: relu, gelu, gelu-tanh, swiglu"):
+    with pytest.raises(ValueError, match=r"unknown activation 'tanh'.*\(known: relu, gelu, gelu-tanh, silu, swiglu"):
         FeedForward(dim=4, hidden=6, activation="tanh")
     with pytest.raises(ValueError, match=r"dropout must lie in 0\.\.1, got 1.5"):
         FeedForward(dim=4, hidden=6, dropout=1.5)

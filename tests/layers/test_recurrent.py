@@ -15,6 +15,8 @@ from regard.layers.cells import GRUCell, LSTMCell, RNNCell, Weights, gru_step, l
 from regard.layers.recurrent import GRU, LSTM, RNN
 from regard.layers.recurrent_checks import kernel_obstacle
 
+from ..repeats import by_default
+
 LAYERS = (RNN, GRU, LSTM)
 CELLS = (RNNCell, GRUCell, LSTMCell)
 
@@ -155,21 +157,21 @@ class TestBackend:
 
 
 class TestCompile:
-    @pytest.mark.parametrize("cls", CELLS)
+    @pytest.mark.parametrize("cls", by_default({GRUCell}, CELLS))
     def test_a_cell_is_one_graph(self, cls):
         cell, theirs = cls(3, 4), getattr(nn, cls.__name__)(3, 4)
         theirs.load_state_dict(cell.state_dict())
-        step = torch.compile(cell, backend="aot_eager", fullgraph=True)
+        step = torch.compile(cell, backend="eager", fullgraph=True)
         state = expected = None
         for _ in range(3):
             x = torch.randn(2, 3)
             state, expected = step(x, state), theirs(x, expected)
             torch.testing.assert_close(state, expected)
 
-    @pytest.mark.parametrize("cls", LAYERS)
+    @pytest.mark.parametrize("cls", by_default({LSTM}, LAYERS))
     def test_a_layer_compiles(self, cls):
         layer = cls(3, 4, batch_first=True)
-        compiled = torch.compile(layer, backend="aot_eager")
+        compiled = torch.compile(layer, backend="eager")
         for time in (4, 6):
             x, lengths = torch.randn(2, time, 3), torch.tensor([time, 2])
             torch.testing.assert_close(compiled(x), layer(x))

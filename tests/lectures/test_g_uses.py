@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard import RecurrentLMConfig, Transformer, TransformerConfig, TransformerLMConfig, make_model
+from regard import CaptionerConfig, RecurrentCaptionerConfig, RecurrentLMConfig, TransformerLMConfig, make_model
 from regard.models.config import ImageClassifierConfig
-from regard.models.decoding_state import Encoded
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, START
 
 TEXT = "to be or not to be"
@@ -58,22 +58,6 @@ def test_G2_language_modelling_and_text_generation(name: str) -> None:
     assert written == TEXT
 
 
-class Patches(nn.Module):
-    """A picture (B, 8, 8) as four vectors (B, 4, p), one a patch, each with its place.
-
-    Dosovitskiy et al. 2021, equation 1; G5.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.project = nn.Linear(16, dim)
-        self.place = nn.Parameter(torch.randn(4, dim))
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        patches = pictures.unfold(1, 4, 4).unfold(2, 4, 4).flatten(1, 2).flatten(2)  # (B, 4, 16)
-        return self.project(patches) + self.place
-
-
 def bright_squares(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Noisy pictures (count, 8, 8) with a bright square in one quarter, and which quarter it is."""
     dice = torch.Generator().manual_seed(seed)
@@ -99,35 +83,66 @@ def test_G5_a_vision_transformer_tells_pictures_apart() -> None:
     assert maps["encoder.0.self"].shape == (64, 2, 5, 5)
 
 
-def test_G4_a_caption_by_attention_to_the_picture() -> None:
-    """The decoder looks at patches in place of source words, and the weights say where it looked."""
-    config = TransformerConfig(
-        source_vocabulary=4, target_vocabulary=10, layers=1, dim=16, heads=2, hidden=32, order="pre", dropout=0.0
-    )
-    model, patches = Transformer(config), Patches(16)
-    rows, columns = torch.tensor([4, 5]), torch.tensor([6, 7])  # "upper", "lower", "left", "right"
+ROWS, COLUMNS = torch.tensor([4, 5]), torch.tensor([6, 7])  # "upper", "lower", "left", "right"
+SIZES: dict[str, int] = {"height": 8, "width": 8, "channels": 1, "patch": 4, "target_vocabulary": 8}
+CAPTIONERS: dict[str, Callable[[int], CaptionerConfig | RecurrentCaptionerConfig]] = {
+    "transformer": lambda frames: CaptionerConfig(
+        **SIZES, frames=frames, layers=1, dim=16, heads=2, hidden=32, dropout=0.0
+    ),
+    "recurrent": lambda frames: RecurrentCaptionerConfig(
+        **SIZES, frames=frames, hidden=32, embedding=16, convolution=8, dropout=0.0
+    ),
+}
 
-    def captions(quarters: Tensor) -> Tensor:
-        words = [torch.full_like(quarters, START), rows[quarters // 2], columns[quarters % 2]]
-        return torch.stack([*words, torch.full_like(quarters, END)], dim=1)  # (B, 4)
 
-    def look(pictures: Tensor) -> Encoded:
-        return Encoded(patches(pictures), torch.ones(len(pictures), 4, dtype=torch.bool))
+def captions_of(quarters: Tensor) -> Tensor:
+    words = [torch.full_like(quarters, START), ROWS[quarters // 2], COLUMNS[quarters % 2]]
+    return torch.stack([*words, torch.full_like(quarters, END)], dim=1)  # (B, 4)
 
-    pictures, quarters = bright_squares(64, seed=0)
-    target = captions(quarters)
 
+def learn_captions(model: Any, frames: Tensor, captions: Tensor) -> None:
     def loss() -> Tensor:
-        logits = model.project(model.decode(target[:, :-1], look(pictures)))
-        return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten())
+        return F.cross_entropy(model(frames, captions[:, :-1]).flatten(0, 1), captions[:, 1:].flatten())
 
-    train(loss, [*model.decoder.parameters(), *model.target.parameters(), *patches.parameters()], steps=250)
+    train(loss, model.parameters(), steps=120, lr=0.004)
+
+
+def write(model: Any, frames: Tensor) -> Tensor:
+    state, token, words = model.start(model.encode(frames), 4), torch.full((len(frames), 1), START), []
+    for _ in range(3):
+        token = model.project(model.decode(token, state=state)).argmax(-1)
+        words.append(token)
+    return torch.cat(words, dim=1)
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+def test_G4_a_caption_by_attention_to_the_picture(name: str) -> None:
+    """The decoder looks at patches in place of source words, and the weights say where it looked."""
+    model = make_model(CAPTIONERS[name](1))
+    pictures, quarters = bright_squares(64, seed=0)
+    learn_captions(model, pictures[:, None], captions_of(quarters))
     new, answers = bright_squares(64, seed=1)
     with torch.no_grad(), regard.record(model) as maps:
-        state, token, written = model.start(look(new), 4), torch.full((64, 1), START), []
-        for _ in range(3):
-            token = model.project(model.decode(token, state=state)).argmax(-1)
-            written.append(token)
-    right = (torch.cat(written, dim=1) == captions(answers)[:, 1:]).all(1)
+        right = (write(model, new[:, None]) == captions_of(answers)[:, 1:]).all(1)
     assert right.float().mean() > 0.9
-    assert maps["decoder.0.cross"].shape == (64, 2, 3, 4)  # for each word, a distribution over the four patches
+    layer = "decoder.0.cross" if name == "transformer" else "decoder.cross"
+    weights = maps[layer]  # for each word, a distribution over the four patches
+    assert weights.shape[2:] == (3, 4)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+@pytest.mark.parametrize("name", CAPTIONERS)
+def test_G4_a_caption_of_a_video_names_the_order_of_events(name: str) -> None:
+    """Both videos have the same two frames, in another order: the caption is where the square ends."""
+    model = make_model(CAPTIONERS[name](2))
+    first, quarters = bright_squares(64, seed=2)
+    second, ends = bright_squares(64, seed=3)
+    frames, captions = torch.stack([first, second], dim=1)[:, :, None], captions_of(ends)
+    backwards = frames.flip(1)
+    learn_captions(model, torch.cat([frames, backwards]), torch.cat([captions, captions_of(quarters)]))
+    with torch.no_grad():
+        right = [
+            (write(model, video) == answer[:, 1:]).all(1)
+            for video, answer in ((frames, captions), (backwards, captions_of(quarters)))
+        ]
+    assert torch.cat(right).float().mean() > 0.9

@@ -64,6 +64,12 @@ def small() -> Any:
 
 
 @pytest.fixture(scope="session")
+def small_inputs() -> Any:
+    """small_inputs.py: `small_inputs.small_classifier()`, `small_inputs.small_series()`."""
+    return _neighbour("small_inputs")
+
+
+@pytest.fixture(scope="session")
 def recomputing() -> Any:
     """recomputing.py: boxes of `inside_block` computed again."""
     return _neighbour("recomputing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,13 +68,16 @@ def table_rows(page: str) -> list[list[str]]:
     ]
 
 
-def environment_uses() -> Iterator[tuple[str, ast.AST]]:
+@cache
+def environment_uses() -> list[tuple[str, ast.AST]]:
     """Each mention of os.environ or os.getenv in regard/, as (file, the expression around it)."""
+    found = []
     for path in sorted((ROOT / "regard").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for inner in ast.iter_child_nodes(node):
                 if isinstance(inner, ast.Attribute) and inner.attr in ("environ", "getenv", "putenv"):
-                    yield path.relative_to(ROOT / "regard").as_posix(), node
+                    found.append((path.relative_to(ROOT / "regard").as_posix(), node))
+    return found
 
 
 def test_only_the_machine_reads_the_environment() -> None:

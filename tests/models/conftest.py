@@ -25,6 +25,8 @@ from regard.models.config import (
 from regard.models.presets import make_model
 from regard.positions import POSITIONS
 
+from ..repeats import by_default
+
 STACK: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "max_length": 16}
 CELL: dict[str, Any] = {"layers": 2, "embedding": 6, "hidden": 8}
 SIDES: dict[str, Any] = {"source_vocabulary": 11, "target_vocabulary": 13}
@@ -128,13 +130,36 @@ def case_of(configs: dict[str, Config], name: str) -> Case:
     return Case(configs[name])
 
 
-@pytest.fixture(params=[*TRANSLATORS, *LANGUAGE_MODELS])
+# Every position scheme, cell, style and option once or more; their other combinations are slow.
+SOME = {
+    "transformer learned",
+    "transformer relative",
+    "transformer t5",
+    "transformer modern",
+    "transformer slices",
+    "transformer mixed",
+    "lstm none",
+    "rnn bahdanau",
+    "gru luong fed",
+    f"gru luong {[*SCORES][1]}",
+    "one way",
+    "tied",
+    "lm alibi",
+    "lm modern",
+    "lm random",
+    "lm window",
+    "lstm lm",
+    "tied lm",
+}
+
+
+@pytest.fixture(params=by_default(SOME, [*TRANSLATORS, *LANGUAGE_MODELS]))
 def case(request: pytest.FixtureRequest) -> Case:
     """Every model that writes text, one after the other."""
     return case_of({**TRANSLATORS, **LANGUAGE_MODELS}, request.param)
 
 
-@pytest.fixture(params=TRANSLATORS)
+@pytest.fixture(params=by_default(SOME, TRANSLATORS))
 def translator(request: pytest.FixtureRequest) -> Case:
     return case_of(TRANSLATORS, request.param)
 
@@ -150,7 +175,7 @@ def encoder(request: pytest.FixtureRequest) -> Any:
     return make_model(ENCODERS[request.param]).double().eval()
 
 
-@pytest.fixture(params=[*TRANSLATORS, *LANGUAGE_MODELS, *ENCODERS])
+@pytest.fixture(params=by_default(SOME | {"mean", "first", "learned"}, [*TRANSLATORS, *LANGUAGE_MODELS, *ENCODERS]))
 def any_config(request: pytest.FixtureRequest) -> Config:
     return {**TRANSLATORS, **LANGUAGE_MODELS, **ENCODERS}[request.param]
 

@@ -1,12 +1,15 @@
-"""Networks for series: what instance normalisation promises, and the patches that are cut."""
+"""Networks for series and images: what instance normalisation promises, the patches, and the convolutional stem."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 
-from regard import DLinear, PatchForecaster
-from regard.models.config import ForecasterConfig, LinearForecasterConfig
+from regard import CaptionerConfig, DLinear, PatchForecaster, TransformerCaptioner, VisionTransformer
+from regard.models.config import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
+from regard.settings import SettingError
 
 SIZES = {"lookback": 24, "horizon": 6, "patch": 8, "stride": 4, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
 
@@ -42,3 +45,30 @@ def test_trend_of_dlinear_is_the_moving_average() -> None:
     torch.testing.assert_close(trend, torch.tensor([[[1.0, 3, 4, 3, 2, 2]]]))
     linear = sum(parameter.numel() for parameter in model.parameters())
     assert linear == 2 * (6 * 2 + 2)
+
+
+def test_vectors_of_the_stem_move_with_the_picture_and_are_row_by_row() -> None:
+    sizes: dict[str, Any] = {"channels": 1, "height": 16, "width": 80, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
+    sizes["vocabulary"] = 7
+    model = VisionTransformer(ImageClassifierConfig(**sizes, patch=4, stem="convolutions")).eval()
+    pictures = torch.zeros(2, 1, 16, 80)
+    pictures[0, 0, 5:7, 37:40] = 1.0
+    pictures[1] = pictures[0].roll(4, dims=-1)  # by one patch
+    first, second = model.patches(pictures).view(2, 4, 20, 16)
+    torch.testing.assert_close(first[:, 5:14], second[:, 6:15])  # the borders differ
+    assert not torch.allclose(first[:, 5:14], second[:, 5:14], atol=0.01)
+    assert model(pictures).shape == (2, 3)
+    with pytest.raises(SettingError, match="must be 2, 4, 8"):
+        ImageClassifierConfig(**{**sizes, "height": 15, "width": 15}, patch=3, stem="convolutions")
+
+
+def test_a_captioners_stem_reads_each_frame_alone() -> None:
+    sizes: dict[str, int] = {"channels": 1, "height": 8, "width": 12, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
+    config = CaptionerConfig(**sizes, frames=2, patch=4, stem="convolutions", target_vocabulary=9)
+    model = TransformerCaptioner(config).eval()
+    frames = torch.rand(3, 2, 1, 8, 12)
+    cells = model.cells(frames)
+    assert cells.shape == (3, 2, 2, 3, 16) and model.encode(frames).states.shape == (3, 12, 16)
+    for t in range(2):
+        alone = model.patches(2 * frames[:, t] - 1).view(3, 2, 3, 16)
+        torch.testing.assert_close(cells[:, t], alone)

@@ -5,7 +5,7 @@ B batch   n source tokens   m target tokens
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,8 @@ from regard import (
     make_model,
 )
 from regard.positions import POSITIONS
+
+from ..repeats import by_default
 
 STACK: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0}
 CELL: dict[str, Any] = {"embedding": 6, "hidden": 8, "dropout": 0.0}
@@ -54,23 +56,16 @@ WHOLE = {
 }
 
 
-# A translator compiles two stacks, and takes twice as long as the other models, which have the other positions.
-TWINS = {f"transformer {name}" for name in POSITIONS if name != "sinusoidal"}
-
-
-def twins_are_slow(names: Iterable[str], twins: Container[str]) -> list[Any]:
-    return [pytest.param(name, marks=pytest.mark.slow) if name in twins else name for name in names]
-
-
-@pytest.mark.parametrize("name", twins_are_slow(WHOLE, TWINS))
+# tests/positions compiles the positions
+@pytest.mark.parametrize("name", by_default({"transformer sinusoidal", "lm modern"}, WHOLE))
 def test_transformers(name: str, counter: CompileCounterWithBackend) -> None:
     """Two lengths without a second recompilation: the first graph is for its length, the second for any."""
-    trained = name in TWINS or name == "lm modern"  # a backward pass costs seconds
+    trained = name.startswith("lm")  # a backward pass costs seconds
     if trained:
         counter.backend = "aot_eager"
     model = make_model(WHOLE[name])
     compiled = torch.compile(model, fullgraph=True, backend=counter)
-    for n, m in ((5, 4), (7, 6), (9, 3)):
+    for n, m in ((5, 4), (7, 6)):
         inputs = (tokens(2, n), tokens(2, m)) if WHOLE[name].kind == "transformer" else (tokens(2, n),)
         inputs[0][0, -1] = 0  # padding
         with torch.set_grad_enabled(trained):
@@ -96,16 +91,13 @@ STEPS = {
 }
 
 
-EACH = {"rnn none", "gru bahdanau", "lstm luong", "gru lm"}  # each cell and each kind of model once
-
-
-@pytest.mark.parametrize("name", twins_are_slow(STEPS, STEPS.keys() - EACH))
+@pytest.mark.parametrize("name", by_default({"gru bahdanau", "lstm luong"}, STEPS))
 @torch.no_grad()
 def test_one_step_of_a_recurrent_decoder(name: str, counter: CompileCounterWithBackend) -> None:
     """One graph for all steps, and at most one more for sources of all other lengths."""
     model: Any = make_model(STEPS[name]).eval()
     step = torch.compile(lambda y, s: model.project(model.decode(y, state=s)), fullgraph=True, backend=counter)
-    for n in (5, 7, 9):
+    for n in (5, 7):
         source = tokens(2, n)
         one, other = (model.start(model.encode(source) if "lm" not in name else 2) for _ in range(2))
         for _ in range(3):
@@ -116,7 +108,7 @@ def test_one_step_of_a_recurrent_decoder(name: str, counter: CompileCounterWithB
     assert counter.frame_count <= 2
 
 
-@pytest.mark.parametrize("position", twins_are_slow(["sinusoidal", "rotary", "t5"], {"sinusoidal"}))
+@pytest.mark.parametrize("position", by_default({"t5"}, ["sinusoidal", "rotary", "t5"]))
 @torch.no_grad()
 def test_one_compiled_step_serves_many(position: str, counter: CompileCounterWithBackend) -> None:
     """With a static cache no number of the step is in the graph: one graph for a whole text, rows apart or not."""
@@ -149,7 +141,7 @@ WHOLE_RECURRENT = {
 }
 
 
-@pytest.mark.parametrize("name", twins_are_slow(WHOLE_RECURRENT, {"luong", "none"}))
+@pytest.mark.parametrize("name", by_default({"lm"}, WHOLE_RECURRENT))
 @torch.no_grad()
 def test_recurrent_models_as_a_whole_compile(name: str, counter: CompileCounterWithBackend) -> None:
     counter.backend = "eager"  # the loop over tokens is unrolled, and "aot_eager" takes seconds for it

@@ -13,14 +13,19 @@ from hypothesis import given, strategies as st
 from regard.errors import UsageError
 from regard.models.config import (
     AnswererConfig,
+    CaptionerConfig,
     ClassifierConfig,
     Config,
     EncoderConfig,
     ForecasterConfig,
     ImageClassifierConfig,
     LinearForecasterConfig,
+    ListenAttendSpellConfig,
+    RecurrentCaptionerConfig,
     RecurrentLMConfig,
     RecurrentTranslatorConfig,
+    SpeechCTCConfig,
+    SpeechRecognizerConfig,
     SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,
@@ -40,21 +45,31 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     RecurrentLMConfig: {"vocabulary": 10},
     RecurrentTranslatorConfig: {"source_vocabulary": 10, "target_vocabulary": 10},
     ImageClassifierConfig: {"vocabulary": 10},
+    CaptionerConfig: {"target_vocabulary": 10},
+    RecurrentCaptionerConfig: {"target_vocabulary": 10},
     ForecasterConfig: {},
     LinearForecasterConfig: {},
+    SpeechRecognizerConfig: {"vocabulary": 10},
+    SpeechCTCConfig: {"vocabulary": 10},
+    ListenAttendSpellConfig: {"target_vocabulary": 10},
 }
-FIELDS = [(kind, field) for kind in NEEDED for field in dataclasses.fields(kind)]
-CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style")
-ZERO = ("pad_id", "position_start", "frequency_start")  # count from 0
-every_field = pytest.mark.parametrize(("kind", "field"), FIELDS, ids=[f"{k.__name__}-{f.name}" for k, f in FIELDS])
+CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style", "stem")
+CHOICE += ("rope_layout", "rope_scaling", "scaling", "front_end")
+ZERO = ("local_layers", "pad_id", "position_start", "frequency_start", "unknown_id", "start_id")  # count from 0
+POSITIVE = ("norm_eps", "rope_")  # numbers above 0
+every_config = pytest.mark.parametrize("kind", NEEDED)
 
 
 def wrong_values(field: dataclasses.Field[Any]) -> list[Any]:
     """What a setting of that type refuses; the annotation is the independent statement of its type."""
     if field.name in CHOICE:
         return ["nonsense", "", 3, ["relu"], {}]
-    if field.type == "bool":
+    if field.type in ("bool", "bool | None"):
         return [0, 1, "true", "no", []]
+    if field.type == "tuple[int, ...]":
+        return [3, -1, [-1], [2**24 + 1], [1.0], [True], "ab"]
+    if field.name.startswith(POSITIVE) and field.type in ("float", "float | None"):
+        return [0.0, -0.1, float("nan"), float("inf"), "0.1", True, []]
     if field.type == "float":
         return [-0.1, 1.0, 1, float("nan"), float("inf"), "0.1", True, []]
     if field.type == "RandomFeaturesConfig":
@@ -63,19 +78,24 @@ def wrong_values(field: dataclasses.Field[Any]) -> list[Any]:
     return [-1, 2**24 + 1, 10**30, 1.0, "8", True, float("nan"), []] + ([] if field.name in ZERO else [0])
 
 
-@every_field
-def test_a_wrong_value_is_an_error_that_names_it(kind: type[Config], field: dataclasses.Field[Any]) -> None:
-    wrongs = wrong_values(field) + ([] if "None" in str(field.type) else [None])
-    for wrong in wrongs:
-        with pytest.raises(UsageError, match=field.name) as caught:
-            kind.from_dict({**NEEDED[kind], field.name: wrong})
-        assert repr(wrong) in str(caught.value)
+@every_config
+def test_a_wrong_value_is_an_error_that_names_it(kind: type[Config]) -> None:
+    for field in dataclasses.fields(kind):
+        if (kind, field.name) == (ListenAttendSpellConfig, "source_vocabulary"):
+            continue  # always 0: the source is sound
+        wrongs = wrong_values(field) + ([] if "None" in str(field.type) else [None])
+        for wrong in wrongs:
+            with pytest.raises(UsageError, match=field.name) as caught:
+                kind.from_dict({**NEEDED[kind], field.name: wrong})
+            shown = repr(wrong).strip("[]") if str(field.type).startswith("tuple") else repr(wrong)
+            assert shown in str(caught.value)
 
 
-@every_field
-def test_unknown_settings_name_the_nearest(kind: type[Config], field: dataclasses.Field[Any]) -> None:
-    with pytest.raises(UsageError, match=f"unknown setting of {kind.__name__} '{field.name}x'; did you mean"):
-        kind.from_dict({**NEEDED[kind], f"{field.name}x": 1})
+@every_config
+def test_unknown_settings_name_the_nearest(kind: type[Config]) -> None:
+    for field in dataclasses.fields(kind):
+        with pytest.raises(UsageError, match=f"unknown setting of {kind.__name__} '{field.name}x'; did you mean"):
+            kind.from_dict({**NEEDED[kind], f"{field.name}x": 1})
 
 
 @pytest.mark.parametrize("kind", NEEDED)

@@ -16,7 +16,9 @@ from regard import StaticCache, TransformerConfig, TransformerLMConfig, make_mod
 from regard.attention.cache import ProjectedSource
 from regard.models.decoding_state import TransformerState
 
-TINY: dict[str, Any] = {"layers": 2, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "max_length": 16}
+from ..repeats import by_default
+
+TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12, "dropout": 0.0, "max_length": 16}
 
 
 class Encode(nn.Module):
@@ -81,17 +83,13 @@ def follow(program: Any, model: Any, state: TransformerState, plain: Any) -> Non
         torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
 
 
-# What is slow is like others: sinusoidal like learned, t5 and alibi like the language model below.
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("sinusoidal", "t5", "alibi")]
+POSITIONS = ("learned", "rotary", "relative", "sinusoidal", "t5", "alibi")  # a language model has alibi below
 
 
-@pytest.mark.parametrize("position", ["learned", "rotary", "relative", *SLOW])
+@pytest.mark.parametrize("position", by_default({"rotary"}, POSITIONS))
 @torch.no_grad()
 def test_transformer(position: str) -> None:
-    layers = 2 if position == "rotary" else 1  # a second layer doubles the time
-    config = TransformerConfig(
-        **{**TINY, "layers": layers}, source_vocabulary=11, target_vocabulary=11, position=position
-    )
+    config = TransformerConfig(**TINY, source_vocabulary=11, target_vocabulary=11, position=position)
     model: Any = make_model(config).eval()
     longest = {"max": 16} if position == "learned" else {}
     B, n, C = Dim("batch"), Dim("source", min=2, **longest), Dim("capacity", min=2)
@@ -103,7 +101,7 @@ def test_transformer(position: str) -> None:
     torch.testing.assert_close(states, want.states, atol=1e-5, rtol=1e-5)
     assert torch.equal(keep, want.keep)
 
-    cache, memory = [{0: B, 2: C}] * layers, [{0: B, 2: n}] * layers
+    cache, memory = [{0: B, 2: C}], [{0: B, 2: n}]
     shapes = ({0: B}, {0: B}, cache, cache, memory, memory, {0: B, 3: n})
     args = tuple(arguments(model.start(model.encode(first), 9, static=True)))
     step = export(Step(model), args, dynamic_shapes=shapes).module()
@@ -114,7 +112,7 @@ def test_transformer(position: str) -> None:
 def test_language_model() -> None:
     model: Any = make_model(TransformerLMConfig(**TINY, vocabulary=11, position="alibi", order="pre")).eval()
     B, C = Dim("batch"), Dim("capacity", min=2)
-    cache = [{0: B, 2: C}] * 2
+    cache = [{0: B, 2: C}]
     args = tuple(arguments(model.start(3, 9, static=True)))
     step = export(Step(model), args, dynamic_shapes=({0: B}, {0: B}, cache, cache, [], [], None)).module()
     follow(step, model, model.start(2, 13, static=True), model.start(2, 20))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard import RecurrentLMConfig, TransformerConfig, load_model, make_model, save_model
 from regard.errors import UsageError
 from regard.models.config import Config
-from regard.models.folder import read_config, saving, verify_folder
+from regard.models.folder import FORMAT, read_config, saving, verify_folder
 from regard.models.folder.config_file import STORAGES
 
 DATA = Path(__file__).parents[1] / "data"
@@ -119,11 +119,11 @@ def test_storages(storage: Any, tmp_path: Path, any_config: Config) -> None:
 
 def test_small_storages_are_small(tmp_path: Path) -> None:
     model = make_model(TransformerConfig(**{**TINY, "dim": 64, "hidden": 128}, **SIDES))
-    full, half, quarter = (
+    full, *halves, quarter = (
         (save_model(model, tmp_path / storage, storage=storage) / "model.safetensors").stat().st_size  # type: ignore[arg-type]
         for storage in STORAGES
     )
-    assert half < 0.53 * full and quarter < 0.32 * full
+    assert max(halves) < 0.53 * full and quarter < 0.32 * full
 
 
 def test_a_row_of_zeros_in_int8(tmp_path: Path, model: Any) -> None:
@@ -241,9 +241,10 @@ def test_wrong_arguments(tmp_path: Path, model: Any) -> None:
 
 
 def test_every_format_is_kept() -> None:
-    kinds = {"transformer", "rnn-attention", "transformer-lm", "encoder", "rnn-lm"}
-    for version in range(1, saving.FORMAT + 1):
-        assert {path.name for path in RELEASED if path.parent.name == f"format-{version}"} >= kinds
+    kinds = {1: {"transformer", "rnn-attention", "transformer-lm", "encoder", "rnn-lm"}, 2: {"transformer-lm"}}
+    assert kinds.keys() == {*range(1, FORMAT + 1)}
+    for version, names in kinds.items():
+        assert {path.name for path in RELEASED if path.parent.name == f"format-{version}"} >= names
 
 
 @pytest.mark.parametrize("path", RELEASED, ids=lambda path: f"{path.parent.name}-{path.name}")

@@ -11,18 +11,27 @@ from typer.testing import CliRunner
 import regard
 from regard.cli import app
 from regard.errors import ModelError
+from regard.interop.importing import FAMILIES
+from regard.models.foreign_folder import IMPORTED
 
 MARIAN = {"architectures": ["MarianMTModel"], "model_type": "marian"}
 
 
 @pytest.mark.parametrize(
     ("config", "name"),
-    [(MARIAN, "MarianMTModel"), ({"model_type": "gpt2"}, "gpt2"), ({"architectures": None, "model_type": "t5"}, "t5")],
+    [(MARIAN, "MarianMTModel"), ({"architectures": None, "model_type": "t5"}, "t5")],
 )
 def test_a_hugging_face_folder_is_named(config: dict[str, object], name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    message = f"this is a Hugging Face folder of a {name}; regard cannot import it yet.*regard.record"
+    message = f"this is a Hugging Face folder of a {name}, which regard cannot import yet.*regard.record"
     with pytest.raises(ModelError, match=message):
+        regard.load(tmp_path)
+
+
+def test_a_folder_that_can_be_imported(tmp_path: Path) -> None:
+    assert {*IMPORTED} == FAMILIES.keys()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}), encoding="utf-8")
+    with pytest.raises(ModelError, match="of a gpt2, which can be imported: regard import"):
         regard.load(tmp_path)
 
 

@@ -24,8 +24,7 @@ SCHEMES |= {
     "t5, one way": T5Buckets(heads=H, bidirectional=False),
 }
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
-# "aot_eager" traces the graph a second time; tests/models/test_compile.py does so for models in every run.
-every_backend = pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
+every_backend = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 
 
 def stages(scheme: Position, x: Tensor, q: Tensor, i: Tensor, j: Tensor) -> dict[str, Tensor | None]:
@@ -104,6 +103,27 @@ def test_one_step_with_a_cache_is_the_last_row_of_all(name: str) -> None:
             assert_close(step[stage], value[..., -1:, :])
 
 
+def all_stages(names: list[str], *arguments: Tensor) -> dict[str, dict[str, Tensor | None]]:
+    return {name: stages(SCHEMES[name], *arguments) for name in names}
+
+
+@torch._dynamo.config.patch(error_on_recompile=True)
+@pytest.mark.parametrize("rows_apart", [False, True])
+def test_all_schemes_are_one_graph_for_all_lengths(rows_apart: bool) -> None:
+    torch._dynamo.reset()
+    names = [name for name in SCHEMES if not (rows_apart and (name in ("fraction", "index") or ", " in name))]
+    compiled = torch.compile(all_stages, backend="eager", fullgraph=True, dynamic=True)
+    for T in (7, 12):
+        x, q, i, j = inputs(T)
+        if rows_apart:
+            i = torch.stack((i, 2 * i))
+        found, wanted = compiled(names, x, q, i, j), all_stages(names, x, q, i, j)
+        for name in names:
+            for stage, value in wanted[name].items():
+                assert_close(found[name][stage], value)
+
+
+@pytest.mark.slow
 @every_scheme
 @every_backend
 @torch._dynamo.config.patch(error_on_recompile=True)
@@ -117,6 +137,7 @@ def test_compiles_whole_and_once_for_all_lengths(scheme: Position, backend: str)
             assert_close(out[stage], value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sinusoidal", "learned", "rotary", "relative", "t5", "alibi"])
 @every_backend
 @torch._dynamo.config.patch(error_on_recompile=True)
@@ -133,7 +154,7 @@ def test_compiles_with_rows_at_different_places(name: str, backend: str) -> None
 
 def test_compiles_at_most_twice_when_lengths_are_found_to_vary() -> None:
     torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("eager")
     compiled = torch.compile(stages, backend=counter, fullgraph=True)
     for T in (7, 12, 33, 50):
         compiled(SCHEMES["rotary"], *inputs(T))

@@ -48,6 +48,7 @@ def test_models_are_told_before_they_are_loaded(serve: Callable[..., Any]) -> No
                 "name": "shakespeare",
                 "kind": "writer",
                 "architecture": "transformer-lm",
+                "reads": "text",
                 "state": "waiting",
                 "error": None,
                 "default": False,
@@ -57,6 +58,7 @@ def test_models_are_told_before_they_are_loaded(serve: Callable[..., Any]) -> No
                 "name": "fr-en",
                 "kind": "translator",
                 "architecture": "transformer",
+                "reads": "text",
                 "state": "waiting",
                 "error": None,
                 "default": True,
@@ -64,7 +66,7 @@ def test_models_are_told_before_they_are_loaded(serve: Callable[..., Any]) -> No
             },
         ],
         "traces": [{"name": "jane"}],
-        "limits": {"characters": 5000, "tokens": 512},
+        "limits": {"characters": 5000, "tokens": 512, "file_bytes": 2**24},
     }
 
 

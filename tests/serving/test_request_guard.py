@@ -58,6 +58,8 @@ def test_the_list_of_routes_sees_them(page: Path) -> None:
         "/api/gradients",
         "/api/embeddings",
         "/api/similarity",
+        "/api/examples",
+        "/api/input",
     }
 
 

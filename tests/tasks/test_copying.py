@@ -143,6 +143,13 @@ def test_the_commands(summaries: Path, answers: Path, tmp_path: Path) -> None:
     assert output(answer).splitlines() == ["Bo", "lake"]
     assert output([*answer, "--sentences"]).splitlines()[1].endswith("%  Bo saw the lake.")
     assert json.loads(output([*answer, "--json"]).splitlines()[1])["answer"] == "lake"
+    picture = tmp_path / "picture.png"
+    for call in (
+        ["answer", "-m", f"{answers}/run", str(story), "Who saw the lake?"],
+        ["summary", "-m", f"{summaries}/run", str(story)],
+    ):
+        assert output(["plot", *call, "-o", str(picture)]).strip() == str(picture)
+        assert picture.read_bytes().startswith(b"\x89PNG")
     wrong = CliRunner().invoke(app, ["answer", "-m", f"{summaries}/run", str(story), "Who?"])
     assert wrong.exit_code == 2 and "use `regard summarize" in wrong.output
     assert CliRunner().invoke(app, [*summarize, "--json", "--sentences"]).exit_code == 2
@@ -190,9 +197,37 @@ def test_a_text_without_positions_is_named_and_the_others_are_summarized(tmp_pat
     assert len(result.stdout.splitlines()) == 3 and result.stdout.splitlines()[1] == ""
 
 
+def test_support_says_where_the_pointer_should_look(tmp_path: Path) -> None:
+    """Answers that are in no sentence: only the support can teach which one the pointer attends to."""
+    file, recipe = tmp_path / "questions.jsonl", tmp_path / "recipe.toml"
+    recipe.write_text(f'[data]\npairs = "{file}"\nvalidation_pairs = "{file}"\n[model]\nkind = "answerer"\n')
+    settings = {**SETTINGS, "training.steps": 40, "training.pointing": 1.0, "decoding.sentences": 0}
+
+    def write(sentence: int | None) -> None:
+        rows = [
+            {"story": story, "question": f"Did {name} see it?", "answer": "yes"}
+            | ({} if sentence is None else {"support": ["The sky was grey.", f"{name} saw the {place}."][sentence]})
+            for story, name, place in stories() * 4
+        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    for sentence in (0, 1):
+        write(sentence)
+        run = regard.train(recipe, out=tmp_path / f"run-{sentence}", overrides=settings, quiet=True)
+        answer = run.load(device="cpu").answer("The sky was grey. Bo saw the lake.", "Did Bo see it?")
+        assert answer.text == "yes" and answer.support == sentence and answer.shares[sentence] > 0.6
+    write(None)
+    with pytest.raises(UsageError, match="does not name the sentence"):
+        regard.train(recipe, out=tmp_path / "none", overrides=settings, quiet=True)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (
+            '{"story": "A.", "question": "Q", "answer": "A", "support": "B."}\n',
+            r"a\.jsonl:1: .*not a part of the story",
+        ),
         ("", r"no usable text \(0 lines read\)"),
         ('{"story": "A.", "question": "Who?"}\n', r"a\.jsonl:1: .*answer"),
         ("a\tb\tc\n", r"a\.jsonl:1: "),

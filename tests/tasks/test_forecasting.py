@@ -26,6 +26,8 @@ from regard.tasks.losses import forecast_loss
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import Recipe
 
+from ..repeats import some
+
 SMALL = {
     "model.lookback": 24,
     "model.horizon": 6,
@@ -234,7 +236,9 @@ def test_the_split_is_that_of_the_recipe(file: Path) -> None:
     np.testing.assert_array_equal(corpora.validation.scale.mean, corpora.train.scale.mean)
 
 
-@pytest.mark.parametrize("settings", [{"score": "fourier"}, {"attention": "random-features"}, {"position": "rotary"}])
+@pytest.mark.parametrize(
+    "settings", some([{"score": "fourier"}, {"attention": "random-features"}, {"position": "rotary"}], 2)
+)
 def test_other_attention_learns_too(file: Path, tmp_path: Path, settings: dict[str, str]) -> None:
     overrides = SMALL | {f"model.{key}": value for key, value in settings.items()}
     run = regard.train(recipe_for_files([file], model="forecaster"), out=tmp_path, overrides=overrides, quiet=True)

@@ -99,7 +99,7 @@ def test_the_table_of_tasks_is_complete() -> None:
     assert sorted(kinds) == sorted(MODELS)
     for name, entry in TASKS.items():
         task = task_for(entry.kinds[0])
-        assert (task.name, task.face, tuple(task.models)) == (name, entry.face, entry.kinds)
+        assert (task.name, task.face, tuple(task.models), task.reads) == (name, entry.face, entry.kinds, entry.reads)
         assert all(task.models[kind] == MODELS[kind] and face_for(kind) == entry.face for kind in entry.kinds)
     forms = {form: default_kind(form) for form in ("source", "pairs", "demo", "text")}
     assert forms == {"source": "transformer", "pairs": "transformer", "demo": "transformer", "text": "transformer-lm"}

@@ -12,10 +12,10 @@ import { wholePage } from "./export/whole_page";
 import { bundle, keyWanted, serverError, setKey, start } from "./state/api";
 import { presenter } from "./state/preferences";
 import { openTab, parse, restore, tab } from "./state/url";
-import { tabById, TAB_KEYS, TABS } from "./tabs/tabs";
+import { tabById, TABS } from "./tabs/tabs";
 
 function current() {
-  return tabById(tab.value) ?? TABS[0];
+  return tabById(tab.value) ?? tabById("alignment")!;
 }
 
 async function share(): Promise<void> {
@@ -61,7 +61,7 @@ function Tools() {
         "input:not([type=radio], [type=checkbox], [type=range]), textarea, select",
       );
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const chosen = TABS[TAB_KEYS.indexOf(event.key)];
+      const chosen = TABS.find((entry) => entry.key === event.key && !entry.hidden?.());
       if (chosen) openTab(chosen.id);
       else if (event.key in keys) keys[event.key]();
       else return;
@@ -193,16 +193,16 @@ function Page() {
       <header class="top">
         <span class="wordmark">regard</span>
         <nav aria-label="Views">
-          {TABS.map((entry, i) => (
+          {TABS.filter((entry) => !entry.hidden?.()).map((entry) => (
             <button
               key={entry.id}
               type="button"
               data-testid={`tab-${entry.id}`}
               aria-current={entry.id === id ? "page" : undefined}
-              title={`${entry.title} (${TAB_KEYS[i]})`}
+              title={`${entry.title()} (${entry.key})`}
               onClick={() => openTab(entry.id)}
             >
-              {entry.title}
+              {entry.title()}
             </button>
           ))}
         </nav>

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import overload
 
-from regard.api.copying.copying_model import CopyingModel
+from regard.api.copying.copying_model import CopyingModel, SentenceTokens, into_sentences
 from regard.errors import DataError
 from regard.text.tokenizers.special_tokens import SEPARATOR
 
@@ -35,6 +35,15 @@ class Answerer(CopyingModel):
     """Answers questions; `regard.load` makes one from a folder."""
 
     example = 'answerer.answer("It was cold. Emma went to the park.", "Where did Emma go?").text'
+
+    def read_whole(self, text: str) -> SentenceTokens:
+        *story, question = into_sentences(text) or [None]
+        if not story:
+            raise DataError(
+                "there is no story before the question: give a story, and the question as its last sentence"
+            )
+        content = "".join(part.text + part.blanks for part in story).rstrip()
+        return self.read(content, then=f"{SEPARATOR} {question.text}")
 
     @overload
     def answer(self, stories: str, questions: str, *, beam: int = 1, max_tokens: int | None = None) -> Answer: ...

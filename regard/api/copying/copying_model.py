@@ -81,14 +81,28 @@ class CopyingModel:
         """Display in a notebook."""
         return model_html(type(self).__name__, describe_model(self.model, self.info), self.example)
 
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text that is read: the same as that of the text that is written."""
+        return self.tokenizer
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text that is written."""
+        return self.tokenizer
+
+    def read_whole(self, text: str) -> SentenceTokens:
+        """Return all that the model reads as tokens; of an answerer, the last sentence of the text is the question."""
+        return self.read(text)
+
     def read(self, text: str, *, then: str = "") -> SentenceTokens:
         """Return a text as the model reads it, sentence by sentence; `then` follows the text."""
-        parts = split_text(text, lambda part: SENTENCES.search(part) is None)
-        sentences = [part.text for part in parts if part.text.strip()]
+        parts = into_sentences(text)
+        sentences = [part.text for part in parts]
         if not sentences:
             raise DataError("the text is empty: there is nothing to read")
         blanks = " " if then else ""
-        tokens = self.tokenizer.encode_all([part.text + (part.blanks or blanks) for part in parts if part.text.strip()])
+        tokens = self.tokenizer.encode_all([part.text + (part.blanks or blanks) for part in parts])
         start = config_of(self.model).source_start  # type: ignore[attr-defined]  # of a PointerGeneratorConfig
         content = [token for sentence in tokens for token in sentence] + (self.tokenizer.encode(then) if then else [])
         ids = wrap(content, start=start)
@@ -130,3 +144,8 @@ class CopyingModel:
                 f"a text has {tokens} tokens, but the longest of training had {trained}: the result may be wrong",
                 stacklevel=4,
             )
+
+
+def into_sentences(text: str) -> list[Any]:
+    """Return the sentences of a text, each with the blanks after it."""
+    return [part for part in split_text(text, lambda part: SENTENCES.search(part) is None) if part.text.strip()]

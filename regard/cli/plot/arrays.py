@@ -1,4 +1,4 @@
-"""`regard plot image` and `regard plot forecast`: pictures of models for images and series."""
+"""`regard plot image`, `caption`, `forecast` and `speech`: pictures of models for images, series and recordings."""
 
 from __future__ import annotations
 
@@ -47,6 +47,28 @@ def image(
     title = f"{result.label}, {result.probability:.0%}"
     pixels = classifier.pixels(file)
     write(lambda: image_attention_plot(pixels, maps, names, title=title, about=about), output, "image")
+
+
+def caption(
+    file: Annotated[Path, typer.Argument(help="Image, animated GIF, or folder with the numbered frames of a video.")],
+    model: Model,
+    output: Output = None,
+) -> None:
+    """Draw where a captioner looked for each word of its caption (G4).
+
+    Example: regard plot caption -m runs/pictures picture.png -o caption.png
+    """
+    from regard.api.captioner import Captioner
+    from regard.look.pictures.caption_attention import caption_attention_plot
+
+    captioner = load_as(Captioner, model, "cpu", "auto")
+    result = captioner.caption(file, attention=True)
+    if not result.words:
+        raise UsageError(f"{file}: the caption of this model is empty, so there is nothing to draw")
+    about = "The attention to each cell of the image, at the step that writes the word."
+    pixels, words = captioner.pixels(file), [text for text, *_ in result.words]
+    maps = result.word_attention()
+    write(lambda: caption_attention_plot(pixels, maps, words, title=result.text, about=about), output, "caption")
 
 
 def forecast(
@@ -98,6 +120,48 @@ def forecast(
         ),
         output,
         "forecast",
+    )
+
+
+def speech(
+    file: Annotated[Path, typer.Argument(help="WAV file.")],
+    model: Model,
+    layer: Annotated[
+        int | None, typer.Option(min=0, show_default="the mean of all", help="Layer of the decoder that is drawn.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, show_default="the mean of all", help="Head of that layer that is drawn.")
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Draw a recording as a spectrogram, and the attention of each written token over time (G6).
+
+    Example: regard plot speech -m runs/speech recording.wav -o attention.png
+    """
+    from regard.api.transcriber import Transcriber
+    from regard.look.pictures.speech_attention import speech_attention_plot
+
+    transcriber = load_as(Transcriber, model, "cpu", "auto")
+    weights = transcriber.attention(file)  # (layers, heads, m, n)
+    transcript = transcriber.transcribe(file)
+    of_layer = weights.mean(0) if layer is None else chosen_layer(weights, layer)
+    if head is not None and head >= len(of_layer):
+        raise UsageError(f"--head {head}: a layer has the heads 0 to {len(of_layer) - 1}")
+    drawn = of_layer.mean(0) if head is None else of_layer[head]  # (m, n)
+    whose = "the mean of all layers" if layer is None else f"layer {layer}"
+    heads = ", mean of the heads" if head is None else f", head {head}"
+    write(
+        lambda: speech_attention_plot(
+            transcriber.frames(file),
+            drawn,
+            [*transcript.tokens, "end"],
+            seconds=transcript.seconds,
+            step=transcript.step,
+            title=transcript.text,
+            about=f"Attention of the decoder to the sound: {whose}{heads}.",
+        ),
+        output,
+        "speech",
     )
 
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.plot.arrays import forecast, image
+from regard.cli.plot.arrays import caption, forecast, image, speech
 from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
+from regard.cli.plot.stories import answer, summary
 from regard.cli.plot.word_map import word_map
 from regard.cli.shared.model_options import DEFAULT_MODEL, Threads
 from regard.errors import DataError, UsageError
@@ -292,6 +293,10 @@ def qkv_flow(
 plots.command("random-features")(random_features)
 plots.command("words")(word_map)
 plots.command("image")(image)
+plots.command("caption")(caption)
+plots.command("answer")(answer)
+plots.command("summary")(summary)
 plots.command("forecast")(forecast)
+plots.command("speech")(speech)
 for name, concept in CONCEPTS.items():
     plots.command(name)(concept)

@@ -14,12 +14,14 @@ import typer
 from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from regard.api.captioner import Captioner
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
     from regard.api.forecaster import Forecaster
     from regard.api.image_classifier import ImageClassifier
+    from regard.api.transcriber import Transcriber
     from regard.api.translator import Translator
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
@@ -37,7 +39,9 @@ COMMANDS = {
     "Answerer": ("answers questions", "answer"),
     "WordVectors": ("has vectors of words", "words nearest"),
     "ImageClassifier": ("classifies images", "classify"),
+    "Captioner": ("describes images", "caption"),
     "Forecaster": ("forecasts series", "forecast"),
+    "Transcriber": ("transcribes speech", "transcribe"),
 }
 
 Face = TypeVar(
@@ -50,7 +54,9 @@ Face = TypeVar(
     "Answerer",
     "WordVectors",
     "ImageClassifier",
+    "Captioner",
     "Forecaster",
+    "Transcriber",
 )
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Model folder, or the name of a shipped model.")]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCE = SOURCES / "decoder.c"
+MAX_INTEGER = 127
+FLOAT_PARTS = 3  # of 8 bits: together they have as many bits as a float32 number
+MAX_ROUNDING = 2e-5  # of a scale: how far integers times scales may be from float32 numbers, which have 24 bits
 
 
 class MatrixStruct(Structure):
@@ -27,39 +30,55 @@ class MatrixStruct(Structure):
 
     _fields_ = (
         *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input")),
-        ("out", c_int),
-        ("columns", c_int),
+        *((name, c_int) for name in ("out", "columns", "parts")),
     )
 
 
 class CMatrix:
     """A matrix (o, i) as product.h reads it: blocks of outputs, and within a block one input after another.
 
-    It holds float32 numbers, or int8 numbers with one scale for each row, (o,).
+    It holds float32 numbers, or int8 numbers with one scale for each row, (o,). C multiplies int8 numbers by integers
+    of 8 bits, or of several such parts.
     """
 
-    def __init__(self, library: Any, numbers: Tensor | np.ndarray, scales: Tensor | np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        library: Any,
+        numbers: Tensor | np.ndarray,
+        scales: Tensor | np.ndarray | None = None,
+        parts: int = 1,
+    ) -> None:
         self.library, self.numbers = library, as_array(numbers)
         self.out, self.columns = self.numbers.shape
         self.group = 1 if scales is None else library.inputs_of_a_group()
         blocks = to_blocks(self.numbers, library.outputs_of_a_block(), self.group)
-        parts = {"weight" if scales is None else "numbers": blocks}
+        arrays = {"weight" if scales is None else "numbers": blocks}
         if scales is not None:
             # C adds a constant to the rows that the matrix is multiplied by; these sums take that off again.
             sums = -library.integer_for_zero() * self.numbers.sum(1, dtype=np.int32)
             padding = (0, -self.out % library.outputs_of_a_strip())
-            parts |= {"scales": np.pad(as_array(scales).astype(np.float32), padding), "sums": np.pad(sums, padding)}
-        self.parts = parts  # keeps alive what the struct points to
-        pointers = {name: part.ctypes.data for name, part in parts.items()}
-        self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns)
+            arrays |= {"scales": np.pad(as_array(scales).astype(np.float32), padding), "sums": np.pad(sums, padding)}
+        self.arrays = arrays  # keeps alive what the struct points to
+        pointers = {name: array.ctypes.data for name, array in arrays.items()}
+        parts = 0 if scales is None else parts
+        self.struct = MatrixStruct(**pointers, out=self.out, columns=self.columns, parts=parts)
+
+    @classmethod
+    def of_floats(cls, library: Any, weight: Tensor | np.ndarray) -> CMatrix:
+        """Return the C form of a float32 matrix: of int8 numbers if it consists of such numbers times row scales.
+
+        C rounds what it multiplies them by to 24 bits, so the products are as exact as in float32.
+        """
+        integers = find_integers(as_array(weight)) if library.has_fast_parts() else None
+        return cls(library, weight) if integers is None else cls(library, *integers, FLOAT_PARTS)
 
     def by_input(self) -> np.ndarray:
         """Return a copy in which the outputs of an input are adjacent, for rows with many zeros; made on first use."""
-        if "by_input" not in self.parts:
+        if "by_input" not in self.arrays:
             strip = self.library.outputs_of_a_strip()
             padded = self.out + -self.out % strip
-            self.parts["by_input"] = to_blocks(self.numbers, padded, self.group)
-        return self.parts["by_input"]
+            self.arrays["by_input"] = to_blocks(self.numbers, padded, self.group)
+        return self.arrays["by_input"]
 
     def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """(…, i) -> (…, o)."""
@@ -69,6 +88,23 @@ class CMatrix:
         if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), threads_in_use()):
             raise MemoryError(f"no memory for a product of {len(rows)} rows")
         return y.view(*x.shape[:-1], self.out)
+
+
+def find_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return int8 numbers (o, i) and scales (o,) whose products are the float32 matrix, or None if there are none.
+
+    The largest number of each row has magnitude 127, as regard rounds matrices.
+    """
+    for rows in (weight[:1], weight):  # one row suffices to recognize most matrices that are not rounded
+        scales = np.abs(rows).max(1) / np.float32(MAX_INTEGER)
+        scales[scales == 0] = 1
+        with np.errstate(invalid="ignore"):
+            exact = rows / scales[:, None]
+            numbers = np.rint(exact)
+            is_rounded = np.abs(exact - numbers) <= MAX_ROUNDING  # False where a number is not finite
+        if not is_rounded.all():
+            return None
+    return numbers.astype(np.int8), scales
 
 
 def as_array(numbers: Tensor | np.ndarray) -> np.ndarray:

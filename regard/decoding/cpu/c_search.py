@@ -23,7 +23,7 @@ from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search
 from regard.machine import number_of_cores, threads_in_use
 from regard.system import usable_cores
-from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
+from regard.text.tokenizers.special_tokens import DEFAULT, END, PAD, START, UNKNOWN, special_tokens_of
 
 MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
@@ -37,6 +37,8 @@ def why_not(model: Any, search: Search, requests: Sequence[Request]) -> str | No
     c_search: CSearch | None = getattr(model, "c_search", None)  # of models with packed weights
     if c_search is None:
         return "C does not implement the model, or its weights are not packed"
+    if special_tokens_of(model) != DEFAULT:
+        return "the model has special tokens of its own"
     return (
         why_not_search(search)
         or why_not_rules(requests)

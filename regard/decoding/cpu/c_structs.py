@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.decoding.cpu.c_matrix import CMatrix, MatrixStruct, as_array
+from regard.decoding.cpu.c_matrix import FLOAT_PARTS, CMatrix, MatrixStruct, as_array
 from regard.decoding.cpu.network_settings import ACTIVATIONS
 
 if TYPE_CHECKING:
@@ -106,13 +106,14 @@ class StructMaker:
         return self.matrix(linear.weight, linear.bias, sparse=sparse)
 
     def matrix(self, weight: Any, bias: Tensor | np.ndarray | None, *, sparse: bool = False) -> MatrixStruct:
-        """Describe a packed weight or an array; with `sparse` for rows with many zeros, unless it is too large."""
-        matrix = CMatrix(self.library, weight) if isinstance(weight, np.ndarray) else weight.c_matrix(self.library)
+        """Describe a packed weight or an array; with `sparse` for rows with many zeros, where that pays."""
+        is_array = isinstance(weight, np.ndarray)
+        matrix = CMatrix.of_floats(self.library, weight) if is_array else weight.c_matrix(self.library)
         self.referenced.append(matrix)
         self.matrix_bytes += matrix.numbers.nbytes
         struct = MatrixStruct.from_buffer_copy(matrix.struct)
         struct.bias = None if bias is None else self.pointer(bias)
-        if sparse and matrix.numbers.nbytes <= MAX_SPARSE_BYTES:
+        if sparse and struct.parts < FLOAT_PARTS and matrix.numbers.nbytes <= MAX_SPARSE_BYTES:
             struct.by_input = matrix.by_input().ctypes.data
         return struct
 

@@ -28,6 +28,8 @@ class PackedCopy:
 
     def of(self, model: nn.Module) -> nn.Module:
         """Return the packed copy of a model, or the model itself where `why_not` gives a reason."""
+        if getattr(model, "c_search", None) is not None:  # its weights are packed, and its search notices changes
+            return model
         made = self.made
         if made is None or not made[0].matches(model):
             if why_not_hooked(all_modules(model)) is not None:  # a copy would not call the hooks

@@ -149,7 +149,7 @@ class PackedWeight(Weight):
         return self
 
     def make_c_matrix(self, library: Any) -> CMatrix:
-        return CMatrix(library, self.numbers)
+        return CMatrix.of_floats(library, self.numbers)
 
     def torch_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         if self.packed is None:

@@ -17,7 +17,8 @@ MATRICES = (nn.Linear, StackedProjection, Embedding)  # modules that multiply by
 def pack_weights(model: nn.Module, form: Form) -> nn.Module:
     """Replace the model's matrices in place by weights of this form, for decoding on a CPU; return the model.
 
-    "int8" rounds the numbers; "packed" only changes their layout. The model cannot be trained afterwards.
+    "int8" rounds the numbers; "packed" only changes their layout, but where they are rounded already, C multiplies
+    integers (`CMatrix.of_floats`). The model cannot be trained afterwards.
     """
     if form not in FORMS:
         raise UsageError(unknown_name("form", form, FORMS))

@@ -22,7 +22,7 @@ from regard.decoding.requests import Request, row_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, Search
-from regard.text.tokenizers.special_tokens import END, pad_batch
+from regard.text.tokenizers.special_tokens import DEFAULT, END, pad_batch, special_tokens_of
 
 TURNS_PER_LOOK = 4  # turns of the loop between two looks at which texts are done
 FREE_SHARE = 0.25  # of the lanes that must be free before waiting inputs enter
@@ -47,6 +47,8 @@ def why_not(model: Any, search: Search) -> str | None:
         return "the search has rules, which run on the host"
     if isinstance(search, Beam) and search.width > MAX_BEAM_WIDTH:
         return f"the beam is wider than {MAX_BEAM_WIDTH}"
+    if special_tokens_of(model) != DEFAULT:
+        return "the model has special tokens of its own"
     return support.why_not(model)
 
 

@@ -28,7 +28,6 @@ from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, make_hypothesis, stable_topk
 from regard.errors import UsageError
 from regard.lazy_torch import torch
-from regard.text.tokenizers.special_tokens import END
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,11 +118,11 @@ class BeamRun:
         self.scores[:, 0] = 0.0  # the hypothesis without a token
         self.finished, self.rankings = _empty_slots(inputs, inputs.alternatives)  # (B, n)
         self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished hypotheses
-        self.max_finished = search.max_finished(inputs.alternatives)
+        self.max_finished, self.special = search.max_finished(inputs.alternatives), inputs.special
         self.finished_counts = torch.zeros_like(inputs.numbers)  # (B,)
         self.progress: Progress | None = None
         if any(inputs.constraints):
-            self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device)
+            self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device, inputs.special)
         self.done: dict[int, list[Hypothesis]] = {}  # by the number of the input
 
     def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
@@ -133,7 +132,7 @@ class BeamRun:
         texts = self.live.select(parents)  # (B, K, T)
         texts.tokens[:, :, self.length], texts.logps[:, :, self.length] = tokens, token_logps
         self.length += 1
-        ends = (tokens == END) & (totals > -math.inf)  # (B, K)
+        ends = self.special.are_ends(tokens) & (totals > -math.inf)  # (B, K)
         self._add_finished(totals[:, :w], ends[:, :w], texts)
         alive = ends.byte().argsort(dim=1, stable=True)[:, :w]  # the first w candidates that do not end
         self.scores, self.live = totals.gather(1, alive), texts.select(alive)
@@ -163,14 +162,16 @@ class BeamRun:
     def _candidates(self, logps: Tensor, model_logps: Tensor) -> Candidates:
         """Return the best 2w continuations of each input.
 
-        A live hypothesis can end in only one way, so at least w of them do not end.
+        A live hypothesis can end in only one way, so at least w of them do not end. With e end tokens it can end in e
+        ways, so there are (1 + e) w continuations.
         """
         batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
         logps, model_logps = (x.view(batch, w, vocabulary) for x in (logps, model_logps))
         if self.progress is not None:
             return self.progress.candidates(self.scores, logps, model_logps, self.limits - self.length - 1)
         totals = self.scores[:, :, None] + logps
-        totals, indices = stable_topk(totals.view(batch, w * vocabulary), 2 * w)
+        candidates = (1 + len(self.special.ends)) * w
+        totals, indices = stable_topk(totals.view(batch, w * vocabulary), candidates)
         return Candidates(totals, indices // vocabulary, indices % vocabulary)
 
     def _add_finished(self, totals: Tensor, ends: Tensor, texts: Texts) -> None:
@@ -222,7 +223,7 @@ class BeamRun:
             scores=scores.cpu(),
             parents=parents.cpu(),
             kept=torch.where(self.scores > -math.inf, alive, -1).cpu(),
-            ended=(ends & (torch.arange(2 * self.width, device=ends.device) < self.width)).cpu(),
+            ended=(ends & (torch.arange(ends.shape[1], device=ends.device) < self.width)).cpu(),
             done=done.cpu(),
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from regard.decoding.searches.search import stable_topk
 from regard.errors import UsageError
 from regard.lazy_torch import torch
-from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, pad_batch
+from regard.text.tokenizers.special_tokens import DEFAULT, SPECIAL_TOKENS, SpecialTokens, pad_batch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,10 +26,11 @@ Phrase = Sequence[int]
 NO_TOKEN = -1
 
 
-def needed_phrases(phrases: Sequence[Phrase], limit: int) -> list[Phrase]:
+def needed_phrases(phrases: Sequence[Phrase], limit: int, special: SpecialTokens = DEFAULT) -> list[Phrase]:
     """Return the phrases that no other phrase contains; UsageError if they do not fit into `limit` tokens."""
     for phrase in phrases:
-        if not len(phrase) or min(phrase) < len(SPECIAL_TOKENS):
+        reserved = range(len(SPECIAL_TOKENS)) if special == DEFAULT else (*special.barred, *special.ends)
+        if not len(phrase) or any(token in reserved for token in phrase):
             raise UsageError(f"a constraint must be a list of tokens, none of them a special one, got {phrase!r}")
     needed: list[Phrase] = []
     for phrase in sorted(phrases, key=len, reverse=True):
@@ -58,15 +59,22 @@ class Progress:
     Of an incomplete phrase, those first tokens count that the text ends with.
     """
 
-    def __init__(self, phrases: Sequence[Sequence[Phrase]], width: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        phrases: Sequence[Sequence[Phrase]],
+        width: int,
+        device: torch.device,
+        special: SpecialTokens = DEFAULT,
+    ) -> None:
         batch, most = len(phrases), max(map(len, phrases))
+        self.special = special
         padded = [phrase for several in phrases for phrase in (*several, *[()] * (most - len(several)))]
         self.phrases = pad_batch(padded, pad_id=NO_TOKEN).view(batch, most, -1).to(device)  # (B, P, L)
         self.lengths = (self.phrases != NO_TOKEN).sum(2)  # (B, P)
         wanted = [sorted({token for phrase in several for token in phrase}) for several in phrases]
-        self.wanted = pad_batch(wanted, pad_id=PAD).to(device)  # (B, D)
+        self.wanted = pad_batch(wanted, pad_id=special.pad).to(device)  # (B, D)
         self.banks = 1 + max(sum(map(len, several)) for several in phrases)
-        self.tails = self.phrases.new_full((batch, width, self.phrases.shape[2]), PAD)  # (B, w, L), the ends of texts
+        self.tails = self.phrases.new_full((batch, width, self.phrases.shape[2]), special.pad)  # (B, w, L)
         self.covered = self.phrases.new_zeros(batch, width, most)  # (B, w, P) tokens of each phrase
 
     def candidates(self, scores: Tensor, logps: Tensor, model_logps: Tensor, left: Tensor) -> Candidates:
@@ -133,7 +141,8 @@ class Progress:
         wanted_logps = torch.where(helps & (wanted_logps == -math.inf), model_logps.gather(2, wanted), wanted_logps)
         wanted_logps = wanted_logps.masked_fill(missing > left[..., None], -math.inf)
         logps = logps.masked_fill((missing_otherwise > left)[..., None], -math.inf).scatter(2, wanted, wanted_logps)
-        logps[:, :, END] = logps[:, :, END].masked_fill(missing_otherwise > 0, -math.inf)
+        for end in self.special.ends:
+            logps[:, :, end] = logps[:, :, end].masked_fill(missing_otherwise > 0, -math.inf)
         return logps
 
     def _round_robin(self, totals: Tensor, banks: Tensor) -> Tensor:

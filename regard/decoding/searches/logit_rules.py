@@ -8,6 +8,7 @@ number of rules. It chooses and ranks by the log-probabilities after the rules, 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from regard.errors import UsageError
 from regard.lazy_torch import torch
-from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.special_tokens import DEFAULT, END, SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,9 +34,10 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class MinTokens:
-    """Bar END until `count` tokens are written."""
+    """Bar END until `count` tokens are written. The search replaces `ends` by the end tokens of its model."""
 
     count: int
+    ends: tuple[int, ...] = (END,)
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
@@ -43,7 +45,7 @@ class MinTokens:
 
     def __call__(self, logps: Tensor, text: Tensor, written: int) -> None:
         if written < self.count:
-            logps[:, END] = -math.inf
+            logps[:, list(self.ends)] = -math.inf
 
 
 @dataclass(frozen=True)
@@ -88,29 +90,41 @@ class NoRepeat:
 class EachOnce:
     """Write each of `tokens` exactly once, and none of `barred`; the prefix counts.
 
-    Where the model would end the text while tokens are missing, only these may follow.
+    Where the model would end the text while tokens are missing, only these may follow. The search replaces `ends` by
+    the end tokens of its model.
     """
 
     tokens: tuple[int, ...]
     barred: tuple[int, ...] = ()
+    ends: tuple[int, ...] = (END,)
 
     def __call__(self, logps: Tensor, text: Tensor, written: int) -> None:
         tokens = torch.tensor(self.tokens, dtype=torch.long, device=text.device)  # (P,)
         used = (text[:, :, None] == tokens).any(1)  # (R, P)
         missing = ~used.all(1)  # (R,)
-        ends = missing & (logps.argmax(1) == END)
+        ends = missing & torch.isin(logps.argmax(1), logps.new_tensor(self.ends, dtype=torch.long))
         logps[:, list(self.barred)] = -math.inf
         allowed = logps[:, tokens].masked_fill(used, -math.inf)  # (R, P)
         logps.masked_fill_(ends[:, None], -math.inf)
-        logps[:, END] = logps[:, END].masked_fill(missing, -math.inf)
+        for end in self.ends:
+            logps[:, end] = logps[:, end].masked_fill(missing, -math.inf)
         logps[:, tokens] = allowed
 
 
-def apply_rules(rules: Sequence[Rule], logps: Tensor, prefix: Tensor, written: Tensor) -> Tensor:
+def adapt_rule(rule: Rule, special: SpecialTokens) -> Rule:
+    """Return the rule for a model with these special tokens: a rule about the end of a text has a field `ends`."""
+    if special.ends == DEFAULT.ends or not hasattr(rule, "ends"):
+        return rule
+    return dataclasses.replace(rule, ends=special.ends)  # type: ignore[type-var]  # rules with `ends` are dataclasses
+
+
+def apply_rules(
+    rules: Sequence[Rule], logps: Tensor, prefix: Tensor, written: Tensor, special: SpecialTokens = DEFAULT
+) -> Tensor:
     """Return the log-probabilities (R, V) after the rules. Where every token is barred, END is allowed again."""
     changed, text = logps.clone(), torch.cat([prefix, written], dim=1)  # (R, T)
     for rule in rules:
         rule(changed, text, written.shape[1])
     stuck = changed.amax(1) == -math.inf
-    changed[:, END] = torch.where(stuck, logps[:, END], changed[:, END])
+    changed[:, special.end] = torch.where(stuck, logps[:, special.end], changed[:, special.end])
     return changed

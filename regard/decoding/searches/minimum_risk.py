@@ -16,7 +16,6 @@ from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
 from regard.errors import UsageError
-from regard.text.tokenizers.special_tokens import END
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,6 +85,7 @@ class RiskRun:
 
     def __init__(self, search: MinimumRisk, inputs: Inputs) -> None:
         self.utility, self.wanted = search.utility, inputs.alternatives
+        self.ends = inputs.special.ends
         self.run = search.search.begin(inputs._replace(alternatives=search.candidates))
         self.together = self.run.together
 
@@ -103,7 +103,7 @@ class RiskRun:
         return {number: self._ranked(drawn)[: self.wanted] for number, drawn in self.run.results().items()}
 
     def _ranked(self, drawn: Sequence[Hypothesis]) -> list[Hypothesis]:
-        texts = [tuple(token for token in hypothesis.tokens if token != END) for hypothesis in drawn]
+        texts = [tuple(token for token in hypothesis.tokens if token not in self.ends) for hypothesis in drawn]
         counts = Counter(texts)
         first = dict(reversed([*zip(texts, drawn, strict=True)]))  # of equals the first
         ranked = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.text.tokenizers.special_tokens import END
@@ -40,13 +41,21 @@ def find_repetition(items: Sequence[object]) -> Repetition:
     return best
 
 
-def bar_degenerate_output(logps: Tensor, text: Tensor, written: int) -> None:
+@dataclass(frozen=True)
+class BarDegenerateOutput:
     """A rule (logit_rules.py): bar tokens that would complete one copy too many, and END for empty texts."""
-    length = text.shape[1]
-    if not written:
-        logps[:, END] = -math.inf
-    for period in range(1, (written + 1) // (MAX_COPIES + 1) + 1):
-        tail = text[:, length - ((MAX_COPIES + 1) * period - 1) :]
-        repeats = (tail[:, :-period] == tail[:, period:]).all(1, keepdim=True)  # (R, 1)
-        following = tail[:, -period, None]  # (R, 1): the token that would complete the copy
-        logps.scatter_(1, following, logps.gather(1, following).masked_fill(repeats, -math.inf))
+
+    ends: tuple[int, ...] = (END,)
+
+    def __call__(self, logps: Tensor, text: Tensor, written: int) -> None:
+        length = text.shape[1]
+        if not written:
+            logps[:, list(self.ends)] = -math.inf
+        for period in range(1, (written + 1) // (MAX_COPIES + 1) + 1):
+            tail = text[:, length - ((MAX_COPIES + 1) * period - 1) :]
+            repeats = (tail[:, :-period] == tail[:, period:]).all(1, keepdim=True)  # (R, 1)
+            following = tail[:, -period, None]  # (R, 1): the token that would complete the copy
+            logps.scatter_(1, following, logps.gather(1, following).masked_fill(repeats, -math.inf))
+
+
+bar_degenerate_output = BarDegenerateOutput()

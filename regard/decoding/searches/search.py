@@ -17,7 +17,7 @@ from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.errors import ModelError, UsageError
 from regard.lazy_torch import torch
-from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +43,7 @@ class Inputs(NamedTuple):
     alternatives: int  # hypotheses wanted for each input
     dtype: torch.dtype  # of log-probabilities
     constraints: Sequence[Sequence[Sequence[int]]] = ()  # phrases that the texts of each input must contain
+    special: SpecialTokens = DEFAULT  # of the model
 
 
 class Choice(NamedTuple):
@@ -121,7 +122,7 @@ class IndependentRows:
             raise UsageError("only a beam keeps constraints: search with Beam")
         batch, rows_per_input = len(inputs.numbers), inputs.alternatives
         rows, device = batch * rows_per_input, inputs.numbers.device
-        self.pick, self.length = pick, 0
+        self.pick, self.length, self.special = pick, 0, inputs.special
         self.numbers = inputs.numbers.repeat_interleave(rows_per_input)  # (R,)
         self.alternatives = torch.arange(rows_per_input, device=device).repeat(batch)  # (R,)
         self.limits = inputs.limits.repeat_interleave(rows_per_input)  # (R,)
@@ -134,7 +135,7 @@ class IndependentRows:
         self.tokens[:, self.length] = pick.tokens
         self.logps[:, self.length] = model_logps.gather(1, pick.tokens[:, None])[:, 0]
         self.length += 1
-        ended = pick.tokens == END
+        ended = self.special.are_ends(pick.tokens)
         done = ended | (self.limits == self.length)
         if observer is not None:
             observer.step(self._record(logps, model_logps, pick, ended, done, observer.candidates))

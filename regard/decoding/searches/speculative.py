@@ -23,12 +23,12 @@ from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import bar_special_tokens, encode, evaluating, log_probabilities
 from regard.decoding.requests import Request, TextModel
 from regard.decoding.searches.greedy import Greedy
-from regard.decoding.searches.logit_rules import Rule, apply_rules
+from regard.decoding.searches.logit_rules import Rule, adapt_rule, apply_rules
 from regard.decoding.searches.sample import Sample, invert, uniform
 from regard.decoding.searches.search import Hypothesis, Inputs, Run, make_hypothesis
 from regard.errors import UsageError
 from regard.models.decoding_state import TransformerState
-from regard.text.tokenizers.special_tokens import END
+from regard.text.tokenizers.special_tokens import special_tokens_of
 
 GREEDY = Greedy()
 
@@ -84,6 +84,8 @@ class Speculative:
                 raise UsageError(
                     f"model and draft must have the same vocabularies, and {name} is {sizes[0]} and {sizes[1]}"
                 )
+        if special_tokens_of(model) != special_tokens_of(draft):
+            raise UsageError("model and draft must have the same special tokens")
         with torch.inference_mode(), evaluating(model), evaluating(draft):
             runs = (_Speculation(model, draft, request, self.search, allow_unknown) for request in requests)
             return [run.write(self.ahead) for run in runs]
@@ -133,12 +135,14 @@ class _Speculation:
         self, model: TextModel, draft: TextModel, request: Request, search: Greedy | Sample, allow_unknown: bool
     ) -> None:
         self.request, self.search, self.allow_unknown = request, search, allow_unknown
+        self.special = special_tokens_of(model)
+        self.rules = [adapt_rule(rule, self.special) for rule in search.rules]
         self.reader, self.guesser = Reader(model, request), Reader(draft, request)
 
     def write(self, ahead: int) -> Hypothesis:
         written: list[int] = []
         logps: list[float] = []
-        while len(written) < self.request.limit and END not in written:
+        while len(written) < self.request.limit and not self._has_end(written):
             guesses, chances = self._guess(written, min(ahead, self.request.limit - len(written) - 1))
             rows = self.reader.after([*self.request.prefix, *written, *guesses], len(guesses) + 1)  # (g + 1, V)
             for i, model_logps in enumerate(rows):
@@ -149,15 +153,18 @@ class _Speculation:
                     token, right = self._draw(expected, len(written), 0), False
                 written.append(token)
                 logps.append(model_logps[token].item())
-                if not right or token == END:
+                if not right or self._has_end([token]):
                     break
-        return make_hypothesis(written, logps, written[-1] == END)
+        return make_hypothesis(written, logps, self._has_end(written[-1:]))
+
+    def _has_end(self, tokens: Sequence[int]) -> bool:
+        return any(token in self.special.ends for token in tokens)
 
     def _guess(self, written: Sequence[int], count: int) -> tuple[list[int], list[Tensor]]:
         """Return up to `count` tokens that the draft model predicts, and the distribution (V,) of each."""
         guesses: list[int] = []
         chances: list[Tensor] = []
-        while len(guesses) < count and END not in guesses:
+        while len(guesses) < count and not self._has_end(guesses):
             text = [*written, *guesses]
             chances.append(self._probabilities(self.guesser.after([*self.request.prefix, *text])[0], text))
             guesses.append(self._draw(chances[-1], len(text), 0))
@@ -175,13 +182,13 @@ class _Speculation:
 
     def _probabilities(self, logps: Tensor, written: Sequence[int]) -> Tensor:
         """Return the distribution (V,) of the next token, without special tokens; greedy search leaves one token."""
-        model_logps = logps = bar_special_tokens(logps[None], self.allow_unknown)
-        if self.search.rules:
+        model_logps = logps = bar_special_tokens(logps[None], self.special, self.allow_unknown)
+        if self.rules:
             prefix, text = (
                 torch.tensor([part], dtype=torch.long, device=model_logps.device)
                 for part in (self.request.prefix, written)
             )
-            logps = apply_rules(self.search.rules, model_logps, prefix, text)
+            logps = apply_rules(self.rules, model_logps, prefix, text, self.special)
         if isinstance(self.search, Sample):
             return self.search.probabilities(logps)[0]
         return torch.zeros_like(logps[0]).index_fill(0, logps[0].argmax(), 1.0)

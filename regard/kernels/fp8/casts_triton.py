@@ -37,7 +37,7 @@ def power_of_two(exponent):
 
 
 @triton.jit
-def _to_bytes(x, scale, LIMIT: tl.constexpr, E5M2: tl.constexpr):
+def to_bytes(x, scale, LIMIT: tl.constexpr, E5M2: tl.constexpr):
     """Scale and round x to 8 bits. Too large magnitudes become the largest one, and NaN stays NaN."""
     y = tl.clamp(x.to(tl.float32) * scale, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
     if E5M2:
@@ -68,9 +68,9 @@ def store_cast(
     scale = power_of_two(exponent)
     numbers = numbers.to(tl.bfloat16)
     inside = (r < R)[:, None] & (c < end)[None, :]
-    tl.store(straight + r.to(tl.int64)[:, None] * C + c[None, :], _to_bytes(numbers, scale, LIMIT, E5M2), mask=inside)
+    tl.store(straight + r.to(tl.int64)[:, None] * C + c[None, :], to_bytes(numbers, scale, LIMIT, E5M2), mask=inside)
     across = c.to(tl.int64)[:, None] * padded + r[None, :]
-    turned = _to_bytes(tl.trans(numbers), scale, LIMIT, E5M2)
+    turned = to_bytes(tl.trans(numbers), scale, LIMIT, E5M2)
     tl.store(transposed + across, turned, mask=(c < end)[:, None] & (r < padded)[None, :])
     largest = tl.max(tl.max(tl.abs(numbers.to(tl.float32)), 1), 0)  # of NaN and a number, the number
     tl.atomic_max(amax + 1, tl.where(largest < float("inf"), largest, 0.0), sem="relaxed")

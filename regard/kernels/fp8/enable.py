@@ -15,6 +15,7 @@ from regard.kernels.fp8.scales import Fp8Scales
 from regard.kernels.training.fused_attention import FusedStackedProjection
 from regard.kernels.training.fused_feed_forward import FusedFeedForward
 from regard.machine import compute_capability
+from regard.models.protocols import TokenPredictor
 
 HOPPER = (9, 0)  # compute capability
 
@@ -38,11 +39,13 @@ def enable_fp8(model: nn.Module) -> None:
             "no layer of this model can multiply 8-bit numbers: it has no layers of a Transformer, or their widths are "
             "no multiples of 16; train it in bf16"
         )
-    scales = Fp8Scales(len(layers), next(model.parameters()).device)
-    for layer, amax in zip(layers, scales.amax, strict=True):
+    scales = Fp8Scales(len(layers) + _has_wide_output(model), next(model.parameters()).device)
+    for layer, amax in zip(layers, scales.amax, strict=False):
         if type(layer) is nn.Linear:
             layer.__class__ = Fp8Linear
         layer.fp8_amax = amax
+    if _has_wide_output(model):
+        scales.output = scales.amax[-1]
     model.fp8_scales = scales  # type: ignore[assignment]
 
 
@@ -58,11 +61,26 @@ def all_scales(model: nn.Module) -> Fp8Scales | None:
     return getattr(model, "fp8_scales", None)
 
 
+def output_scales(model: object) -> Tensor | None:
+    """Return the `amax` (3, 2) of the output layer, or None if it is not trained in 8 bits."""
+    if not isinstance(model, nn.Module) or not model.training or not torch.is_grad_enabled():
+        return None
+    scales = all_scales(model)
+    return None if scales is None else scales.output
+
+
+def _has_wide_output(model: nn.Module) -> bool:
+    """Whether the scores over the vocabulary can be products of 8-bit numbers."""
+    if not isinstance(model, TokenPredictor):
+        return False
+    weight, bias = model.output_table
+    return bias is None and _fits(weight)
+
+
 def _layers(model: nn.Module) -> Iterator[nn.Linear | FusedStackedProjection]:
     """The wide layers of the blocks.
 
-    Two others stay in bfloat16: the output projection of attention, whose casts take longer than its products save, and
-    the output layer of the model, whose rounding costs loss (see docs/results.md).
+    The output projection of attention stays in bfloat16: its casts take longer than its products save.
     """
     for module in model.modules():
         if type(module) is FusedStackedProjection:

@@ -19,6 +19,7 @@ class Fp8Scales:
     def __init__(self, products: int, device: torch.device) -> None:
         self.amax = torch.zeros(products, 3, 2, device=device)
         self.amax[..., 0] = torch.tensor(GUESSES)
+        self.output: Tensor | None = None  # those of the output layer, if its products are of 8 bits
 
     def start_step(self) -> None:
         """Scale by the largest magnitudes of the step before; a matrix that it did not cast keeps its scale."""

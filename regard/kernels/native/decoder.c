@@ -117,8 +117,8 @@ int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, 
   Matrix m = *matrix;
   m.bias = bias;
   Quantized s = {NULL, NULL};
-  if (m.numbers) {
-    s.scales = malloc(rows * (1 + groups_of(m.in)) * sizeof(float));
+  if (m.parts) {
+    s.scales = malloc(rows * quantized_size(m.in, m.parts) * sizeof(float));
     if (!s.scales) return 1;
     s.groups = (int32_t *)(s.scales + rows);
   }
@@ -134,3 +134,13 @@ int outputs_of_a_block(void) { return BLOCK; }
 int outputs_of_a_strip(void) { return STRIP; }
 int inputs_of_a_group(void) { return GROUP; }
 int integer_for_zero(void) { return ZERO; }
+int max_parts(void) { return MAX_PARTS; }
+
+/* Whether float32 rows are multiplied faster in three parts of 8 bits, if the weights have 8 bits. */
+int has_fast_parts(void) {
+#if (defined(__AVX512VNNI__) && defined(__AVX512F__)) || defined(__AVXVNNI__)
+  return 1;
+#else
+  return 0;
+#endif
+}

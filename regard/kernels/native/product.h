@@ -4,6 +4,12 @@
    the weights of a block are adjacent. Integers come in groups of inputs, which CPUs multiply and add at once. Every
    tile sums over the inputs in the same order, so the result of a row has the same bits beside any other rows.
 
+   Where the weights are integers of 8 bits, x is rounded to integers too. An int8 model rounds it to 8 bits. A float32
+   model whose weights are integers times scales, as in a folder that stores int8, rounds it to 24 bits, as many as a
+   float32 number has: three parts of 8 bits, most significant first. A tile multiplies each part like a row of its own,
+   exactly, and then adds up the parts. That takes three quarters of the instructions of float32, and a quarter of its
+   memory.
+
    Many rows of integers take tiles of twice the height and half the width, if the CPU has 32 registers. Each tile fetches
    a part of the next block into the cache: the weights of a small model come from the last level of the cache at every
    step, and the arithmetic would wait for them.
@@ -21,11 +27,11 @@ enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
 enum { HAS_TALL = WIDE == 4, TALL = HAS_TALL ? 12 : 6, NARROW = HAS_TALL ? 2 : WIDE };  /* TALL rows, NARROW vectors */
 
 #if (defined(__AVX512VNNI__) && defined(__AVX512F__)) || defined(__AVXVNNI__) || !defined(__AVX2__)
-enum { GROUP = 4, ZERO = 128 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
+enum { GROUP = 4, ZERO = 128, MAX_PARTS = 3 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
 typedef uint8_t Number;
 #else
 #define PAIRS_OF_INTEGERS
-enum { GROUP = 2, ZERO = 0 };  /* two numbers of 16 bits */
+enum { GROUP = 2, ZERO = 0, MAX_PARTS = 1 };  /* two numbers of 16 bits */
 typedef int16_t Number;
 #endif
 
@@ -37,11 +43,15 @@ typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row 
   const float *bias;      /* (out), or NULL */
   const void *by_input;   /* NULL, or float (in, out), or int8 (in / GROUP, out, GROUP); out padded to strips */
   int out, in;
+  int parts;              /* of 8 bits, of the integers that x is rounded to: 1 or 3; 0 if the weights are float32 */
 } Matrix;
 
-typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, in / GROUP) */
+typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, parts, in / GROUP) */
 
 static inline long groups_of(int in) { return (in + GROUP - 1) / GROUP; }
+
+/* Numbers of 4 bytes in the integers and the scale of a row. */
+static inline long quantized_size(int in, int parts) { return 1 + parts * groups_of(in); }
 
 /* The weights of a group of inputs and LANES outputs. */
 static inline Ints weights_at(const int8_t *w) {
@@ -70,10 +80,11 @@ static inline Ints add_products(Ints sums, int32_t group, Ints w) {
 #endif
 }
 
+typedef int32_t __attribute__((may_alias)) Bits;  /* of other types */
+
 /* The largest magnitude of a row; NaN if the row has NaN or infinity. The bits of magnitudes have the same order as the
    magnitudes, and those of infinity and NaN are the largest. */
 static inline float largest(const float *x, int count) {
-  typedef int32_t __attribute__((may_alias)) Bits;
   const Bits *bits = (const Bits *)x;
   int32_t top = 0;
   for (int i = 0; i < count; i++) top = (bits[i] & 0x7fffffff) > top ? bits[i] & 0x7fffffff : top;
@@ -82,34 +93,43 @@ static inline float largest(const float *x, int count) {
   return magnitude <= FLT_MAX ? magnitude : NAN;
 }
 
-/* numbers (in) = x · times, rounded, plus ZERO. */
-static inline void round_row(const float *x, float times, Number *numbers, int in) {
+/* numbers (parts, in) = x · times, rounded, in parts of 8 bits. The first part is signed: ZERO is added to it. */
+static inline void round_row(const float *x, float times, Number *numbers, int in, int parts) {
+  long padded = GROUP * groups_of(in);
   int i = 0;
 #if defined(__AVX512VNNI__) && defined(__AVX512F__)
   for (; i + LANES <= in; i += LANES) {
-    Ints rounded = (Ints)_mm512_cvtps_epi32((__m512)(floats_at(x + i) * times)) + ZERO;
-    _mm_storeu_si128((__m128i *)(numbers + i), _mm512_cvtepi32_epi8((__m512i)rounded));
+    Ints rounded = (Ints)_mm512_cvtps_epi32((__m512)(floats_at(x + i) * times));
+    for (int part = 0; part < parts; part++) {
+      Ints shifted = (rounded >> 8 * (parts - 1 - part)) + (part ? 0 : ZERO);
+      _mm_storeu_si128((__m128i *)(numbers + part * padded + i), _mm512_cvtepi32_epi8((__m512i)shifted));
+    }
   }
 #endif
-  for (; i < in; i++) numbers[i] = (Number)((int)rintf(x[i] * times) + ZERO);
+  for (; i < in; i++) {
+    int rounded = (int)rintf(x[i] * times);
+    for (int part = 0; part < parts; part++)
+      numbers[part * padded + i] = (Number)((rounded >> 8 * (parts - 1 - part)) + (part ? 0 : ZERO));
+  }
+  for (; i < padded; i++)
+    for (int part = 0; part < parts; part++) numbers[part * padded + i] = 0;
 }
 
-/* Quantize the rows to integers, with a scale that makes the largest one 127. A row with NaN or infinity has no such
-   integers: its scale is NaN, and so are all its products.
+/* The integer that stands for the largest number of a row. For three parts it leaves room for the rounding of x · times. */
+static inline float largest_integer(int parts) { return parts == 1 ? 127.0f : 8388604.0f; }
+
+/* Quantize the rows x to integers as the matrix multiplies them. A row with NaN or infinity has no such integers: its
+   scale is NaN, and so are all its products.
    Not inlined: GCC would then optimize the float products of the same file less, to half their speed. */
-__attribute__((noinline)) static void quantize_rows(const float *x, Quantized to, int rows, int in, Thread t) {
+__attribute__((noinline)) static void quantize_rows(const Matrix *m, const float *x, Quantized to, int rows, Thread t) {
+  float limit = largest_integer(m->parts);
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
-    const float *row = x + (size_t)r * in;
-    Number *numbers = (Number *)(to.groups + r * groups_of(in));
-    float top = largest(row, in);
-    if (top >= 0) {
-      float times = 127.0f / (top > 1e-30f ? top : 1e-30f);
-      round_row(row, times, numbers, in);
-    } else {
-      for (int i = 0; i < in; i++) numbers[i] = ZERO;
-    }
-    for (int i = in; i < GROUP * groups_of(in); i++) numbers[i] = 0;
-    to.scales[r] = (top > 1e-30f || top != top ? top : 1e-30f) / 127.0f;
+    const float *row = x + (size_t)r * m->in;
+    int32_t *groups = to.groups + r * m->parts * groups_of(m->in);
+    float top = largest(row, m->in), magnitude = top > 1e-30f || top != top ? top : 1e-30f;
+    if (top >= 0) round_row(row, limit / magnitude, (Number *)groups, m->in, m->parts);
+    else memset(groups, 0, m->parts * groups_of(m->in) * sizeof *groups);
+    to.scales[r] = magnitude / limit;
   }
   meet(t);
 }
@@ -118,14 +138,14 @@ __attribute__((noinline)) static void quantize_rows(const float *x, Quantized to
 static inline size_t place_of(int o, long groups) { return (size_t)(o / BLOCK) * BLOCK * groups + o % BLOCK; }
 
 /* While a tile is computed, fetch a part of the next block into the cache: as many lines as there are groups of inputs.
-   The WIDE parts are the whole block. */
-static inline const char *next_block(const void *weights, int size, int o, long groups, int part) {
-  return (const char *)weights + (size_t)size * place_of(o / BLOCK * BLOCK + BLOCK, groups) + 4 * LANES * groups * part;
+   A block has WIDE such pieces, of which `fetched` is the number. */
+static inline const char *next_block(const void *weights, int size, int o, long groups, int fetched) {
+  return (const char *)weights + (size_t)size * place_of(o / BLOCK * BLOCK + BLOCK, groups) + 4 * LANES * groups * fetched;
 }
 
-INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, int part, Floats sums[TALL][WIDE]) {
+INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, int fetched, Floats sums[TALL][WIDE]) {
   const float *w = m->weight + place_of(o, m->in);
-  const char *next = next_block(m->weight, sizeof(float), o, m->in, part);
+  const char *next = next_block(m->weight, sizeof(float), o, m->in, fetched);
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < vectors; j++) sums[r][j] = (Floats){0};
   for (long i = 0; i < m->in; i++, w += BLOCK) {
@@ -137,34 +157,41 @@ INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vec
   }
 }
 
-INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int vectors, int part,
-                     Floats sums[TALL][WIDE]) {
-  const int8_t *w = m->numbers + GROUP * place_of(o, groups_of(m->in));
-  const char *next = next_block(m->numbers, GROUP, o, groups_of(m->in), part);
+/* The same with integers. Each part of a row is multiplied like a row; then the parts are added up. */
+INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int parts, int vectors,
+                     int fetched, Floats sums[TALL][WIDE]) {
+  long groups = groups_of(m->in);
+  const int8_t *w = m->numbers + GROUP * place_of(o, groups);
+  const char *next = next_block(m->numbers, GROUP, o, groups, fetched);
   Ints exact[TALL][WIDE];
-  for (int r = 0; r < rows; r++)
-    for (int j = 0; j < vectors; j++) exact[r][j] = ZERO ? ints_at(m->sums + o + j * LANES) : (Ints){0};
-  for (long i = 0; i < groups_of(m->in); i++, w += GROUP * BLOCK) {
+  for (int r = 0; r < rows * parts; r++)
+    for (int j = 0; j < vectors; j++)
+      exact[r][j] = ZERO && r % parts == 0 ? ints_at(m->sums + o + j * LANES) : (Ints){0};
+  for (long i = 0; i < groups; i++, w += GROUP * BLOCK) {
     __builtin_prefetch(next + 4 * LANES * i, 0, 2);
     Ints some[WIDE];
     for (int j = 0; j < vectors; j++) some[j] = weights_at(w + GROUP * j * LANES);
-    for (int r = 0; r < rows; r++)
-      for (int j = 0; j < vectors; j++) exact[r][j] = add_products(exact[r][j], x[r * groups_of(m->in) + i], some[j]);
+    for (int r = 0; r < rows * parts; r++)
+      for (int j = 0; j < vectors; j++) exact[r][j] = add_products(exact[r][j], x[r * groups + i], some[j]);
   }
   for (int r = 0; r < rows; r++)
-    for (int j = 0; j < vectors; j++)
-      sums[r][j] = __builtin_convertvector(exact[r][j], Floats) * (scales[r] * floats_at(m->scales + o + j * LANES));
+    for (int j = 0; j < vectors; j++) {
+      Floats sum = __builtin_convertvector(exact[r * parts][j], Floats);
+      for (int part = 1; part < parts; part++)
+        sum = sum * 256.0f + __builtin_convertvector(exact[r * parts + part][j], Floats);
+      sums[r][j] = sum * (scales[r] * floats_at(m->scales + o + j * LANES));
+    }
 }
 
-/* Compute `rows` rows from row r and the outputs of some vectors from o. Inlined, so that both numbers are constants for
-   the compiler, and the sums stay in registers. */
-INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int vectors,
-                 int part) {
+/* Compute `rows` rows from row r and the outputs of some vectors from o. Inlined, so that the numbers of rows, parts and
+   vectors are constants for the compiler, and the sums stay in registers. */
+INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int parts,
+                 int vectors, int fetched) {
   Floats sums[TALL][WIDE];
-  if (vectors < WIDE || m->numbers)  /* only integers have narrow tiles */
-    sum_ints(m, quantized.groups + r * groups_of(m->in), quantized.scales + r, o, rows, vectors, part, sums);
+  if (parts)
+    sum_ints(m, quantized.groups + r * parts * groups_of(m->in), quantized.scales + r, o, rows, parts, vectors, fetched, sums);
   else
-    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, part, sums);
+    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, fetched, sums);
   int count = least(vectors * LANES, m->out - o);
   float bias[BLOCK] = {0};
   if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
@@ -178,29 +205,29 @@ INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y,
   }
 }
 
-/* Tiles of up to TILE rows and a whole block of outputs. */
-INLINE void wide_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
-  switch (rows) {
-    case 1: tile(m, x, quantized, y, o, r, 1, WIDE, part); break;
-    case 2: tile(m, x, quantized, y, o, r, 2, WIDE, part); break;
-    case 3: tile(m, x, quantized, y, o, r, 3, WIDE, part); break;
-    case 4: tile(m, x, quantized, y, o, r, 4, WIDE, part); break;
-    case 5: tile(m, x, quantized, y, o, r, 5, WIDE, part); break;
-    default: tile(m, x, quantized, y, o, r, 6, WIDE, part);
+#define TILE_OF(rows, parts, vectors) \
+  case 16 * parts + rows: tile(m, x, quantized, y, o, r, rows, parts, vectors, fetched); break
+
+/* Tiles of a whole block of outputs and up to TILE rows, or parts of rows. */
+INLINE void wide_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int fetched) {
+  switch (16 * m->parts + rows) {
+    TILE_OF(1, 0, WIDE); TILE_OF(2, 0, WIDE); TILE_OF(3, 0, WIDE); TILE_OF(4, 0, WIDE); TILE_OF(5, 0, WIDE); TILE_OF(6, 0, WIDE);
+    TILE_OF(1, 1, WIDE); TILE_OF(2, 1, WIDE); TILE_OF(3, 1, WIDE); TILE_OF(4, 1, WIDE); TILE_OF(5, 1, WIDE); TILE_OF(6, 1, WIDE);
+#if !defined(PAIRS_OF_INTEGERS)
+    TILE_OF(1, 3, WIDE); TILE_OF(2, 3, WIDE);
+#endif
   }
 }
 
-/* Tiles of integers with 6 to 12 rows and half a block: each weight that is read serves twice as many rows. Half blocks
-   of floats would meet in the same sets of the cache, and be slower. */
-INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int part) {
-  switch (rows) {
-    case 6: tile(m, x, quantized, y, o, r, 6, NARROW, part); break;
-    case 7: tile(m, x, quantized, y, o, r, 7, NARROW, part); break;
-    case 8: tile(m, x, quantized, y, o, r, 8, NARROW, part); break;
-    case 9: tile(m, x, quantized, y, o, r, 9, NARROW, part); break;
-    case 10: tile(m, x, quantized, y, o, r, 10, NARROW, part); break;
-    case 11: tile(m, x, quantized, y, o, r, 11, NARROW, part); break;
-    default: tile(m, x, quantized, y, o, r, 12, NARROW, part);
+/* Tiles of integers with 6 to 12 rows, or parts of rows, and half a block: each weight that is read serves twice as many
+   rows. Half blocks of floats would meet in the same sets of the cache, and be slower. */
+INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int fetched) {
+  switch (16 * m->parts + rows) {
+    TILE_OF(6, 1, NARROW); TILE_OF(7, 1, NARROW); TILE_OF(8, 1, NARROW); TILE_OF(9, 1, NARROW); TILE_OF(10, 1, NARROW);
+    TILE_OF(11, 1, NARROW); TILE_OF(12, 1, NARROW);
+#if !defined(PAIRS_OF_INTEGERS)
+    TILE_OF(2, 3, NARROW); TILE_OF(3, 3, NARROW); TILE_OF(4, 3, NARROW);
+#endif
   }
 }
 
@@ -208,18 +235,24 @@ INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, floa
    equally high: 4 and 4 rows, not 6 and 2. All tiles of some outputs follow each other, with their weights in the cache. */
 __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const float *x, float *y, Quantized quantized, int rows,
                                                      Thread t) {
-  int is_tall = HAS_TALL && m->numbers && rows > TILE, height = is_tall ? TALL : TILE, width = LANES * (is_tall ? NARROW : WIDE);
+  int parts = m->parts ? m->parts : 1, is_tall = HAS_TALL && m->parts && rows * parts > TILE;
+  int height = (is_tall ? TALL : TILE) / parts, width = LANES * (is_tall ? NARROW : WIDE);
   int down = (rows + height - 1) / height, across = (m->out + width - 1) / width;
-  for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
-    int o = i / down * width, r = (long)(i % down) * rows / down, count = (long)(i % down + 1) * rows / down - r;
+  int first = share(down * across, t, 0), last = share(down * across, t, 1);
+  int base = rows / down, higher = rows % down;  /* so many tiles have base + 1 rows */
+  int o = first / down * width, d = first % down, r = d * base + least(d, higher);
+  for (int i = first; i < last; i++) {
+    int count = base + (d < higher);
     if (is_tall) tall_tile(m, x, quantized, y, o, r, count, i % WIDE);
-    else wide_tile(m, x, quantized, y, o, r, count, i % down % WIDE);
+    else wide_tile(m, x, quantized, y, o, r, count, d % WIDE);
+    r += count;
+    if (++d == down) d = r = 0, o += width;
   }
   meet(t);
 }
 
 static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
-  if (m->numbers) quantize_rows(x, quantized, rows, m->in, t);
+  if (m->parts) quantize_rows(m, x, quantized, rows, t);
   multiply_tiles(m, x, y, quantized, rows, t);
 }
 

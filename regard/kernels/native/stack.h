@@ -44,7 +44,7 @@ static int widest_row(const Stack *s) {
 }
 
 static size_t scratch_bytes(const Stack *s, int rows) {
-  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + 1 + groups_of(widest);
+  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest, MAX_PARTS);
   return rows * row * sizeof(float);
 }
 
@@ -97,7 +97,7 @@ static void feed_forward(const Stack *stack, const Block *m, const float *x, flo
     float *out = y + (size_t)r * stack->dim;
     product(&m->up, in, s.a, s.quantized, count, t);
     if (stack->activation == RELU) {
-      sparse_product(&m->down, s.a, out, s.quantized, count, t);
+      sparse_product(&m->down, s.a, out, s.quantized, (int32_t *)s.b, count, t);
     } else {
       activate(s.a, s.b, count, m->down.in, stack->activation, t);
       product(&m->down, s.b, out, s.quantized, count, t);

@@ -11,9 +11,11 @@
 
 #include "encoder.h"
 #include "hypotheses.h"
+#include "memory.h"
 
 enum { ENCODER_ROWS = 160 };  /* source tokens that are encoded at once, so that their vectors stay in the cache */
 enum { MIN_SCORES = 1 << 16 };  /* that are computed at once, if the vocabulary has so many; they stay in the cache */
+enum { POSITIONS = 8 };  /* whose keys and values take memory at once: most texts end long before their limit */
 enum { OUT_OF_MEMORY = 1, NOT_FINITE = 2 };
 
 typedef struct {  /* what Python reads of a hypothesis: tokens and logps [start, start + length) of the results */
@@ -37,7 +39,8 @@ typedef struct {
   Text *texts;
   Row *rows, *next_rows;                /* at most texts · w */
   int32_t *origins, *next_origins;      /* (rows, T): the row that computed the keys and values of each token */
-  float **source_kv, **own_kv;          /* for each layer: (N, 2 G d), and (T, rows, 2 G d) */
+  float **source_kv;                    /* for each layer: (N, 2 G d) */
+  Memory *own_kv;                       /* for each POSITIONS positions: (layers, POSITIONS, rows, 2 G d) */
   float *x, *scores;                    /* (rows, p), (rows, some outputs) */
   Choice *choices;                      /* (rows) */
   Candidate *candidates;                /* (rows, K) */
@@ -52,7 +55,7 @@ typedef struct {
   atomic_int failure;
   int64_t steps, step_rows;             /* how many there were, for benchmarks */
   double seconds[3];                    /* CPU time of the encoder, the steps and the choice, for benchmarks */
-  void *blocks[16];                     /* of memory */
+  Memory blocks[16];
   int block_count;
 } Run;
 
@@ -65,58 +68,89 @@ static double seconds_of(clockid_t clock) {
 static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
 static double cpu_time(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
-static void *take_memory(Run *run, size_t bytes) {
-  void *block = malloc(bytes + 64);
-  if (block) run->blocks[run->block_count++] = block;
-  return block;
+static void *take_block(Run *run, size_t bytes) {
+  Memory block = take_memory(bytes + 64);
+  if (block.place) run->blocks[run->block_count++] = block;
+  else run->failure = OUT_OF_MEMORY;
+  return block.place;
+}
+
+/* The memory of everything but the results. */
+static void return_blocks(Run *run) {
+  for (int i = 0; run->own_kv && i * POSITIONS < run->batch.T; i++) return_memory(run->own_kv[i]);
+  for (int i = 0; i < run->block_count; i++) return_memory(run->blocks[i]);
+  run->block_count = 0, run->own_kv = NULL;
 }
 
 void free_run(Run *run) {
-  for (int i = 0; run && i < run->block_count; i++) free(run->blocks[i]);
-  if (run) free(run->nodes), free(run->tokens), free(run->logps), free(run->results), free(run);
+  if (!run) return;
+  return_blocks(run);
+  free(run->texts), free(run->nodes), free(run->tokens), free(run->logps), free(run->results), free(run);
 }
 
 /* Begin a batch; lengths, limits and rule numbers (texts) are copied, all other arrays must stay. NULL: out of memory. */
 Run *begin_run(const Batch *batch, const int32_t *lengths, const int32_t *limits, const int32_t *rules) {
-  const Network *net = batch->network;
-  int w = batch->search.width, n = batch->search.wanted, layers = net->decoder.layers, p = net->decoder.dim;
-  int rows = batch->texts * w, wide = 2 * net->decoder.kv_heads * (p / net->decoder.heads), longest = 0;
-  for (int i = 0; i < batch->texts; i++) longest = lengths[i] > longest ? lengths[i] : longest;
-  int encoder_rows = least(batch->source_tokens, ENCODER_ROWS + longest), most = rows > encoder_rows ? rows : encoder_rows;
-  size_t encoder_bytes = scratch_bytes(&net->encoder, encoder_rows), decoder_bytes = scratch_bytes(&net->decoder, rows);
+  int w = batch->search.width, n = batch->search.wanted;
   Run *run = calloc(1, sizeof *run);
   if (!run) return NULL;
-  run->batch = *batch, run->room = rows;
-  run->texts = take_memory(run, batch->texts * sizeof *run->texts);
-  Finished *finished = take_memory(run, (size_t)batch->texts * n * sizeof *finished);
-  run->rows = take_memory(run, 2 * rows * sizeof *run->rows);
-  run->origins = take_memory(run, 2 * (size_t)rows * batch->T * sizeof *run->origins);
-  run->source_kv = take_memory(run, 2 * layers * sizeof *run->source_kv);
-  float *kv = take_memory(run, (size_t)layers * batch->source_tokens * wide * sizeof *kv);
-  float *own = take_memory(run, (size_t)layers * batch->T * rows * wide * sizeof *own);
-  run->x = take_memory(run, (size_t)most * p * sizeof *run->x);
-  run->scores = take_memory(run, (MIN_SCORES + (size_t)rows * PIECE) * sizeof *run->scores);
-  run->choices = take_memory(run, rows * sizeof *run->choices);
-  run->candidates = take_memory(run, 2 * (size_t)rows * w * sizeof *run->candidates);
-  run->list = take_memory(run, 2 * w * sizeof *run->list);
-  void *scratch = take_memory(run, encoder_bytes > decoder_bytes ? encoder_bytes : decoder_bytes);
-  if (run->block_count < 13) {
+  run->batch = *batch, run->room = batch->texts * w;
+  run->texts = malloc(batch->texts * (sizeof *run->texts + n * sizeof(Finished)));
+  if (!run->texts) {
     free_run(run);
     return NULL;
   }
-  run->next_rows = run->rows + rows, run->next_origins = run->origins + (size_t)rows * batch->T;
-  run->own_kv = run->source_kv + layers;
-  for (int l = 0; l < layers; l++) {
-    run->source_kv[l] = kv + (size_t)l * batch->source_tokens * wide;
-    run->own_kv[l] = own + (size_t)l * batch->T * rows * wide;
-  }
-  run->scratch.y = scratch;
-  for (int i = 0, source = 0; i < batch->texts; source += lengths[i++]) {
+  Finished *finished = (Finished *)(run->texts + batch->texts);
+  for (int i = 0, source = 0; i < batch->texts; source += lengths[i++])
     run->texts[i] = (Text){source, lengths[i], limits[i], rules[i], 1, finished + (size_t)i * n, 0, 0};
-    run->rows[i] = (Row){batch->prefixes[(size_t)i * batch->prefix], i, i, -1, 0.0f, 0};
-  }
   run->live = run->live_texts = batch->texts;
   return run;
+}
+
+/* Take the memory for decoding; `failure` tells if there is none. Keys and values of hypotheses take theirs later. */
+static void take_blocks(Run *run) {
+  const Batch *batch = &run->batch;
+  const Network *net = batch->network;
+  int w = batch->search.width, layers = net->decoder.layers, p = net->decoder.dim, rows = run->room, longest = 0;
+  size_t wide = 2 * net->decoder.kv_heads * (p / net->decoder.heads), spans = (batch->T + POSITIONS - 1) / POSITIONS;
+  for (int i = 0; i < batch->texts; i++) longest = run->texts[i].length > longest ? run->texts[i].length : longest;
+  int encoder_rows = least(batch->source_tokens, ENCODER_ROWS + longest), most = rows > encoder_rows ? rows : encoder_rows;
+  size_t encoder_bytes = scratch_bytes(&net->encoder, encoder_rows), decoder_bytes = scratch_bytes(&net->decoder, rows);
+  run->rows = take_block(run, 2 * rows * sizeof *run->rows);
+  run->origins = take_block(run, 2 * (size_t)rows * batch->T * sizeof *run->origins);
+  run->source_kv = take_block(run, layers * sizeof *run->source_kv);
+  Memory *own_kv = take_block(run, spans * sizeof *own_kv);
+  float *kv = take_block(run, (size_t)layers * batch->source_tokens * wide * sizeof *kv);
+  run->x = take_block(run, (size_t)most * p * sizeof *run->x);
+  run->scores = take_block(run, (MIN_SCORES + (size_t)rows * PIECE) * sizeof *run->scores);
+  run->choices = take_block(run, rows * sizeof *run->choices);
+  run->candidates = take_block(run, 2 * (size_t)rows * w * sizeof *run->candidates);
+  run->list = take_block(run, 2 * w * sizeof *run->list);
+  run->scratch.y = take_block(run, encoder_bytes > decoder_bytes ? encoder_bytes : decoder_bytes);
+  if (run->failure) return;
+  run->own_kv = memset(own_kv, 0, spans * sizeof *own_kv);
+  run->next_rows = run->rows + rows, run->next_origins = run->origins + (size_t)rows * batch->T;
+  for (int l = 0; l < layers; l++) run->source_kv[l] = kv + (size_t)l * batch->source_tokens * wide;
+  for (int i = 0; i < batch->texts; i++) {
+    run->rows[i] = (Row){batch->prefixes[(size_t)i * batch->prefix], i, i, -1, 0.0f, 0};
+    run->origins[(size_t)i * batch->T] = i;
+  }
+}
+
+/* The keys and values (rows, 2 G d) of a position in layer l. */
+static float *own_kv_at(const Run *run, int l, int position) {
+  const Stack *stack = &run->batch.network->decoder;
+  float *span = run->own_kv[position / POSITIONS].place;
+  return span + ((size_t)l * POSITIONS + position % POSITIONS) * run->room * 2 * stack->kv_heads * (stack->dim / stack->heads);
+}
+
+/* Take memory for the keys and values of the next positions, if the new one is the first of them. */
+static void extend_own_kv(Run *run) {
+  const Stack *stack = &run->batch.network->decoder;
+  size_t kv = 2 * stack->kv_heads * (stack->dim / stack->heads);
+  if (run->position % POSITIONS) return;
+  Memory *span = run->own_kv + run->position / POSITIONS;
+  *span = take_memory(stack->layers * POSITIONS * run->room * kv * sizeof(float) + 64);
+  if (!span->place) run->failure = OUT_OF_MEMORY;
 }
 
 /* Encode the sources, some whole sentences at a time. */
@@ -137,27 +171,35 @@ static void encode_batch(Run *run, Thread t) {
   }
 }
 
-/* Each row attends to the tokens of its hypothesis, the new one included. */
+/* Fetch numbers into the cache, while others are used. */
+static inline void fetch_numbers(const float *x, int count) {
+  for (int i = 0; i < count; i += 16) __builtin_prefetch(x + i, 0, 2);
+}
+
+/* Each row attends to the tokens of its hypothesis, the new one included, while the next row's keys and values come. */
 static void run_self(Attention *attention, int l, const float *x, float *qkv, float *y, Thread t) {
   Run *run = (Run *)attention;
   const Stack *stack = &run->batch.network->decoder;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, wide = (H + 2 * G) * d, kv = 2 * G * d;
   int T = run->batch.T, n = run->position + 1;
-  float *cache = run->own_kv[l];
+  float *cache = own_kv_at(run, l, run->position);
   (void)x;
   for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
     float *row = qkv + (size_t)r * wide;
     rotate_row(stack, run->batch.network->target_angles, row, run->position);
-    memcpy(cache + ((size_t)run->position * run->room + r) * kv, row + H * d, kv * sizeof(float));
+    memcpy(cache + (size_t)r * kv, row + H * d, kv * sizeof(float));
   }
   meet(t);
   HeadSizes sizes = {H, G, d};
-  const float *k[n], *v[n];
+  const float *caches[n], *k[n], *v[n];
+  for (int i = 0; i < n; i++) caches[i] = own_kv_at(run, l, i);
   float weights[attention_room(sizes, n)];
-  for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
+  int last = share(run->live, t, 1);
+  for (int r = share(run->live, t, 0); r < last; r++) {
     for (int i = 0; i < n; i++) {
-      k[i] = cache + ((size_t)i * run->room + run->origins[(size_t)r * T + i]) * kv;
+      k[i] = caches[i] + (size_t)run->origins[(size_t)r * T + i] * kv;
       v[i] = k[i] + G * d;
+      if (r + 1 < last) fetch_numbers(caches[i] + (size_t)run->origins[(size_t)(r + 1) * T + i] * kv, kv);
     }
     attend(qkv + (size_t)r * wide, (Tokens){k, v, d, n}, sizes, NULL, weights, y + (size_t)r * H * d);
   }
@@ -170,13 +212,18 @@ static void run_cross(Attention *attention, int l, const float *q, float *y, Thr
   const Stack *stack = &run->batch.network->decoder;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, kv = 2 * G * d;
   HeadSizes sizes = {H, G, d};
-  for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
+  int last = share(run->live, t, 1);
+  for (int r = share(run->live, t, 0); r < last; r++) {
     const Text *text = run->texts + run->rows[r].text;
     const float *k[text->length], *v[text->length];
     float weights[attention_room(sizes, text->length)];
     for (int i = 0; i < text->length; i++) {
       k[i] = run->source_kv[l] + (size_t)(text->source + i) * kv;
       v[i] = k[i] + G * d;
+    }
+    if (r + 1 < last && run->rows[r + 1].text != run->rows[r].text) {
+      const Text *next = run->texts + run->rows[r + 1].text;
+      fetch_numbers(run->source_kv[l] + (size_t)next->source * kv, next->length * kv);
     }
     attend(q + (size_t)r * H * d, (Tokens){k, v, d, text->length}, sizes, NULL, weights, y + (size_t)r * H * d);
   }
@@ -198,7 +245,7 @@ static void choose_rows(Run *run, const float *hidden, Thread t) {
   int wide = least(round_up(V, PIECE), PIECE + MIN_SCORES / rows / PIECE * PIECE);
   int first_row = share(rows, t, 0), last_row = share(rows, t, 1);
   double start = cpu_time();
-  if (output->numbers) quantize_rows(hidden, quantized, rows, output->in, t);
+  if (output->parts) quantize_rows(output, hidden, quantized, rows, t);
   for (int r = first_row; r < last_row; r++) begin_choice(run->choices + r, run->candidates + (size_t)r * K, K);
   for (int first = 0; first < V; first += wide) {
     Matrix part = some_outputs(output, first, least(wide, V - first));
@@ -336,7 +383,9 @@ static void step_run(Run *run, Thread t) {
   Scratch scratch = cut_scratch(&net->decoder, run->scratch.y, rows);
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++)
     embed(&net->target, run->rows[r].token, run->position, run->x + (size_t)r * p, p);
+  if (!t.number) extend_own_kv(run);
   meet(t);
+  if (run->failure) return;
   if (!t.number) run->scratch = scratch;
   const float *hidden = run_stack(&net->decoder, run->x, scratch, rows, &run->functions, t);
   if (!t.number) run->seconds[1] += cpu_time() - start, start = cpu_time();
@@ -351,12 +400,15 @@ static void step_run(Run *run, Thread t) {
 
 /* Decode until the batch is done or the deadline has passed. */
 static void advance_run(Run *run, double deadline, Thread t) {
+  if (run->failure) return;
   if (!run->is_encoded) {
     double start = cpu_time();
+    if (!t.number) take_blocks(run);
+    meet(t);
+    if (run->failure) return;
     encode_batch(run, t);
     if (!t.number) {
       run->functions = (Attention){run_self, run_cross};
-      for (int r = 0; r < run->live; r++) run->origins[(size_t)r * run->batch.T] = r;
       run->is_encoded = 1, run->seconds[0] += cpu_time() - start;
     }
     meet(t);
@@ -366,6 +418,7 @@ static void advance_run(Run *run, double deadline, Thread t) {
     if (!t.number) run->is_paused = now() > deadline;
     meet(t);
   }
+  if (!t.number && (!run->live || run->failure)) return_blocks(run);
 }
 
 typedef struct {

@@ -96,7 +96,7 @@ class _TokenLoss(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if for_hidden else None
         d_weight = torch.zeros_like(weight) if for_weight else None
         d_bias = torch.zeros_like(bias) if for_bias and bias is not None else None
-        for rows in _parts(hidden, len(weight), passes=2 if pull else 1):
+        for rows in row_parts(hidden, len(weight), passes=2 if pull else 1):
             x = rows.of(hidden).to(dtype)
             scores = F.linear(x, w, b)  # (n, V)
             keep_rows = None if keep is None else rows.of(keep)
@@ -125,7 +125,7 @@ class _TokenLoss(torch.autograd.Function):
         return *gradients, None, None, None, None, None, None
 
 
-class _Rows:
+class Rows:
     """A range of rows, the same in each pass."""
 
     def __init__(self, passes: int, first: int, last: int) -> None:
@@ -138,20 +138,20 @@ class _Rows:
         x.unflatten(0, (self.passes, -1))[:, self.first : self.last] = values.unflatten(0, (self.passes, -1))
 
 
-def _parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[_Rows]:
+def row_parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[Rows]:
     """Divide N rows, the same in each pass, so that no part has too many scores."""
     each, scores = len(hidden) // passes, _max_scores(hidden)
     if len(hidden) == 0:
         return
     if len(hidden) * vocabulary <= scores:  # one part, also if N is a symbol in compiled code
-        yield _Rows(passes, 0, each)
+        yield Rows(passes, 0, each)
         return
     most = max(1, scores // (vocabulary * passes))
     most = most // TILE_ROWS * TILE_ROWS or most
     even = math.ceil(each / math.ceil(each / most))  # parts of equal size
     most = min(most, math.ceil(even / TILE_ROWS) * TILE_ROWS)
     for first in range(0, each, most):
-        yield _Rows(passes, first, min(first + most, each))
+        yield Rows(passes, first, min(first + most, each))
 
 
 def _max_scores(like: Tensor) -> int:

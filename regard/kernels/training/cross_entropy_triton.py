@@ -24,7 +24,7 @@ def fused_loss_and_gradient(
     """Compute the same as cross_entropy.loss_and_gradient; the gradient overwrites the scores."""
     n, vocabulary = scores.shape
     loss, nll = (torch.empty(n, dtype=torch.float32, device=scores.device) for _ in range(2))
-    warps = 8 if pull else _warps(scores)
+    block, warps = score_block(scores, two=pull > 0)
     _loss[(n // 2 if pull else n,)](
         scores,
         labels,
@@ -39,10 +39,16 @@ def fused_loss_and_gradient(
         SMOOTH=smoothing > 0,
         TWO=pull > 0,
         GRADIENT=wanted,
-        BLOCK=min(SCORES_PER_WARP * warps, triton.next_power_of_2(vocabulary)),
+        BLOCK=block,
         num_warps=warps,
     )
     return loss.sum(), nll.sum(), scores if wanted else None
+
+
+def score_block(scores: Tensor, *, two: bool = False) -> tuple[int, int]:
+    """Return how many scores of a row a program processes together, and its warps; `two` if it has a row of Q too."""
+    warps = 8 if two else _warps(scores)
+    return min(SCORES_PER_WARP * warps, triton.next_power_of_2(scores.shape[1])), warps
 
 
 def _warps(scores: Tensor) -> int:
@@ -59,7 +65,7 @@ def _warps(scores: Tensor) -> int:
 
 
 @triton.jit
-def _row_sums(row, vocabulary, BLOCK: tl.constexpr, SMOOTH: tl.constexpr):
+def row_sums(row, vocabulary, BLOCK: tl.constexpr, SMOOTH: tl.constexpr):
     """log sum exp of a row, and the sum of its scores if they are wanted.
 
     Eight neighbours, which one thread has read, share the highest score so far and sum exp(score - highest): one
@@ -121,14 +127,14 @@ def _loss(
     if MASKED:
         weight = tl.load(keep + i).to(tl.float32)
     p_row = scores + i * vocabulary
-    p_mass, p_sum = _row_sums(p_row, vocabulary, BLOCK, SMOOTH)
+    p_mass, p_sum = row_sums(p_row, vocabulary, BLOCK, SMOOTH)
     p_nll = p_mass - tl.load(p_row + label).to(tl.float32)
     p_loss = (1 - smoothing) * p_nll - smoothing * (p_sum / vocabulary - p_mass)
     share = smoothing / vocabulary
     if TWO:
         j = i + half
         q_row = scores + j * vocabulary
-        q_mass, q_sum = _row_sums(q_row, vocabulary, BLOCK, SMOOTH)
+        q_mass, q_sum = row_sums(q_row, vocabulary, BLOCK, SMOOTH)
         q_nll = q_mass - tl.load(q_row + label).to(tl.float32)
         q_loss = (1 - smoothing) * q_nll - smoothing * (q_sum / vocabulary - q_mass)
         p_apart, q_apart = _divergences(p_row, q_row, p_mass, q_mass, vocabulary, BLOCK)

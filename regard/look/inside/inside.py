@@ -27,7 +27,7 @@ from regard.models.protocols import Decoder
 from regard.models.recurrent_translator import RecurrentTranslator
 from regard.models.stack import TokenInput
 from regard.positions.absolute import Learned, Sinusoidal
-from regard.text.tokenizers.special_tokens import END, START
+from regard.text.tokenizers.special_tokens import SpecialTokens, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 EXACT = (torch.float32, torch.float64)
@@ -97,7 +97,11 @@ def _encoder(
         entry = face.model.source
     else:
         tokenizer, entry = face.tokenizer, model.input
-        ids = [*tokenizer.encode(text), END]
+        ids = (
+            face.token_ids(text)
+            if hasattr(face, "token_ids")
+            else [*tokenizer.encode(text), special_tokens_of(model).end]
+        )
     texts = _texts(tokenizer, ids)
     _check_indices(model.encoder.blocks, ids, model.config.heads, layer, token, head)
     sheet = Sheet(model)
@@ -107,7 +111,7 @@ def _encoder(
         states = block(states)
     x = _write_input(sheet, entry, tokens, states, layer, texts)
     write_block(sheet, model.encoder.blocks[layer], x, Selection(token, head, texts), causal=False)
-    return sheet, _token_entries(tokenizer, ids), []
+    return sheet, _token_entries(tokenizer, ids, special_tokens_of(model)), []
 
 
 def _decoder(
@@ -118,9 +122,13 @@ def _decoder(
         raise UsageError(f"a model of kind {model.config.kind!r} has no block with attention to look inside")
     reading = make_reading(face, text)
     _, ids, _ = write_text(reading, search, target)
-    read, source = [START, *ids[:-1]], list(reading.source or ())
+    read, source = [reading.start, *ids[:-1]], list(reading.source or ())
     texts = _texts(reading.tokenizer, read)
-    axes = _token_entries(reading.tokenizer, read), _token_entries(face.source_tokenizer, source) if source else []
+    special = special_tokens_of(model)
+    axes = (
+        _token_entries(reading.tokenizer, read, special),
+        _token_entries(face.source_tokenizer, source, special) if source else [],
+    )
     sheet, tokens = Sheet(model), _row(model, read)
     if recurrent:
         _check_indices([model.decoder], read, 1, layer, token, head)
@@ -148,6 +156,8 @@ def _write_input(
 ) -> Put:
     """Write the input of a block (n, p): embeddings plus positions, or the output of the block below."""
     x = states[0]
+    if entry.norm is not None:
+        raise UsageError("this model normalizes its input, which cannot be written out; the maps of a trace show it")
     if layer:
         return Put(sheet.put("x", "input", x, f"output of block {layer - 1}", {"op": "given"}, rows=names), x)
     table: Any = entry.embedding
@@ -194,5 +204,6 @@ def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     return list(tokenizer.pieces(ids))
 
 
-def _token_entries(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
-    return [{"text": token.text, "special": token.special} for token in make_axis(tokenizer, ids).tokens]
+def _token_entries(tokenizer: Tokenizer, ids: Sequence[int], special: SpecialTokens) -> list[dict[str, Any]]:
+    axis = make_axis(tokenizer, ids, special=special)
+    return [{"text": token.text, "special": token.special} for token in axis.tokens]

@@ -54,6 +54,7 @@ KNOWN = frozenset(
             "slice",
             "qk-norm",
             "no-output",
+            "input-bias",
         ),
         *("position Rotary", "rotary-interleaved", "rotary-fraction", "rotary-scaling"),
         *("position ShawRelative", "position T5Buckets", "position Alibi"),
@@ -275,6 +276,8 @@ def _write_output(sheet: Sheet, part: str, layer: MultiHeadAttention, box: str, 
 
 
 def _write_feed_forward(sheet: Sheet, feed: FeedForward, x: Put) -> Put:
+    if feed.activation not in ("relu", "gelu", "gelu-tanh", "swiglu"):
+        raise UsageError(f"a feed-forward network with {feed.activation!r} cannot be written out")
     h = feed.up(x.values)
     box = _linear(sheet, "feed.up", "feed-forward: first layer", x.box, feed.up, h, "x W_1")
     if feed.activation == "swiglu":

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from regard.errors import UsageError
 from regard.files import replace_file
-from regard.look.trace.trace import Trace
+from regard.look.trace.file_format import AnyTrace
+from regard.look.trace.inputs.input_trace import InputTrace
 
 HEIGHT = 760  # of the frame in a notebook, in pixels
 
@@ -42,7 +43,7 @@ PAGE = """<!doctype html>
 """
 
 
-def write_page(path: str | Path, traces: Sequence[Trace], state: str = "") -> Path:
+def write_page(path: str | Path, traces: Sequence[AnyTrace], state: str = "") -> Path:
     """Write the page with these traces as a single .html file.
 
     `state` is the view that it opens with, written as after the # of the page's address: "tab=heads&layer=1".
@@ -54,13 +55,11 @@ def write_page(path: str | Path, traces: Sequence[Trace], state: str = "") -> Pa
     return path
 
 
-def make_page(traces: Sequence[Trace], state: str = "") -> str:
+def make_page(traces: Sequence[AnyTrace], state: str = "") -> str:
     """Return the page with these traces as HTML."""
     if not traces:
         raise UsageError("a page without a server needs at least one trace")
-    state = state or (
-        "" if traces[0].maps.keys() & {"cross", "rnn"} else "tab=heads" if traces[0].maps else "tab=decode"
-    )
+    state = state or first_view(traces[0])
     script, style = (
         files("regard.look.page").joinpath("static", name).read_text("utf-8") for name in ("app.js", "app.css")
     )
@@ -72,7 +71,14 @@ def make_page(traces: Sequence[Trace], state: str = "") -> str:
     return PAGE.format(policy=policy, style=style, data=data, script=script)
 
 
-def open_page(traces: Sequence[Trace], path: str | Path | None, state: str, show: bool) -> Path:
+def first_view(trace: AnyTrace) -> str:
+    """Return the state of the page in which a trace is shown first."""
+    if isinstance(trace, InputTrace):
+        return "tab=input"
+    return "" if trace.maps.keys() & {"cross", "rnn"} else "tab=heads" if trace.maps else "tab=decode"
+
+
+def open_page(traces: Sequence[AnyTrace], path: str | Path | None, state: str, show: bool) -> Path:
     """Write the page, by default to a temporary file, and open it in the browser."""
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="regard-")) / "explore.html"
@@ -82,7 +88,7 @@ def open_page(traces: Sequence[Trace], path: str | Path | None, state: str, show
     return written
 
 
-def make_frame(traces: Sequence[Trace]) -> str:
+def make_frame(traces: Sequence[AnyTrace]) -> str:
     """Return the page as an iframe for notebooks."""
     page = html.escape(make_page(traces), quote=True)
     return f'<iframe srcdoc="{page}" width="100%" height="{HEIGHT}" style="border: 0" title="regard"></iframe>'

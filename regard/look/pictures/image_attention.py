@@ -44,13 +44,13 @@ def image_attention_plot(
     figure = new_figure(PANEL * columns + 1.2, (height + 0.4) * rows + 0.9)
     panels: Sequence[Axes] = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     colours = np.moveaxis(pixels, 0, -1) if len(pixels) > 1 else pixels[0]
-    panels[0].imshow(colours, cmap="gray", vmin=0, vmax=255, extent=_extent(pixels))
+    panels[0].imshow(colours, cmap="gray", vmin=0, vmax=255, extent=extent_of(pixels))
     panels[0].set_title("image", fontsize=11, color=INK)
     shades = None
     for axes, name, grid in zip(panels[1:], names, weights.float().numpy(), strict=False):
-        axes.imshow(pixels.mean(0), cmap="gray", vmin=PALE, vmax=255, extent=_extent(pixels))
+        axes.imshow(pixels.mean(0), cmap="gray", vmin=PALE, vmax=255, extent=extent_of(pixels))
         shades = axes.imshow(
-            grid, cmap=WEIGHTS, vmin=0, vmax=float(weights.max()), alpha=COVER, extent=_extent(pixels), zorder=2
+            grid, cmap=WEIGHTS, vmin=0, vmax=float(weights.max()), alpha=COVER, extent=extent_of(pixels), zorder=2
         )
         axes.set_title(name, fontsize=11, color=INK)
     for axes in panels:
@@ -69,6 +69,6 @@ def image_attention_plot(
     return figure
 
 
-def _extent(pixels: NDArray[np.uint8]) -> tuple[float, float, float, float]:
+def extent_of(pixels: NDArray[np.uint8]) -> tuple[float, float, float, float]:
     """Return the edges of an image: left, right, bottom, top."""
     return -0.5, pixels.shape[2] - 0.5, pixels.shape[1] - 0.5, -0.5

@@ -26,6 +26,13 @@ from regard.look.trace.trace import Trace
 from regard.look.trace.words import merge_words
 
 KINDS = ("alignment", "heads", "steps", "tree")
+MAP_TITLES = {
+    "enc_self": "encoder",
+    "dec_self": "decoder",
+    "cross": "target on source",
+    "rnn": "target on source",
+    "pointer": "target copies source",
+}
 LETTER = 8  # points, of the words beside small maps
 LINE = 0.135  # inches that a line of them takes
 PANEL = 1.9  # inches of a small map's longer side, unless its words need more
@@ -101,9 +108,7 @@ def heads_plot(trace: Trace, which: str, layer: int | None = None) -> Figure:
             axes.text(-0.5, -0.5 - 0.06 / cell, names[number, head], fontsize=LETTER, color=INK, ha="left", va="bottom")
             quiet(axes)
             _words(axes, words if head == 0 else [[], words[1]], every, top=r == 0)
-    title = {"enc_self": "encoder", "dec_self": "decoder", "cross": "target on source", "rnn": "target on source"}[
-        which
-    ]
+    title = MAP_TITLES[which]
     figure.text(
         0.15 / across, 1 - 0.12 / up, f"{trace.model.name}, {title}: layer.head", color=MUTED, fontsize=9, va="top"
     )

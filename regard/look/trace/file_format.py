@@ -1,8 +1,8 @@
-"""The file format regard-trace/1: a trace as JSON, with validation on reading.
+"""The file formats regard-trace/1 and regard-input/1: a trace as JSON, with validation on reading.
 
-The dataclasses of `trace.py` are the schema: an object in the file has exactly their fields with their types. An array
-is an object with its shape and its numbers, row by row: as `values`, or in base64 as `float16` or `uint8` (little
-endian).
+The dataclasses of `trace.py` and `inputs/input_trace.py` are the schema: an object in the file has exactly their fields
+with their types. An array is an object with its shape and its numbers, row by row: as `values`, or in base64 as
+`float32`, `float16` or `uint8` (little endian).
 """
 
 from __future__ import annotations
@@ -26,15 +26,22 @@ from numpy.typing import NDArray
 from regard.errors import DataError, UsageError, unknown_name
 from regard.files import replace_file
 from regard.look.trace.attention_map import MAX_JSON_NUMBERS
+from regard.look.trace.inputs.input_trace import InputTrace
 from regard.look.trace.trace import Trace
 
-FORMAT = "regard-trace/1"
+AnyTrace = Trace | InputTrace
+
+FORMATS: dict[type[AnyTrace], str] = {Trace: "regard-trace/1", InputTrace: "regard-input/1"}
 MAX_FILE_BYTES = 256 * 2**20  # decompressed
-BINARY_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype("<f2"), "uint8": np.dtype("u1")}
+BINARY_TYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "uint8": np.dtype("u1"),
+}
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", types.NoneType: "null"}
 
 
-def write_trace(trace: Trace, path: Path) -> Path:
+def write_trace(trace: AnyTrace, path: Path) -> Path:
     """Write a trace as .json or .json.gz."""
     content = json.dumps(to_json(trace), allow_nan=False, separators=(",", ":")).encode()
     if path.name.endswith(".json.gz"):
@@ -46,7 +53,15 @@ def write_trace(trace: Trace, path: Path) -> Path:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace; the content tells whether it is compressed."""
+    """Read the trace of a text."""
+    trace = read_any_trace(path)
+    if not isinstance(trace, Trace):
+        raise DataError(f"{path}: the trace of an input that is no text: load it with InputTrace.load")
+    return trace
+
+
+def read_any_trace(path: Path) -> AnyTrace:
+    """Read a trace; the content tells its format and whether it is compressed."""
     try:
         with open(path, "rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"
@@ -54,7 +69,7 @@ def read_trace(path: Path) -> Trace:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise DataError(f"larger than {MAX_FILE_BYTES // 2**20} MiB, the limit of a trace")
-        return from_json(json.loads(content, parse_constant=_refuse_constant))
+        return any_from_json(json.loads(content, parse_constant=_refuse_constant))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except DataError as error:
@@ -65,18 +80,28 @@ def read_trace(path: Path) -> Trace:
         raise DataError(f"{path}: not a trace, because it is not JSON: {error}") from error
 
 
-def to_json(trace: Trace) -> dict[str, Any]:
+def to_json(trace: AnyTrace) -> dict[str, Any]:
     """Convert a trace to JSON data."""
-    return {"format": FORMAT, **_to_data(trace)}
+    return {"format": FORMATS[type(trace)], **_to_data(trace)}
 
 
 def from_json(content: Mapping[str, Any]) -> Trace:
+    """Convert JSON data to the trace of a text; DataError with the path of the wrong entry."""
+    trace = any_from_json(content)
+    if not isinstance(trace, Trace):
+        raise DataError("the trace of an input that is no text: read it with InputTrace.from_dict")
+    return trace
+
+
+def any_from_json(content: Mapping[str, Any]) -> AnyTrace:
     """Convert JSON data to a trace; DataError with the path of the wrong entry."""
-    if not isinstance(content, Mapping) or not str(content.get("format")).startswith("regard-trace/"):
-        raise DataError(f"not a trace: a trace is an object whose format is {FORMAT!r}")
-    if content["format"] != FORMAT:
-        raise DataError(f"the format is {content['format']!r}, and this version of regard reads {FORMAT!r}")
-    return _read(Trace, {name: value for name, value in content.items() if name != "format"}, "")
+    name = str(content.get("format")) if isinstance(content, Mapping) else ""
+    for kind, known in FORMATS.items():
+        if name == known:
+            return _read(kind, {name: value for name, value in content.items() if name != "format"}, "")
+        if name.partition("/")[0] == known.partition("/")[0]:
+            raise DataError(f"the format is {name!r}, and this version of regard reads {known!r}")
+    raise DataError(f"not a trace: a trace is an object whose format is {FORMATS[Trace]!r}")
 
 
 def _to_data(value: Any) -> Any:
@@ -100,10 +125,11 @@ def _array_data(array: NDArray[Any]) -> dict[str, Any]:
     shape = list(array.shape)
     if array.dtype == np.bool_ and array.size <= MAX_JSON_NUMBERS:
         return {"shape": shape, "values": array.astype(int).ravel().tolist()}
-    if array.dtype == np.float32 and array.size <= MAX_JSON_NUMBERS:
+    if array.dtype in (np.float32, np.float64) and array.size <= MAX_JSON_NUMBERS:
         # The shortest decimals that round to the same float32: half as long as those of a float64.
-        return {"shape": shape, "values": [float(str(number)) for number in array.ravel()]}
-    name = "float16" if array.dtype.kind == "f" else "uint8"
+        return {"shape": shape, "values": [float(str(number)) for number in array.astype(np.float32).ravel()]}
+    # Weights are float32 and lose digits when there are many; inputs and forecasts are float64 and do not.
+    name = "float32" if array.dtype == np.float64 else "float16" if array.dtype.kind == "f" else "uint8"
     return {"shape": shape, name: base64.b64encode(array.astype(BINARY_TYPES[name]).tobytes()).decode()}
 
 

@@ -75,12 +75,14 @@ def group_layers(layers: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
 
 
 def map_of(layer: str) -> str:
-    """Return the map that a layer belongs to, by its name in regard.record: enc_self, dec_self, cross or rnn.
+    """Return the map that a layer belongs to, by its name in regard.record: enc_self, dec_self, cross, rnn or pointer.
 
     A name that ends in cross attends to the source; without the number of a block it belongs to a recurrent decoder. A
     name that starts with decoder is self-attention of the decoder. All others belong to an encoder.
     """
     parts = layer.split(".")
+    if parts[-1] == "pointer":
+        return "pointer"
     if parts[-1] == "cross":
         return "cross" if any(map(str.isdigit, parts)) else "rnn"
     return "dec_self" if parts[0] == "decoder" else "enc_self"

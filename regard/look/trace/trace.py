@@ -21,8 +21,9 @@ from regard.look.trace.search_steps import Step, Tree
 if TYPE_CHECKING:
     from regard.look.pictures.figures import Picture
 
-# The stack of blocks that the layers of each map belong to; a recurrent translator has a single attention layer.
-MAPS = {"enc_self": "encoder", "dec_self": "decoder", "cross": "decoder", "rnn": None}
+# The stack of blocks that the layers of each map belong to; a recurrent translator has a single attention layer, and
+# a model that copies has one more, the pointer.
+MAPS = {"enc_self": "encoder", "dec_self": "decoder", "cross": "decoder", "rnn": None, "pointer": None}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,15 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Sentence:
+    """A sentence of the source, with its first token and the one after its last."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Head:
     """A head of a map, or the mean over the heads of a layer (head None)."""
 
@@ -97,6 +107,7 @@ class Trace:
     best_head: Head | None = None  # of cross or rnn: the head that aligns best at the step that writes a token
     notes: tuple[str, ...] = ()  # remarks for the reader, e.g. that the model has no attention
     alignment: Map | None = None  # [1, 1, target, source]: the mean of the heads that align best together
+    sentences: tuple[Sentence, ...] = ()  # of the source of a model that copies; what follows them is a question
 
     def __post_init__(self) -> None:
         for name, attention in self.maps.items():
@@ -110,6 +121,9 @@ class Trace:
             if not (0 <= layer < shape[0] and 0 <= head < shape[1]):
                 raise DataError(f"best_head is head {head} of layer {layer}, which no map to the source has")
 
+        for i, sentence in enumerate(self.sentences):
+            if "source" not in self.axes or not 0 <= sentence.start <= sentence.end <= len(self.axes["source"]):
+                raise DataError(f"sentence {i} has tokens {sentence.start} to {sentence.end}, which the source has not")
         if self.alignment is not None:
             self._check_axes("alignment", self.alignment)
             if self.alignment.weights.shape[:2] != (1, 1):

@@ -34,7 +34,7 @@ from regard.look.trace.search_steps import Candidate, Step
 from regard.look.trace.trace import Axis, Head, Model, Token, Trace
 from regard.models.config import StackConfig
 from regard.models.protocols import Decoder
-from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
+from regard.text.tokenizers.special_tokens import DEFAULT, SPECIAL_TOKENS, UNKNOWN, SpecialTokens, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 TOP = 10
@@ -84,9 +84,13 @@ def _make_trace(
     output, words = _output_text(face, text, tokenizer, ids)
     # The input of the decoder is its output, shifted by one.
     read = None if words is None else [Word(word.text, word.start + 1, word.end + 1) for word in words]
-    axes = {"target": make_axis(tokenizer, ids, words), "read": make_axis(tokenizer, [START, *ids[:-1]], read)}
+    special = special_tokens_of(model)
+    axes = {
+        "target": make_axis(tokenizer, ids, words, special),
+        "read": make_axis(tokenizer, [reading.start, *ids[:-1]], read, special),
+    }
     if source is not None:
-        axes = {"source": make_axis(face.source_tokenizer, source, reading.words), **axes}
+        axes = {"source": make_axis(face.source_tokenizer, source, reading.words, special), **axes}
     layers, maps = _forced_maps(reading, ids, vectors)
     return Trace(
         model=describe_model(face.model.config, name or face.model.config.kind),
@@ -100,6 +104,7 @@ def _make_trace(
         best_head=_best_head(face, maps),
         alignment=_alignment(face, layers, ids, maps),
         notes=_notes(model, maps),
+        sentences=tuple(reading.sentences),
     )
 
 
@@ -110,17 +115,21 @@ def _output_text(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]
         if UNKNOWN in ids or source.carried:
             output, words = face.name_words(source, ids)
             return output, words
-    tokens = [token for token in ids if token != END]
+    ends = special_tokens_of(face.model).ends
+    tokens = [token for token in ids if token not in ends]
     return tokenizer.decode(tokens, unknown=[SPECIAL_TOKENS[UNKNOWN]] * len(tokens)), None
 
 
-def make_axis(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | None = None) -> Axis:
+def make_axis(
+    tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[Word] | None = None, special: SpecialTokens = DEFAULT
+) -> Axis:
     """Return the tokens and the words that they form; `words` overrides those of the tokenizer."""
+    marks = {special.pad, special.start, *special.ends}
     words = tokenizer.words(ids) if words is None else words
     owner = {i: number for number, word in enumerate(words) for i in range(word.start, word.end)}
     return Axis(
         tuple(
-            Token(piece, owner.get(i), special=token in (PAD, START, END), pad=token == PAD)
+            Token(piece, owner.get(i), special=token in marks, pad=token == special.pad)
             for i, (token, piece) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True))
         ),
         tuple(word.text for word in words),
@@ -136,9 +145,10 @@ def describe_model(config: Any, name: str) -> Model:
         scale = {"dot": 1.0, "scaled": 1 / math.sqrt(width)}.get(config.score)
         return Model(name, config.kind, layers, config.heads, widths, config.score, scale)
     score = getattr(config, "attention", "none")
-    widths = {"embedding": config.embedding, "hidden": config.hidden}
+    embedding = {"embedding": config.embedding} if hasattr(config, "embedding") else {}
+    widths = {**embedding, "hidden": config.width}
     if score == "none":
-        return Model(name, config.kind, layers, 0, widths)
+        return Model(name, config.kind, layers, 1 if config.cross_layers else 0, widths)
     scale = {"dot": 1.0, "bilinear": 1.0, "scaled": 1 / math.sqrt(config.hidden)}.get(score)
     return Model(name, config.kind, layers, 1, widths, score, scale)
 
@@ -149,7 +159,7 @@ def _forced_maps(reading: Reading, ids: Sequence[int], vectors: bool) -> tuple[d
     The maps have vectors if requested.
     """
     model = reading.model
-    prefix = [] if reading.source is not None else [START]
+    prefix = [] if reading.source is not None else [reading.start]
     with record_vectors(model, vectors) as seen:
         layers = forced_attention(model, reading.source, ids, prefix=prefix)
     maps = {}
@@ -173,7 +183,7 @@ def has_features(model: Any, kind: str) -> bool:
 def _steps(reading: Reading, ids: Sequence[int], top: int, watcher: Watcher, *, forced: bool) -> tuple[Step, ...]:
     """Return the probabilities of the model at each token of the text."""
     model, prefix_length = reading.model, len(reading.prefix)
-    read = torch.tensor([[START, *ids[:-1]]], device=next(model.parameters()).device)  # (1, m)
+    read = torch.tensor([[reading.start, *ids[:-1]]], device=next(model.parameters()).device)  # (1, m)
     steps = []
     with evaluating(model):
         hidden = model.decode(read) if reading.source is None else model.decode(read, encode(model, [reading.source]))
@@ -202,7 +212,8 @@ def _step(tokenizer: Tokenizer, logps: Tensor, chosen: int, top: int, forced: bo
 def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
     """Trace an encoder, which has attention weights but generates no text."""
     model, tokenizer = face.model, face.tokenizer
-    ids = [*tokenizer.encode(text), END]
+    special = special_tokens_of(model)
+    ids = face.token_ids(text) if hasattr(face, "token_ids") else [*tokenizer.encode(text), special.end]
     if (limit := longest_text(model)) is not None and len(ids) > limit:
         raise DataError(f"the text has {len(ids)} tokens, but the model has only {limit} positions: shorten it")
     with torch.no_grad(), evaluating(model), record(model) as maps, record_vectors(model, vectors) as seen:
@@ -210,7 +221,7 @@ def _trace_encoder(face: Face, text: str, name: str, vectors: bool) -> Trace:
     layers = group_layers({layer: weights[0] for layer, weights in maps.items()})
     return Trace(
         model=describe_model(model.config, name),
-        axes={"source": make_axis(tokenizer, ids)},
+        axes={"source": make_axis(tokenizer, ids, special=special)},
         maps={
             kind: Map(
                 "source", "source", weights, random_features=has_features(model, kind), **group_vectors(seen, kind)
@@ -230,7 +241,7 @@ def _settings(search: Any) -> dict[str, str | int | float | bool | None]:
 
 
 def _best_head(face: Face, maps: Mapping[str, Map]) -> Head | None:
-    if not maps.keys() & {"cross", "rnn"}:
+    if not maps.keys() & {"cross", "rnn"} or "pointer" in maps:
         return None
     layer, head = face.alignment_head
     number = [int(part) for part in layer.split(".") if part.isdigit()]
@@ -239,7 +250,7 @@ def _best_head(face: Face, maps: Mapping[str, Map]) -> Head | None:
 
 def _alignment(face: Face, layers: Mapping[str, Tensor], ids: Sequence[int], maps: Mapping[str, Map]) -> Map | None:
     kind = next((kind for kind in ("cross", "rnn") if kind in maps), None)
-    if kind is None:
+    if kind is None or "pointer" in maps:
         return None
     estimated = maps[kind].random_features
     weights = face.alignment_weights(layers, ids).float().cpu().numpy()[None, None]  # [1, 1, m, n]

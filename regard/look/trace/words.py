@@ -22,7 +22,7 @@ from regard.text.tokenizers.tokenizer import Word
 def merge_words(trace: Trace) -> Trace:
     """Return the trace with words on its axes; a token without a word, such as the end token, stays as it is.
 
-    Steps, tree and vectors belong to tokens, so they are left out.
+    Steps, tree, sentences and vectors belong to tokens, so they are left out.
     """
     spans = {name: word_spans(axis) for name, axis in trace.axes.items()}
     return replace(
@@ -30,6 +30,7 @@ def merge_words(trace: Trace) -> Trace:
         axes={name: _word_axis(axis, spans[name]) for name, axis in trace.axes.items()},
         maps={name: _merge_map(tokens, spans[tokens.key], spans[tokens.query]) for name, tokens in trace.maps.items()},
         alignment=trace.alignment and _merge_map(trace.alignment, spans["source"], spans["target"]),
+        sentences=(),
         steps=(),
         tree=None,
     )

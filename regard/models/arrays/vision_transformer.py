@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.models.arrays.convolutional_stem import ConvolutionalStem
 from regard.models.config import ImageClassifierConfig
 from regard.models.decoding_state import Encoded
 from regard.models.stack import make_stack, make_vector_position, residual_dtype
@@ -23,7 +24,11 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.config = config
         width = config.dim - (config.position_width or 0)
-        self.patches = nn.Linear(config.channels * config.patch**2, width)
+        self.patches: nn.Module
+        if config.stem == "patches":
+            self.patches = nn.Linear(config.channels * config.patch**2, width)
+        else:
+            self.patches = ConvolutionalStem(channels=config.channels, patch=config.patch, dim=width)
         self.class_token = nn.Parameter(0.02 * torch.randn(width)) if config.pooling == "class" else None
         self.grid = SinusoidalGrid(columns=config.grid[1], dim=config.dim) if config.two_axes else None
         self.position = None if config.two_axes else make_vector_position(config)
@@ -44,7 +49,8 @@ class VisionTransformer(nn.Module):
 
     def encode(self, images: Tensor) -> Encoded:
         """(B, C, H, W) -> one vector per patch, after that of the class token if there is one; (B, n, p)."""
-        x = self.patches(self.cut(images))  # (B, n, p); equation 1
+        pixels = self.cut(images) if self.config.stem == "patches" else self.scale(images)
+        x = self.patches(pixels)  # (B, n, p); equation 1
         if self.grid is not None:
             x = self.grid.embed(x, torch.arange(x.shape[1], device=x.device))
         if self.class_token is not None:
@@ -56,11 +62,16 @@ class VisionTransformer(nn.Module):
 
     def cut(self, images: Tensor) -> Tensor:
         """Scale images to -1 … 1, and cut them into patches, (B, n, C · P · P), row by row."""
+        P, (rows, columns) = self.config.patch, self.config.grid
+        parts = self.scale(images).view(-1, self.config.channels, rows, P, columns, P)
+        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+    def scale(self, images: Tensor) -> Tensor:
+        """Scale images to -1 … 1, (B, C, H, W)."""
         config = self.config
         expected = (config.channels, config.height, config.width)
         if images.dim() != 4 or images.shape[1:] != expected:
             raise ValueError(f"images must be (B, {', '.join(map(str, expected))}), got {tuple(images.shape)}")
-        scaled = images.to(self.patches.weight.dtype) / 127.5 - 1 if images.dtype == torch.uint8 else 2 * images - 1
-        P, (rows, columns) = config.patch, config.grid
-        parts = scaled.view(-1, config.channels, rows, P, columns, P)
-        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        if images.dtype == torch.uint8:
+            return images.to(self.output.weight.dtype) / 127.5 - 1
+        return 2 * images - 1

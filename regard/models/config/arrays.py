@@ -14,6 +14,7 @@ from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 IMAGE_POOLINGS = ("class", "mean")
+IMAGE_STEMS = ("patches", "convolutions")
 PIXELS = ValueRule(least=1, most=2**12)  # on a side
 POINTS = ValueRule(least=1, most=2**16)  # in time
 
@@ -22,6 +23,13 @@ def refuse_scaling(config: StackConfig) -> None:
     """Raise SettingError if vectors that are no embeddings of tokens shall be scaled as those are."""
     if config.scale_embedding:
         raise SettingError("scale_embedding", "scale_embedding is for tokens, and this model has none")
+
+
+def check_stem(stem: str, *, patch: int, dim: int) -> None:
+    """Raise an error if convolutions cannot halve an image until a patch is a pixel."""
+    if stem == "convolutions" and (patch < 2 or patch & (patch - 1) or dim % patch):
+        message = f"convolutions halve the image until a patch is a pixel: patch={patch} must be 2, 4, 8 …, and divide"
+        raise SettingError("stem", f"{message} dim={dim}", "patch", "dim")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +44,7 @@ class ImageClassifierConfig(StackConfig):
     width: int = number(224, rule=PIXELS)
     channels: int = number(3, rule=ValueRule(least=1, most=4))
     patch: int = number(16, rule=PIXELS)  # pixels on a side
+    stem: str = choice("patches", IMAGE_STEMS)  # what turns pixels into vectors: one linear layer, or convolutions
     scale_embedding: bool = False
     pooling: str = choice("class", IMAGE_POOLINGS)  # the state of a class token, or the mean of all patches
     position_axes: int = number(2, rule=ValueRule(least=1, most=2))  # of sinusoids: row and column, or the number
@@ -46,6 +55,7 @@ class ImageClassifierConfig(StackConfig):
         for name in ("height", "width"):
             if (size := getattr(self, name)) % self.patch:
                 raise SettingError("patch", f"patch={self.patch} does not divide {name}={size}", name)
+        check_stem(self.stem, patch=self.patch, dim=self.dim)
         if self.classes < 1:
             message = f"vocabulary={self.vocabulary} leaves no label beside the special tokens"
             raise SettingError("vocabulary", message)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from regard.errors import unknown_name
 from regard.settings import SHARE, SettingError, ValueRule, check_fields, number
+from regard.text.tokenizers.special_tokens import SpecialTokens
 
 # Sizes beyond these come from a damaged or hostile file, not from a model.
 SIZE = ValueRule(least=1, most=2**24)
@@ -37,6 +38,10 @@ class Config:
     def kind(self) -> str:
         """The model's name in recipes and model folders."""
         raise NotImplementedError
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        return SpecialTokens(pad=self.pad_id)
 
     @property
     def width(self) -> int:
@@ -72,6 +77,11 @@ class Config:
     def vocabularies(self) -> list[int]:
         """The sizes of the vocabularies, source first."""
         return [getattr(self, name) for name in self.vocabulary_fields()]
+
+    @property
+    def folder_format(self) -> int:
+        """The format of the model folder that these settings need."""
+        return 1
 
     @classmethod
     def vocabulary_fields(cls) -> dict[str, Side]:

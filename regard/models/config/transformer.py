@@ -13,9 +13,11 @@ from regard.attention.projections import FORMS
 from regard.attention.scores import SCORES
 from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
-from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
+from regard.models.config.base import COUNT, SIZE, vocabulary_of
 from regard.models.config.exact_heads import check_random_features, pick_heads
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
+from regard.models.config.rotary import ROTARY, RotaryConfig
+from regard.models.config.token_ids import TOKEN_IDS, TokenConfig
 from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
@@ -25,6 +27,7 @@ NORMS = ("layer", "rms")
 POOLINGS = ("mean", "max", "first", "learned")
 MECHANISMS = ("softmax", "random-features")
 FIRST = ValueRule(least=0, most=1)  # counting starts at 0 or at 1
+EPS = ValueRule(above=0, below=1)
 # Settings that came after the first version of the model folder.
 LATER = frozenset(
     {
@@ -32,6 +35,9 @@ LATER = frozenset(
         *("position_start", "frequency_start", "position_width"),
     }
 )
+# Settings of format 2 of the model folder, which older versions cannot read.
+FORMAT_2 = frozenset({"norm_eps", "qkv_bias", "input_norm", "output_bias", *ROTARY, *TOKEN_IDS})
+NEW_ACTIVATIONS = ("silu", "geglu-tanh")  # also of format 2
 
 
 class FlatNames(type):
@@ -51,7 +57,7 @@ class FlatNames(type):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig(Config, metaclass=FlatNames):
+class StackConfig(RotaryConfig, TokenConfig, metaclass=FlatNames):
     """The settings of the blocks, shared by all Transformers. Defaults: the base model of Vaswani et al. 2017."""
 
     layers: int = number(6, rule=COUNT)
@@ -63,6 +69,7 @@ class StackConfig(Config, metaclass=FlatNames):
     hidden: int = number(2048, rule=SIZE)  # of the feed-forward net
     activation: str = choice("relu", get_args(Activation))
     norm: str = choice("layer", NORMS)
+    norm_eps: float | None = number(None, rule=EPS)  # None: 1e-5 of layer, 1e-6 of rms
     order: str = choice("post", ORDERS)
     position: str = choice("sinusoidal", SCHEMES)
     position_start: int = number(0, rule=FIRST)  # of sinusoidal positions; L1 counts words from 1
@@ -74,6 +81,8 @@ class StackConfig(Config, metaclass=FlatNames):
     attention_output: bool = True  # W^O after the heads; L4 leaves it out
     qk_norm: bool = False
     bias: bool = True
+    qkv_bias: bool | None = None  # of the queries, keys and values; None: as `bias`
+    input_norm: bool = False  # a normalization after the positions, before the first block
     attention_dropout: float = number(0.0, rule=SHARE)  # of the weights
     hidden_dropout: float = number(0.0, rule=SHARE)  # inside the feed-forward net
     scale_embedding: bool = True  # token vectors times sqrt(dim), section 3.4
@@ -92,6 +101,9 @@ class StackConfig(Config, metaclass=FlatNames):
             message = f"position {self.position!r} adds to the scaled dot product, which score {self.score!r} replaces"
             raise SettingError("score", message, "position")
         self._check_random_features()
+        self._check_rotary(self.position, self.key_width)
+        if self.vocabularies:
+            self._check_tokens(min(self.vocabularies))
 
     def _check_widths(self) -> None:
         chosen = self.d_k is not None and self.d_v is not None and self.form == "projected"
@@ -196,12 +208,18 @@ class StackConfig(Config, metaclass=FlatNames):
         """
         omitted = {"attention", TABLE} if self.attention == "softmax" else set()
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        omitted |= {name for name in LATER & defaults.keys() if getattr(self, name) == defaults[name]}
+        later = (LATER | FORMAT_2) & defaults.keys()
+        omitted |= {name for name in later if getattr(self, name) == defaults[name]}
         settings: dict[str, Any] = {}
         for name, value in super().to_dict().items():
             if name not in omitted:
                 settings |= self.random_features.to_flat() if name == TABLE else {name: value}
         return settings
+
+    @property
+    def folder_format(self) -> int:
+        used = FORMAT_2 & self.to_dict().keys()
+        return 2 if used or self.activation in NEW_ACTIVATIONS else 1
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> Self:
@@ -218,6 +236,7 @@ class TransformerConfig(StackConfig):
     decoder_layers: int | None = number(None, rule=COUNT)  # default: as many as the encoder
     share_embeddings: bool = False  # one table for source and target
     tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
+    output_bias: bool = False  # of the output layer
     source_start: bool = False  # the source begins with the start token, as the target does (L2)
 
     @property
@@ -258,6 +277,8 @@ class PointerGeneratorConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.output_bias:
+            raise SettingError("output_bias", "a model that copies has no output_bias")
         if self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
                 "source_vocabulary",
@@ -290,6 +311,7 @@ class TransformerLMConfig(StackConfig):
 
     vocabulary: int = vocabulary_of("target")
     tie_output: bool = True
+    output_bias: bool = False
 
     @property
     def kind(self) -> str:

@@ -2,7 +2,7 @@
 
     manifest.json       format version, size and sha256 of each file
     config.json         kind and settings of the model, special tokens, versions, and further information
-    model.safetensors   the weights: float32, bfloat16, or int8 with a scale per output row
+    model.safetensors   the weights: float32, bfloat16, float16, or int8 with a scale per output row
     README.md           the model card
 
 and the files of the tokenizers. A folder may come from an untrusted source, so names, sizes, checksums, settings and

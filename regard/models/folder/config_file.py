@@ -16,12 +16,21 @@ from regard.errors import ModelError, unknown_name
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
+MAX_FRAME = 64  # tokens around a text
 MAX_QUOTED_CHARACTERS = 300  # of a file, in a message
-STORAGES = ("float32", "bfloat16", "int8")
+STORAGES = ("float32", "bfloat16", "float16", "int8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file. A name may occur only once in an object: readers differ on which value counts."""
+    content = read_json_value(path)
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return content
+
+
+def read_json_value(path: Path) -> Any:
+    """Read the JSON value in a file."""
     if path.is_symlink() or not path.is_file():
         raise ModelError(f"{path}: not a regular file")
     if path.stat().st_size > MAX_JSON_BYTES:
@@ -35,8 +44,6 @@ def read_json(path: Path) -> dict[str, Any]:
         json.dumps(content, ensure_ascii=False).encode()  # fails on lone surrogates, which are not characters
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not valid JSON: {shortened(error)}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not a JSON object")
     return content
 
 
@@ -116,6 +123,21 @@ def _is_alignment(value: Any) -> bool:
     return isinstance(heads, list) and bool(heads) and all(map(_is_head, heads))
 
 
+def _is_frame(value: Any) -> bool:
+    """Whether this says which tokens a model reads around a text: {"source": {"before": [ids], "after": [ids]}}."""
+    if not isinstance(value, dict) or not value.keys() <= {"source", "target"}:
+        return False
+    return all(
+        isinstance(side, dict)
+        and side.keys() <= {"before", "after"}
+        and all(
+            isinstance(tokens, list) and len(tokens) <= MAX_FRAME and all(_is_whole(token, 0) for token in tokens)
+            for tokens in side.values()
+        )
+        for side in value.values()
+    )
+
+
 def _is_scale(value: Any) -> bool:
     """Whether these are the names, means and deviations of a series' columns."""
     if not isinstance(value, dict):
@@ -152,6 +174,9 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
         "a list of words",
     ),
+    "longest_caption": (lambda value: _is_whole(value, 1) and value <= 4096, "a whole number from 1 to 4096"),
     "series": (_is_scale, "the names, means and deviations of some columns"),
+    "max_tokens": (lambda value: _is_whole(value, 3), "a whole number from 3"),
+    "frame": (_is_frame, 'the tokens around a text, as {"target": {"before": [1]}}'),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,15 @@ from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.config import Config
 from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
-from regard.models.folder.verification import FORMAT, NAMES
+from regard.models.folder.verification import NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
 from regard.models.presets import MODELS
 from regard.system import replace
-from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import DEFAULT, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.version import __version__
 
+SPECIAL_TOKEN_IDS = {token: number for number, token in enumerate(SPECIAL_TOKENS)}
 RESERVED = ("kind", "model", "storage", "special_tokens", "versions")  # names in config.json that are not `info`
 
 
@@ -68,6 +69,28 @@ def save_model(
             raise UsageError(f"{name!r} is not a tokenizer file of a model folder")
     if reserved := [name for name in info or {} if name in RESERVED]:
         raise UsageError(f"info may not contain {', '.join(map(repr, reserved))}: config.json has its own")
+    return write_folder(
+        folder,
+        config,
+        lambda path: save_file(stored_weights(model, storage), path, metadata={"format": "pt"}),
+        storage=storage,
+        files=files,
+        info=info,
+        card=card or _card(model, storage),
+    )
+
+
+def write_folder(
+    folder: str | Path,
+    config: Config,
+    write_weights: Callable[[Path], None],
+    *,
+    storage: Storage,
+    files: Mapping[str, bytes] | None,
+    info: Mapping[str, Any] | None,
+    card: str,
+) -> Path:
+    """Write a model folder whose weights a function writes into a file; the other arguments are those of save_model."""
     folder = Path(folder)
     run = (folder / "training").is_dir()
     if folder.exists() and not run and not (folder / "manifest.json").is_file():
@@ -77,13 +100,13 @@ def save_model(
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     try:
-        save_file(stored_weights(model, storage), fresh / "model.safetensors", metadata={"format": "pt"})
+        write_weights(fresh / "model.safetensors")
         settings = {
             **(info or {}),
             "kind": config.kind,
             "model": config.to_dict(),
             "storage": storage,
-            "special_tokens": {token: number for number, token in enumerate(SPECIAL_TOKENS)},
+            **({"special_tokens": SPECIAL_TOKEN_IDS} if config.special_tokens == DEFAULT else {}),
             "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         content = json.dumps(settings, indent=1, ensure_ascii=False).encode()
@@ -92,10 +115,11 @@ def save_model(
             raise UsageError(f"config.json with this info could not be read again: {fault}")
         write_synced(fresh / "config.json", content)
         shutil.copymode(fresh / "config.json", fresh / "model.safetensors")  # else only its owner could read it
-        write_synced(fresh / "README.md", (card or _card(model, storage)).encode())
+        write_synced(fresh / "README.md", card.encode())
         for name, data in (files or {}).items():
             write_synced(fresh / name, data)
-        manifest = {"format": FORMAT, "files": {path.name: fingerprint(path) for path in sorted(fresh.iterdir())}}
+        format = _needed_format(config, storage, (files or {}).keys())
+        manifest = {"format": format, "files": {path.name: fingerprint(path) for path in sorted(fresh.iterdir())}}
         write_synced(fresh / "manifest.json", json.dumps(manifest, indent=1).encode())
         if run:
             _fill(fresh, folder)
@@ -105,6 +129,12 @@ def save_model(
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return folder
+
+
+def _needed_format(config: Config, storage: str, files: Collection[str]) -> int:
+    """Return the oldest format of a folder that knows these settings, this storage and these files."""
+    new = storage == "float16" or any(name.endswith("tokenizer.json") for name in files)
+    return 2 if new else config.folder_format
 
 
 def _files_of(
@@ -118,8 +148,8 @@ def _files_of(
     for setting, side in config.vocabulary_fields().items():
         if not hasattr(sides[side], "save"):
             raise UsageError(f"tokenizer must be one of regard's tokenizers, got {type(sides[side]).__name__}")
-        if sides[side].size > getattr(config, setting):
-            size = getattr(config, setting)
+        size = getattr(config, setting)
+        if sides[side].size > size:
             raise UsageError(f"the tokenizer has {sides[side].size} tokens, but {setting} of the model is {size}")
     return tokenizer_files(source, target)
 

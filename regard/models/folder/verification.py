@@ -12,7 +12,7 @@ from regard.models.folder.config_file import read_checked_config, read_json, sho
 from regard.models.foreign_folder import describe_foreign_folder
 from regard.version import __version__
 
-FORMAT = 1
+FORMAT = 2  # the newest; a folder is written in format 1 unless it has something that only format 2 knows
 NAMES = re.compile(
     r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.(model|json)|(characters|labels|words)\.json)"
 )

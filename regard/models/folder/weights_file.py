@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from regard.errors import ModelError
+from regard.errors import ModelError, UsageError
 from regard.lazy_torch import torch
 from regard.models.folder.config_file import shortened
 from regard.system import LOCKS_MAPPED_FILES
@@ -16,7 +16,7 @@ from regard.system import LOCKS_MAPPED_FILES
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Storage = Literal["float32", "bfloat16", "int8"]
+Storage = Literal["float32", "bfloat16", "float16", "int8"]
 # Limits on the header, for a model with a known number of weights.
 MAX_BYTES_PER_WEIGHT = 1024  # including the scale of an int8 weight
 MAX_OTHER_BYTES = 4096
@@ -34,18 +34,28 @@ def stored_weights(model: nn.Module, storage: Storage) -> dict[str, Tensor]:
     """Return the weights as they are stored: shared ones once, matrices in the format of the storage."""
     stored: dict[str, Tensor] = {}
     for name, parameter in distinct_weights(model).items():
-        weight = parameter.detach().cpu().contiguous()
-        if not weight.is_floating_point():  # such as the number of a draw of random features
-            stored[name] = weight
-            continue
-        weight = weight.float()
-        if storage == "int8" and weight.dim() == 2:
-            scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-            stored[name] = (weight / scale[:, None]).round().to(torch.int8)
-            stored[name + SCALE] = scale
-        else:
-            stored[name] = weight.bfloat16() if storage == "bfloat16" else weight
+        stored |= stored_weight(name, parameter.detach().cpu().contiguous(), storage)
     return stored
+
+
+def stored_weight(name: str, weight: Tensor, storage: Storage) -> dict[str, Tensor]:
+    """Return a weight as it is stored, and the scale of an int8 weight."""
+    if not weight.is_floating_point():  # such as the number of a draw of random features
+        return {name: weight}
+    weight = weight.float()
+    if storage == "int8" and weight.dim() == 2:
+        scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        return {name: (weight / scale[:, None]).round().to(torch.int8), name + SCALE: scale}
+    return {name: _in_storage(name, weight, storage)}
+
+
+def _in_storage(name: str, weight: Tensor, storage: Storage) -> Tensor:
+    if storage == "float16":
+        largest = torch.finfo(torch.float16).max
+        if bool((weight.abs() > largest).any()):
+            raise UsageError(f"the weight {name!r} has numbers above {largest:.0f}, which float16 cannot store")
+        return weight.half()
+    return weight.bfloat16() if storage == "bfloat16" else weight
 
 
 def read_weights(path: Path, model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -136,7 +146,7 @@ def _check_weights(
             raise ModelError(
                 f"{path}: the weight {name!r} has shape {shortened(stored_shape)}, the settings ask for {shape}"
             )
-        valid = (dtype,) if dtype else ("F32", "BF16", "I8")
+        valid = (dtype,) if dtype else ("F32", "BF16", "F16", "I8")
         if stored_dtype not in valid or (stored_dtype == "I8" and len(shape) != 2):
             raise ModelError(f"{path}: the weight {name!r} is stored as {stored_dtype}, which the format does not know")
     if extra := stored.keys() - expected.keys() - scales.keys():

@@ -62,7 +62,7 @@ class CopyingTask(Task):
         return Batch(list(range(rows)), tokens, tokens, tokens, tokens.numel())
 
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
-        return partial(copying_loss, smoothing=training.label_smoothing or 0.0)
+        return partial(copying_loss, smoothing=training.label_smoothing or 0.0, pointing=training.pointing)
 
     def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
         data, training = recipe.data, recipe.training

@@ -5,7 +5,7 @@ G3; See et al. 2017. The files are those of translation: texts on one side, one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from torch import nn
@@ -17,6 +17,7 @@ from regard.recipes.tables import RecipeTables
 from regard.tasks.copying.copying_task import DEMO_VALIDATION, CopyingTask, CopyingValidator
 from regard.tasks.corpora import Corpora, read_pair_corpora
 from regard.tasks.loading import one_tokenizer
+from regard.tasks.task import Misfit
 from regard.tasks.validation import LOSS, Measure, Validator
 from regard.text.files.corpus import make_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -37,6 +38,11 @@ class Summarization(CopyingTask):
         if data.demo:
             return demo_corpora(data.demo, data.validation or DEMO_VALIDATION, recipe.training.seed)
         return read_pair_corpora(recipe)
+
+    def misfits(self, recipe: RecipeTables) -> Iterator[Misfit]:
+        yield from super().misfits(recipe)
+        if recipe.training.pointing:
+            yield "training.pointing", "takes from several sentences, which the data does not name"
 
     def validator(self, *args: Any, **options: Any) -> Validator:
         return SummaryValidator(*args, **options)

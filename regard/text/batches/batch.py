@@ -40,6 +40,7 @@ class Batch:
     tokens: int  # labels that are not PAD
     global_ids: list[int] = None  # type: ignore[assignment]  # default: ids
     global_tokens: int = None  # type: ignore[assignment]  # default: tokens
+    support: Tensor | None = None  # (B, 2): the source tokens, from the first to before the last, that labels come from
     fixed: bool = False  # the shape of a length bucket: rows after those of `ids` and the last columns may be padding
 
     def __post_init__(self) -> None:
@@ -52,7 +53,8 @@ class Batch:
         """Return the same batch on another device, copied asynchronously."""
         source = None if self.source is None else on_device(self.source, torch.device(device))
         inputs, labels = (on_device(tensor, torch.device(device)) for tensor in (self.inputs, self.labels))
-        return replace(self, source=source, inputs=inputs, labels=labels)
+        support = None if self.support is None else on_device(self.support, torch.device(device))
+        return replace(self, source=source, inputs=inputs, labels=labels, support=support)
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -50,6 +50,7 @@ def pad_rows(batch: Batch, rows: int) -> Batch:
         source=None if batch.source is None else _padded(batch.source, rows, END),
         inputs=_padded(batch.inputs, rows, START),
         labels=_padded(batch.labels, rows, PAD),
+        support=None if batch.support is None else _padded(batch.support, rows, 0),
         fixed=True,
     )
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.errors import DataError, UsageError
 from regard.text.augment.augmentation import Augmentations
@@ -105,6 +106,7 @@ class PairData:
                 typed=typed,
                 folder=cache,
             )
+        self.support: Tensor | None = None  # (N, 2): see Batch
         self._marks = (final_marks(source), final_marks(target))
         self.samples = self._fitting_rows()  # rows of the corpus
         self.buckets: list[int] | None = None
@@ -143,6 +145,8 @@ class PairData:
         self.device = torch.device(device)
         if not (self._augmentations or self.join or self.bare):  # else each epoch's tokens are moved when they are made
             self.rows = self.rows[0].to(device), self.rows[1].to(device)
+        if self.support is not None:
+            self.support = self.support.to(device)
         self._epochs = Epochs(self._epoch)
 
     def plan(self, epoch: int) -> list[list[int]]:
@@ -181,6 +185,7 @@ class PairData:
             int(lengths[rank::world].sum()),
             global_ids=whole,
             global_tokens=int(lengths.sum()),
+            support=None if self.support is None else self.support[ids],
         )
         if bucket is None:
             return batch

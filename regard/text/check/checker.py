@@ -158,7 +158,7 @@ def _example(location: Location, row: Row | None) -> Example:
     if row is None:  # a problem of the whole file: the remark is "file: message"
         path, _, message = location.remark.partition(": ")
         return Example(path, message)
-    texts = [text.excerpt if isinstance(text, Fault) else text for text in row[1:] if text is not None]
+    texts = [text.excerpt if isinstance(text, Fault) else text for text in row[1:3] if text is not None]
     if location.side is None:
         pair = "  ‖  ".join(excerpt(text, width=EXCERPT_CHARACTERS * 2 // 3) for text in texts)
         return Example(location.shard.location(location.number), pair, location.remark)

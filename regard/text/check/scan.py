@@ -116,7 +116,7 @@ class Scan:
 
     def _check_row(self, shard: Shard, row: Row) -> None:
         """Check one row. A row that is unreadable or dropped is not checked further."""
-        number, source, target = row
+        number, source, target = row[:3]
         for side, text in enumerate((source, target)):
             if isinstance(text, Fault):
                 self._add_fault(shard, number, side, text)

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from regard.errors import DataError, UsageError, unknown_name
 from regard.text.files.lines import Fault, Finding, no_findings, read_lines, try_lines
-from regard.text.files.rows import Columns, Findings, Row, document_rows, pair_rows, parallel_rows, question_rows
+from regard.text.files.rows import Columns, Findings, Row, Span, document_rows, pair_rows, parallel_rows, question_rows
 
 __all__ = [
     "Corpus",
@@ -68,6 +68,7 @@ class Corpus:
     report: CorpusReport
     shards: tuple[tuple[int, str], ...] = field(repr=False)  # the first row and the name of each file
     lines: Sequence[int] = field(repr=False)  # the line number of each row in its file
+    support: list[Span] | None = field(default=None, repr=False)  # the part of each source that its target comes from
 
     def __len__(self) -> int:
         return len(self.source)
@@ -147,10 +148,11 @@ def _collect(
         raise UsageError(unknown_name("policy for faults", faults, get_args(Policy)))
     sources: list[str] = []
     targets: list[str] = []
+    spans: list[Span] = []
     lines, first_rows, read = array("q"), [], 0
     for name, rows in shards:
         first_rows.append((len(sources), name))
-        for number, source, target in rows:
+        for number, source, target, *span in rows:
             read += 1
             if isinstance(source, Fault) or isinstance(target, Fault):
                 for fault in (source, target):
@@ -161,6 +163,7 @@ def _collect(
                 findings["empty, dropped"].add(name, number)
                 continue
             sources.append(source)
+            spans += span
             lines.append(number)
             if target is not None:
                 targets.append(target)
@@ -170,7 +173,8 @@ def _collect(
         details = "".join(f"; {kind}: {x.count}, first at {x.locations[0]}" for kind, x in left_out.items())
         raise DataError(f"{', '.join(names)}: no usable text ({read} lines read{details})")
     report = CorpusReport(names, read, len(sources), dict(findings))
-    return Corpus(sources, targets or None, report, tuple(first_rows), lines)
+    named = any(end > first for first, end in spans)
+    return Corpus(sources, targets or None, report, tuple(first_rows), lines, spans if named else None)
 
 
 def _leave_out(fault: Fault, findings: Findings, faults: Policy) -> None:

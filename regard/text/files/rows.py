@@ -19,13 +19,16 @@ __all__ = [
     "Columns",
     "Findings",
     "Row",
+    "Span",
     "UnequalFilesError",
     "document_rows",
     "pair_rows",
     "parallel_rows",
 ]
 
-Row = tuple[int, str | Fault, str | Fault | None]  # line number, source, target
+Span = tuple[int, int]  # characters of a text: the first, and the first after them; equal if unknown
+Pair = tuple[int, str | Fault, str | Fault | None]  # line number, source, target
+Row = Pair | tuple[int, str | Fault, str | Fault | None, Span]  # and the part of the source that the target comes from
 Findings = defaultdict[str, Finding]
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which are possible in JSON but not in UTF-8
 QUESTION_KEYS = ("story", "question", "answer")
@@ -76,7 +79,7 @@ def pair_rows(path: Path, columns: Columns | None, findings: Findings) -> Iterat
 def question_rows(path: Path, separator: str, findings: Findings) -> Iterator[Row]:
     """Yield the questions of a .jsonl file as pairs: story, separator and question, and the answer.
 
-    A row with an empty part becomes an empty pair.
+    A row with an empty part becomes an empty pair. "support" may quote the part of the story that has the answer.
     """
     if file_format(path) != ".jsonl":
         raise UsageError(
@@ -92,7 +95,17 @@ def question_rows(path: Path, separator: str, findings: Findings) -> Iterator[Ro
         if fault := next((cell for cell in cells if isinstance(cell, Fault)), None):
             yield record.number, fault, answer
         elif all(cell.strip() for cell in cells if isinstance(cell, str)):
-            yield record.number, f"{story} {separator} {question}", answer
+            support = record.content.get("support", "")
+            if not isinstance(support, str) or support not in str(story):
+                message = f'{path}:{record.number}: "support" is not a part of the story: quote a sentence of it'
+                yield (
+                    record.number,
+                    Fault(path, record.number, MALFORMED, message, str(support)[:60], record.line),
+                    None,
+                )
+                continue
+            first = str(story).index(support)
+            yield record.number, f"{story} {separator} {question}", answer, (first, first + len(support))
         else:
             yield record.number, "", ""
 

@@ -1,6 +1,7 @@
 """The tokenizer protocol, and the files of tokenizers in a model folder.
 
-A4, B1. A tokenizer maps text to token ids and back; the first four ids are the special tokens.
+A4, B1. A tokenizer maps text to token ids and back; the first four ids are the special tokens, except in an imported
+tokenizer.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 MAX_FILE_BYTES = 64 * 2**20  # bytes
 # The vocabulary of the model limits the size of the file: a subword takes fewer than 130 bytes, a character at most 12,
 # a label of 100 escaped characters at most 1,300, and the settings about a thousand.
-BYTES_PER_TOKEN = {"tokenizer.model": 130, "characters.json": 12, "labels.json": 1300, "words.json": 600}
+BYTES_PER_TOKEN = {
+    "tokenizer.model": 130,
+    "characters.json": 12,
+    "labels.json": 1300,
+    "words.json": 600,
+    "tokenizer.json": 160,  # of published models: 15 to 72
+}
 EXTRA_BYTES = 1000
+EXTRA_BYTES_IMPORTED = 64 * 2**10
 SIDES = ("source.", "target.")
 SPACE = "▁"  # U+2581, which replaces a space where tokens are displayed
 
@@ -103,7 +111,9 @@ def read_tokenizers(
         return shared, shared
     source, target = sides
     if source is None and target is None:
-        raise ModelError(f"{folder}: contains no tokenizer (tokenizer.model, characters.json or words.json)")
+        raise ModelError(
+            f"{folder}: contains no tokenizer (tokenizer.model, tokenizer.json, characters.json or words.json)"
+        )
     if source is None or target is None:
         raise ModelError(f"{folder}: the tokenizer of the {'source' if source is None else 'target'} is missing")
     return source, target
@@ -153,13 +163,12 @@ def group_words(blanks: Sequence[tuple[bool, bool] | None]) -> list[tuple[int, i
 def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
     """Read the tokenizer with the file names of this side; None if there is none."""
     from regard.text.tokenizers.characters import CharacterTokenizer
+    from regard.text.tokenizers.imported import ImportedTokenizer
     from regard.text.tokenizers.labels import LabelTokenizer
     from regard.text.tokenizers.subwords import SubwordTokenizer
     from regard.text.tokenizers.words import WordTokenizer
 
-    if (folder / f"{side}tokenizer.json").exists():
-        raise ModelError(f"{folder / f'{side}tokenizer.json'}: tokenizers of imported models cannot be read yet")
-    kinds = (SubwordTokenizer, CharacterTokenizer, LabelTokenizer, WordTokenizer)
+    kinds = (SubwordTokenizer, CharacterTokenizer, LabelTokenizer, WordTokenizer, ImportedTokenizer)
     paths = {kind: folder / (side + kind.FILE) for kind in kinds}
     existing = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
     if len(existing) > 1:
@@ -170,7 +179,8 @@ def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
             raise ModelError(f"{path}: not a regular file")
         limit = MAX_FILE_BYTES
         if max_tokens is not None:
-            limit = min(limit, BYTES_PER_TOKEN[kind.FILE] * max_tokens + EXTRA_BYTES)
+            extra = EXTRA_BYTES_IMPORTED if kind is ImportedTokenizer else EXTRA_BYTES
+            limit = min(limit, BYTES_PER_TOKEN[kind.FILE] * max_tokens + extra)
         if path.stat().st_size > limit:
             vocabulary = "" if max_tokens is None else f" with {max_tokens} tokens"
             raise ModelError(f"{path}: larger than {limit} bytes, which is too large for a tokenizer{vocabulary}")

@@ -161,7 +161,8 @@ def scores(model: nn.Module, training: TrainingRecipe, tokens: int) -> int:
         return 0
     weight, _ = model.output_table
     count = tokens * len(weight) * (2 if training.r_drop else 1)
-    return scores_memory(
+    copies = 2 if training.precision == "fp8" else 1  # beside the scores, the softmax in 8 bits and transposed
+    return copies * scores_memory(
         count,
         weight,
         autocast_dtype(training.precision) or weight.dtype,

@@ -23,6 +23,7 @@ def halves(batch: Batch) -> list[Batch]:
                 source=source,
                 inputs=batch.inputs[rows],
                 labels=labels,
+                support=None if batch.support is None else batch.support[rows],
                 tokens=int((labels != PAD).sum()),
             )
         )

@@ -32,7 +32,7 @@ def recipe_for_files(
     target_language: str | None = None,
     columns: tuple[str | int, str | int] | None = None,
 ) -> Recipe:
-    """The recipe for files given alone: parallel files, files of pairs, text, folders of images, or a series.
+    """The recipe for files given alone: parallel files, pairs, text, folders of images or recordings, or a series.
 
     Shards of parallel files are told apart by the language in their names: a.fr b.fr a.en b.en.
     """
@@ -45,9 +45,10 @@ def recipe_for_files(
         )
     forms = task_for(model).forms if model else ()
     for path in paths:
-        if path.is_dir() and "images" not in forms:
+        if path.is_dir() and not {"images", "speech"} & set(forms):
             raise UsageError(
-                f"{path} is a folder: with images in it, one folder per class, give --model image-classifier"
+                f"{path} is a folder: with images in it, one folder per class, give --model image-classifier; with "
+                f"captions.tsv, --model captioner; with WAV files, --model speech-recognizer"
             )
         if not path.exists():
             raise DataError(missing_file(path))
@@ -57,6 +58,8 @@ def recipe_for_files(
         return _recipe(DataRecipe(images=_names(images)), name, model)
     if "series" in forms:
         return _recipe(DataRecipe(series=_names(paths)), name, model)
+    if "speech" in forms:
+        return _recipe(DataRecipe(speech=_names(paths)), name, model)
     pairs = [path for path in paths if content_name(path).suffix.lower() in PAIR_SUFFIXES]
     languages: tuple[str, str] | None = None
     if ("text" in forms) if model else (len(paths) == 1 and not pairs):
@@ -145,7 +148,9 @@ def _run_name(data: DataRecipe) -> str:
     if data.source_language and data.target_language:
         return f"{data.source_language}-{data.target_language}"
     firsts = [
-        Path(files[0]) for files in (data.source, data.target, data.pairs, data.text, data.images, data.series) if files
+        Path(files[0])
+        for files in (data.source, data.target, data.pairs, data.text, data.images, data.series, data.speech)
+        if files
     ]
     name = re.sub(r"[^\w.+-]+", "-", "-".join(map(_stem, firsts))).strip("-.+")
     return name or "model"

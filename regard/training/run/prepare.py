@@ -22,7 +22,7 @@ from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.task import Tokenizers
-from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
+from regard.text.tokenizers.special_tokens import DEFAULT, PLACEHOLDERS, UNKNOWN, special_tokens_of
 from regard.text.tokenizers.tokenizer import read_tokenizers
 from regard.training.budget.fit import fit_batch
 from regard.training.checkpoint.checkpoints import seed_generators
@@ -134,6 +134,8 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
         recipe.task.start_model(model, tokenizers)
     else:
         model = load_model(find_model(init))
+        if special_tokens_of(model) != DEFAULT:
+            raise UsageError(f"{init} has special tokens of its own, as imported models do: it cannot be trained yet")
         if recipe.data.placeholders and not trained_with_placeholders(read_config(find_model(init))):
             start_placeholders(model, tokenizers)
     model.to(device)

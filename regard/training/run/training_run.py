@@ -80,7 +80,7 @@ def train(
     every chosen setting with its reason.
 
     >>> import regard
-    >>> short = {"data.demo": 300, "tokenizer.size": 400, "training.steps": 2, "training.warmup": 1}
+    >>> short = {"data.demo": 300, "data.validation": 10, "training.steps": 2, "training.warmup": 1, "model.dim": 32}
     >>> run = regard.train("demo", out="runs/example", overrides=short, quiet=True)
     >>> run.load()
     Translator(...)

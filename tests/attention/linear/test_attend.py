@@ -18,6 +18,8 @@ from regard.attention.linear.dispatch import attend_features, query_state, sum_k
 from regard.attention.linear.feature_maps import MAPS
 from regard.attention.linear.features import RandomFeatures
 
+from ...repeats import some
+
 RANDOM = tuple(name for name in MAPS if name != "elu")
 
 
@@ -64,7 +66,9 @@ def test_golden_numbers(name: str, backend: Any) -> None:
     assert torch.allclose(y, gated, atol=1e-11, rtol=0)
 
 
-@pytest.mark.parametrize("options", ["plain", "causal", "gate", "padding", "causal, padding, gate", "m < n", "m > n"])
+@pytest.mark.parametrize(
+    "options", some(["plain", "causal", "gate", "padding", "causal, padding, gate", "m < n", "m > n"], 3)
+)
 @pytest.mark.parametrize("name", MAPS)
 def test_chunks_equal_the_oracle(name: str, options: str) -> None:
     """To 1e-5 in float32, for lengths that are a multiple of the chunk and others, and also in one chunk."""
@@ -240,7 +244,7 @@ def test_ranks(causal: bool) -> None:
     assert torch.equal(attend_features(q, k, v, features=features, mask=keep[:, None]), by_mask)
 
 
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("name", some(MAPS, 2))
 def test_gradients(name: str) -> None:
     """All of them in float64: queries, keys, values, gates, and the state that comes in and goes out."""
     features = features_for(name, d=3, F=4, G=1, learned_scale=name != "elu").double()

@@ -201,10 +201,11 @@ def test_heads_have_rows_of_their_own() -> None:
 @pytest.fixture
 def counter() -> Iterator[CompileCounterWithBackend]:
     torch.compiler.reset()
-    yield CompileCounterWithBackend("aot_eager")
+    yield CompileCounterWithBackend("eager")
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_compiled_whole(counter: CompileCounterWithBackend) -> None:
     """One graph, forward and backward, and a new draw is no reason for another."""
     layer = a_layer(gate=True, learned_scale=True, redraw_every=1)
@@ -225,7 +226,7 @@ def test_compiled_for_any_length(counter: CompileCounterWithBackend) -> None:
     """One graph or two (sizes may be alike at first) for one chunk, several and a part of one; gradients as well."""
     layer = a_layer(gate=True)
     compiled = torch.compile(lambda x: layer(x, causal=True), dynamic=True, fullgraph=True, backend=counter)
-    for rows, n in ((4, 9), (5, 70), (3, 130)):
+    for rows, n in ((4, 9), (5, 130)):
         x = torch.randn(rows, n, 16, requires_grad=True)
         want, got = layer(x, causal=True), compiled(x)
         assert torch.allclose(got, want, atol=1e-6)

@@ -62,6 +62,7 @@ def test_a_draw_is_a_function_of_seed_and_number() -> None:
         assert (draw_rows(5, 4, heads=2, seed=seed, number=number) - first).abs().max() > 0.1
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same() -> None:
     """Also with another number of threads: independent rows to the bit, orthogonal ones as exactly as qr is."""
     code = """if True:

@@ -211,7 +211,7 @@ def test_off_never_computes_weights(model: Model, data: tuple[Tensor, Tensor], m
         model.decoder(*data)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def test_compiled_models_record_too(model: Model, data: tuple[Tensor, Tensor], backend: str) -> None:
     torch.compiler.reset()
     with record(model) as want, torch.no_grad():

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard.decoding.cpu import c_matrix
-from regard.decoding.cpu.c_matrix import CMatrix
+from regard.decoding.cpu.c_matrix import FLOAT_PARTS, CMatrix
 from regard.decoding.cpu.packed_weight import make_weight
 from regard.kernels.native import compiler as c_code
 from regard.machine import cpu_flags
@@ -25,6 +25,7 @@ from regard.machine import cpu_flags
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")
 
 ROWS = (1, 3, 4, 5, 17, 32, 128)
+FORMS = ("packed", "int8", "parts")  # float32, int8, and float32 whose weights are integers times scales
 PLAIN = ("-O3", *c_code.FAST, "-shared", "-fPIC", "-lm")  # for any CPU of this kind
 
 
@@ -46,24 +47,25 @@ def laid_out(out: int, columns: int, form: str, code: Any = None) -> tuple[CMatr
         weight = random_matrix(out, columns, 2)
         return CMatrix(code, weight), weight.double()
     numbers, worth = whole(out, columns, 2), torch.rand(out, generator=torch.Generator().manual_seed(3)) + 0.1
-    return CMatrix(code, numbers.to(torch.int8), worth), numbers * worth[:, None].double()
+    parts = 1 if form == "int8" else min(FLOAT_PARTS, code.max_parts())
+    return CMatrix(code, numbers.to(torch.int8), worth, parts), numbers * worth[:, None].double()
 
 
 SHAPES = st.tuples(st.sampled_from(ROWS), st.integers(1, 150), st.integers(1, 90))
 
 
-@given(SHAPES, st.sampled_from(["packed", "int8"]), st.booleans())
+@given(SHAPES, st.sampled_from(FORMS), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_the_product_is_that_in_float64(shape: tuple[int, int, int], form: str, biased: bool) -> None:
     rows, out, columns = shape
     matrix, weight = laid_out(out, columns, form)
-    x = whole(rows, columns, 1).float() if form == "int8" else random_matrix(rows, columns, 1)
+    x = random_matrix(rows, columns, 1) if form == "packed" else whole(rows, columns, 1).float()
     bias = random_matrix(1, out, 4)[0] if biased else None
     want = x.double() @ weight.T + (0 if bias is None else bias.double())
     torch.testing.assert_close(matrix.product(x, bias).double(), want, rtol=1e-5, atol=1e-5 * columns)
 
 
-@given(SHAPES, st.sampled_from(["packed", "int8"]))
+@given(SHAPES, st.sampled_from(FORMS))
 @settings(max_examples=40, deadline=None)
 def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, int], form: str) -> None:
     rows, out, columns = shape
@@ -73,6 +75,38 @@ def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, i
     together = matrix.product(x, bias)
     for row in {0, rows // 2, rows - 1}:
         assert torch.equal(matrix.product(x[row, None], bias)[0], together[row])
+
+
+@pytest.mark.parametrize("spread", [0.0, 2.0])
+def test_float_products_by_integers_are_as_exact_as_float32(spread: float) -> None:
+    """Their errors are about those of torch; where a few numbers of a row are far larger, below float32's rounding."""
+    code, worth = c_matrix.compiled(), torch.rand(300, generator=torch.Generator().manual_seed(3)) + 0.1
+    numbers = whole(300, 500, 2)
+    numbers[4] = 0
+    weight, x = numbers * worth[:, None], random_matrix(40, 500, 1) * (spread * random_matrix(40, 500, 4)).exp()
+    matrix = CMatrix.of_floats(code, weight)
+    if code.has_fast_parts():
+        assert torch.equal(torch.from_numpy(matrix.numbers).long(), numbers)
+    want = x.double() @ weight.double().T
+    unit = x.double().norm(dim=1)[:, None] * weight.double().norm(dim=1).clamp(min=1)
+    ours, theirs = (((y.double() - want) / unit).square().mean().sqrt() for y in (matrix.product(x), x @ weight.T))
+    assert ours < (2**-24 if spread else 1.5 * theirs) and theirs < 2**-23
+
+
+@pytest.mark.parametrize("change", ["other numbers", "not finite"])
+def test_any_other_float_matrix_stays_as_it_is(change: str) -> None:
+    weight = whole(30, 20, 2).float()
+    weight[7, 3] += 0.01 if change == "other numbers" else torch.inf
+    assert CMatrix.of_floats(c_matrix.compiled(), weight).numbers.dtype == "float32"
+
+
+@pytest.mark.parametrize("number", [1.0, -1.0, 3e38, 1e-38, 0.0])
+def test_the_largest_and_smallest_rows(number: float) -> None:
+    """The sums of integers do not overflow, and the largest integer of a row has 24 bits."""
+    matrix = CMatrix.of_floats(c_matrix.compiled(), torch.full((3, 5000), 127.0 / 1e6))
+    product = matrix.product(torch.full((7, 5000), number))
+    want = torch.full((7, 3), 127.0 / 1e6 * 5000 * number)
+    torch.testing.assert_close(product, want, rtol=1e-5, atol=1e-30)
 
 
 def test_any_shape_and_order_of_rows() -> None:
@@ -97,7 +131,7 @@ def test_a_row_that_is_not_finite_gives_nan_and_leaves_the_others_alone(value: f
         assert torch.equal(got[[0, 1, 2, 4, 5, 6]], want[[0, 1, 2, 4, 5, 6]])
 
 
-@pytest.mark.parametrize("form", ["packed", "int8"])
+@pytest.mark.parametrize("form", FORMS)
 def test_edge_sizes(form: str) -> None:
     """One row, one output, one input, and sizes around the tiles of 6 rows, blocks and groups of 4."""
     block = c_matrix.compiled().outputs_of_a_block()
@@ -107,7 +141,7 @@ def test_edge_sizes(form: str) -> None:
         torch.testing.assert_close(matrix.product(x).double(), x.double() @ weight.T, rtol=1e-5, atol=1e-3 * columns)
 
 
-@pytest.mark.parametrize("form", ["packed", "int8"])
+@pytest.mark.parametrize("form", FORMS)
 def test_every_number_of_rows(form: str) -> None:
     """Tiles of every height, whole and half blocks of outputs, and inputs that do not fill a group or a vector."""
     block = c_matrix.compiled().outputs_of_a_block()
@@ -144,9 +178,9 @@ def test_all_ways_to_count_give_the_same_numbers(flags: tuple[str, ...], tmp_pat
     other = c_matrix.declare(ctypes.CDLL(str(place)))
     for rows, out, columns in ((1, 70, 40), (5, 33, 17), (20, 130, 64)):
         numbers, x = whole(out, columns, 7), whole(rows, columns, 8)
-        for code in (other, c_matrix.compiled()):
-            matrix = CMatrix(code, numbers.to(torch.int8), torch.ones(out))
-            assert torch.equal(matrix.product(x.float()).long(), x @ numbers.T)
+        for code, parts in itertools.product((other, c_matrix.compiled()), (1, FLOAT_PARTS)):
+            matrix = CMatrix(code, numbers.to(torch.int8), torch.ones(out), min(parts, code.max_parts()))
+            assert torch.equal(matrix.product(x.float()).round().long(), x @ numbers.T)
         got, want = (laid_out(out, columns, "packed", code)[0].product(x.float()) for code in (other, None))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 

@@ -14,6 +14,7 @@ import regard
 from regard.attention.multihead import MultiHeadAttention
 from regard.decoding.cpu import c_search
 from regard.decoding.cpu.module_search import make_c_search
+from regard.decoding.cpu.packed_weight import Int8Weight
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
 from regard.decoding.requests import make_requests
@@ -197,6 +198,20 @@ def test_weights_that_overflow_are_refused(form: Any, part: str) -> None:
     for search in (Greedy(), Beam(2)):
         with pytest.raises(ModelError, match="NaN or infinity"):
             generate_tokens(pack_weights(model, form), sources(2), search=search, max_tokens=3)
+
+
+@pytest.mark.parametrize("kind", ["paper", "modern"])
+def test_float_weights_that_are_integers_times_scales(kind: str) -> None:
+    """As in a folder that stores int8: C multiplies integers, and the scores are those of the plain modules."""
+    model, texts = make(kind), sources(8)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.copy_(Int8Weight.of(parameter).plain())
+    want = generate_tokens(model, texts, search=Beam(3), max_tokens=limits(texts))
+    found = generate_tokens(pack_weights(model, "packed"), texts, search=Beam(3), max_tokens=limits(texts))
+    for (ours,), (theirs,) in zip(found, want, strict=True):
+        assert ours.tokens == theirs.tokens and ours.logps == pytest.approx(theirs.logps, rel=1e-5, abs=1e-5)
 
 
 def test_many_threads_use_one_model() -> None:

@@ -16,6 +16,8 @@ from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import END
 
+from ...repeats import some
+
 tokens = st.lists(st.integers(4, 7), max_size=9)
 some_models = pytest.mark.parametrize("name", ["transformer modern", "luong", "lstm lm"])
 
@@ -42,7 +44,7 @@ def same_length(text: Sequence[int], reference: Sequence[int]) -> float:
 
 
 @some_models
-@pytest.mark.parametrize("utility", [overlap, same_length])
+@pytest.mark.parametrize("utility", some([overlap, same_length], 2))
 @pytest.mark.parametrize("inner", [Sample(temperature=1.3, seed=2), Beam(6)], ids=["samples", "beam"])
 def test_against_the_naive_loop(make_case: Callable[[str], Any], name: str, inner: Any, utility: Any) -> None:
     """Each candidate against each, END left out; the first of equals wins."""

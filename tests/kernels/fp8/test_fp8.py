@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 import regard
 from regard.errors import UsageError
 from regard.kernels import fuse, unfuse
 from regard.kernels.fp8 import enable
 from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_by_torch
-from regard.kernels.fp8.enable import all_scales, why_not_fp8
+from regard.kernels.fp8.enable import all_scales, output_scales, why_not_fp8
 from regard.kernels.fp8.linear import Fp8Linear, fp8_linear
+from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.fp8.scales import Fp8Scales
+from regard.kernels.training import cross_entropy
 from regard.models.presets import make_model, preset
 from regard.recipes.tables import TrainingRecipe
 from regard.settings import SettingError
@@ -56,6 +59,11 @@ def test_too_large_numbers_become_the_largest_one() -> None:
     assert numbers[:3].tolist() == [1.0, -3.5, 3.5] and numbers[3].isnan()
 
 
+def rounded(matrix: Tensor, amax: Tensor, form: Format) -> Tensor:
+    cast = cast_by_torch(matrix.flatten(0, -2), amax.clone(), form)
+    return cast.straight.view(form.dtype).float() * cast.inverse
+
+
 def test_the_products_of_a_layer() -> None:
     """The three products are exact for the rounded factors; the bias gets its gradient."""
     x, weight, bias, g = torch.randn(2, 5, 32), torch.randn(48, 32), torch.randn(48), torch.randn(2, 5, 48)
@@ -64,11 +72,11 @@ def test_the_products_of_a_layer() -> None:
     y = fp8_linear(*leaves, amax)[0]
     y.backward(g.bfloat16())
 
-    def rounded(matrix: Tensor, part: int, form: Format) -> Tensor:
-        cast = cast_by_torch(matrix.flatten(0, -2), amax[part].clone(), form)
-        return cast.straight.view(form.dtype).float() * cast.inverse
-
-    x_rounded, w_rounded, g_rounded = rounded(x, 0, E4M3), rounded(weight, 1, E4M3), rounded(g, 2, E5M2)
+    x_rounded, w_rounded, g_rounded = (
+        rounded(x, amax[0], E4M3),
+        rounded(weight, amax[1], E4M3),
+        rounded(g, amax[2], E5M2),
+    )
     close: dict[str, Any] = {"rtol": 1e-2, "atol": 2e-2}
     torch.testing.assert_close(y.float().flatten(0, 1), x_rounded @ w_rounded.T + bias, **close)
     to_x, to_weight, to_bias = (leaf.grad for leaf in leaves)
@@ -76,6 +84,40 @@ def test_the_products_of_a_layer() -> None:
     torch.testing.assert_close(to_x.flatten(0, 1), g_rounded @ w_rounded, **close)
     torch.testing.assert_close(to_weight, g_rounded.T @ x_rounded, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(to_bias, g.bfloat16().float().sum((0, 1)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_of_the_output_layer(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two parts: the large entries of the true tokens are exact, and both terms use the same rounded factors."""
+    monkeypatch.setattr(cross_entropy, "MAX_CPU_SCORES", 48 * 128)
+    draw = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(200, 32, generator=draw), torch.randn(48, 32, generator=draw) / 8
+    hidden = hidden.bfloat16().float()
+    labels, keep = torch.randint(48, (200,), generator=draw), torch.rand(200, generator=draw) < 0.9
+    amax = amax_of(hidden, weight, weight)
+    x_rounded, w_rounded = rounded(hidden, amax[0], E4M3).double(), rounded(weight, amax[1], E4M3).double()
+    x, w = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+    total, nll = fp8_token_loss(x, labels, weight=w, smoothing=smoothing, keep=keep, amax=amax)
+    to_x, to_weight = torch.autograd.grad(total, (x, w))
+
+    log_p = (hidden.double() @ weight.double().T).log_softmax(-1)
+    wanted = (1 - smoothing) * one_hot(labels, 48) + smoothing / 48
+    g = (log_p.exp() - wanted) * keep[:, None]
+    expected_total = -(wanted * log_p * keep[:, None]).sum()
+    expected_nll = -(log_p.gather(-1, labels[:, None])[:, 0] * keep).sum()
+    for actual, expected, bound in (
+        (total, expected_total, 3e-3), (nll, expected_nll, 3e-3),
+        (to_x, g @ w_rounded, 0.02), (to_weight, g.T @ x_rounded, 0.02),
+    ):  # fmt: skip
+        assert (actual.double() - expected).norm() < bound * expected.norm()
+
+
+def test_the_output_layer_is_not_always_of_8_bits() -> None:
+    """Neither in validation nor for a vocabulary that is no multiple of 16."""
+    model = fuse(gpt(), fp8=True)
+    assert output_scales(model) is not None and output_scales(model.eval()) is None
+    odd = preset("gpt2", vocabulary=60, layers=1, dim=32, heads=2, hidden=64, max_length=16, dropout=0.0)
+    assert output_scales(fuse(make_model(odd), fp8=True)) is None
 
 
 def gpt(dim: int = 32) -> nn.Module:
@@ -118,9 +160,9 @@ def test_scales_follow_the_step_before() -> None:
     train(model, 1)
     assert torch.equal(scales.amax[..., 0], before[..., 0])  # the guesses
     collected = scales.amax[..., 1].clone()
-    assert (collected > 0).all()
+    assert (collected > 0).sum() == collected.numel() - 1  # the gradient of the scores has a constant scale
     train(model, 1)
-    assert torch.equal(scales.amax[..., 0], collected)
+    assert torch.equal(scales.amax[:-1, :, 0], collected[:-1])
 
 
 def test_scales_fall_again_and_last_without_a_cast() -> None:
@@ -156,7 +198,7 @@ def test_which_layers_and_back() -> None:
     """The wide layers of the blocks; `unfuse` undoes it."""
     model = fuse(gpt(), fp8=True)
     scales = all_scales(model)
-    assert scales is not None and len(scales.amax) == 2 * 3  # blocks x (q k v, up, down); none of the output layer
+    assert scales is not None and len(scales.amax) == 2 * 3 + 1  # blocks x (q k v, up, down), and the output layer
     block = model.decoder.blocks[0]  # type: ignore[union-attr, index]
     assert type(block.feed_forward.up) is Fp8Linear and type(block.self_attention.output) is nn.Linear
     assert list(model.state_dict()) == list(gpt().state_dict())

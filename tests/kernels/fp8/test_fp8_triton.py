@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels import fuse
-from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_both, cast_by_torch
+from regard.kernels.fp8.casts import E4M3, E5M2, Format, cast_both, cast_by_torch, empty_cast
 from regard.kernels.fp8.enable import all_scales
 from regard.models.config import Config
 from regard.models.presets import make_model, preset
@@ -122,6 +122,35 @@ def check_heads(device: str) -> None:
     assert cast.inverse == expected.inverse and torch.equal(amax, amax_wanted)
 
 
+def check_output_layer(device: str, *, smoothing: float, masked: bool) -> None:
+    """Softmax in 8 bits in both orders, losses, and the entries of the true tokens."""
+    from regard.kernels.fp8.output import add_labels, softmax_cast, softmax_cast_by_torch
+
+    n, V = 37, 80
+    draw = torch.Generator().manual_seed(0)
+    scores = (3 * torch.randn(n, V, generator=draw)).bfloat16().to(device)
+    labels = torch.randint(V, (n,), generator=draw).to(device)
+    keep = (torch.rand(n, generator=draw) < 0.8).to(device) if masked else None
+    ours, torchs = (function(scores, labels, keep, smoothing) for function in (softmax_cast, softmax_cast_by_torch))
+    for actual, expected in zip(ours[:3], torchs[:3], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    for actual, expected in zip(ours[3:], torchs[3:], strict=True):
+        actual, expected = (numbers.view(E5M2.dtype).float() for numbers in (actual, expected))
+        # A GPU rounds exp differently from torch, which changes few numbers and by one unit.
+        unit = 0.5 if device == "cpu" else 0.25
+        torch.testing.assert_close(actual, expected, rtol=1.01 * unit, atol=2.0**-9)
+        if device == "cuda":
+            assert (actual != expected).float().mean() < 1e-2
+    assert not ours.straight.gather(1, labels[:, None]).any()
+    x, weight, product = (exact_numbers(rows, 24, device) for rows in (n, V, n))
+    x_cast, w_cast = (cast_both(part, torch.tensor([4.0, 0.0], device=device), E4M3) for part in (x, weight))
+    dw, dx = torch.zeros(V, 24, device=device), torch.empty(n, 24, device=device)
+    add_labels(product.bfloat16(), x_cast, w_cast, labels, ours.at_label, dw, dx)
+    torch.testing.assert_close(dx, product + ours.at_label[:, None] * weight[labels], rtol=1e-5, atol=1e-5)
+    wanted = torch.zeros_like(dw).index_add_(0, labels, ours.at_label[:, None] * x)
+    torch.testing.assert_close(dw, wanted, rtol=1e-5, atol=1e-5)
+
+
 def check_compiled(device: str) -> None:
     """torch.compile takes the layers whole."""
     torch.manual_seed(0)
@@ -144,6 +173,8 @@ def check_all(device: str) -> None:
     check_casts(device, exact_numbers)
     check_not_finite(device)
     check_heads(device)
+    check_output_layer(device, smoothing=0.0, masked=True)
+    check_output_layer(device, smoothing=0.1, masked=False)
     check_kernels_in_a_model(device, dropout=0.0)
     check_kernels_in_a_model(device, dropout=0.25)
     check_kernels_in_a_model(device, dropout=0.0, activation="relu")
@@ -166,7 +197,7 @@ def test_the_kernels_are_torch_cuda() -> None:
 )
 def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes much that the compiler does not."""
-    from regard.kernels.fp8 import casts_triton, heads_triton, hidden_triton
+    from regard.kernels.fp8 import casts_triton, heads_triton, hidden_triton, output_triton
     from regard.kernels.training import row_sums_triton
 
     kernels = (
@@ -174,6 +205,10 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         (hidden_triton, "_hidden_cast"),
         (hidden_triton, "_hidden_cast_back"),
         (heads_triton, "_join_cast"),
+        (output_triton, "_row_losses"),
+        (output_triton, "_softmax_cast"),
+        (output_triton, "_clear_labels"),
+        (output_triton, "_add_labels"),
         (row_sums_triton, "_add_up"),
     )
     for module, name in kernels:
@@ -182,6 +217,10 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     casts_triton.launch_cast(h, amax, hidden_triton.hidden_cast(h, None, 0.0, False, amax), E4M3)
     hidden_triton.hidden_cast_back(h, h, None, 0.0, False, amax)
     heads_triton.join_cast(*(torch.zeros(3, 2, 2, 4, 16, dtype=torch.bfloat16)).unbind(), amax)
+    labels = torch.zeros(32, dtype=torch.long)
+    softmax = output_triton.launch_softmax_cast(h, labels, labels > 0, 0.1)
+    cast = empty_cast(32, 48, h.device)
+    output_triton.launch_add_labels(h, cast, cast, labels, softmax.at_label, h.float(), h)
     assert all(getattr(module, name).count for module, name in kernels)
 
 

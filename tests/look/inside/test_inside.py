@@ -17,6 +17,8 @@ from regard.errors import UsageError
 from regard.look.inside.inside import inside_block, read_parameter
 from regard.text.tokenizers.special_tokens import START
 
+from ...repeats import some
+
 TARGET = "the cat eats"
 POSITIONS = ["none", "sinusoidal", "learned", "rotary", "relative", "t5", "alibi", "fraction", "index"]
 
@@ -122,7 +124,7 @@ def test_weights_are_those_of_the_trace(small: Any, recomputing: Any) -> None:
 
 @pytest.mark.parametrize("attention", ["additive", "concat", "bilinear", "dot", "scaled"])
 @pytest.mark.parametrize("style", ["bahdanau", "luong", "feeding"])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", some(["gru", "lstm"], 1))
 def test_recurrent_translators(attention: str, style: str, cell: str, small: Any, recomputing: Any) -> None:
     more = {"style": "bahdanau"} if style == "bahdanau" else {"style": "luong", "input_feeding": style == "feeding"}
     face = small.small_face("rnn", attention=attention, cell=cell, layers=2, **more)

@@ -1,4 +1,4 @@
-"""Pictures of image classifiers and forecasters: the right weights at the right patches and points."""
+"""Pictures of images, series and speech: the right weights at the right patches, points and moments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from regard.look.pictures.image_attention import image_attention_plot
 from regard.look.pictures.series_forecast import forecast_plot, point_weights
+from regard.look.pictures.speech_attention import speech_attention_plot
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -74,3 +75,22 @@ def test_columns_must_agree() -> None:
         forecast_plot(np.zeros((4, 2)), np.zeros((2, 1)), ["a", "b"])
     with pytest.raises(ValueError, match=r"weights must be \(2, 4\)"):
         forecast_plot(np.zeros((4, 2)), np.zeros((2, 2)), ["a", "b"], weights=torch.rand(2, 3))
+
+
+def test_weights_over_time_lie_below_their_sound() -> None:
+    frames, weights = torch.randn(101, 40), torch.rand(3, 26)  # a second, and a moment every 0.04 s
+    figure = speech_attention_plot(frames, weights, ["one", "two", "end"], seconds=1.0, step=0.04, title="one two")
+    above, below, _bar = figure.axes
+    assert np.array_equal(above.images[0].get_array(), frames.T.numpy()) and above.images[0].origin == "lower"
+    assert above.get_xlim() == below.get_xlim() == (0, 1)
+    left, right, *_ = below.images[0].get_extent()
+    middles = np.linspace(left, right, 2 * 26 + 1)[1::2]
+    assert middles == pytest.approx(0.04 * np.arange(26))  # a moment is drawn around its time
+    assert [label.get_text() for label in below.get_yticklabels()] == ["one", "two", "end"]
+    for wrong, message in (
+        ((frames[0], weights, ["a"]), "frames must be"),
+        ((frames, weights[0], ["a"]), "weights must be"),
+        ((frames, weights, ["a"]), "1 tokens for 3 rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            speech_attention_plot(*wrong, seconds=1.0, step=0.04)

@@ -14,6 +14,8 @@ from regard.look import trace_text
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Trace
 
+from ...repeats import some
+
 
 def weights_again(one: Map, score: Any) -> np.ndarray:
     """softmax of the scores of q and k, groups of heads sharing keys, masked as the map says."""
@@ -54,7 +56,7 @@ def test_transformers(position: str, data: st.DataObject, small: Any) -> None:
         np.testing.assert_allclose(again.maps[name].q.astype(float), one.q, atol=2e-2)
 
 
-@pytest.mark.parametrize("attention", ["additive", "concat", "bilinear", "dot", "scaled"])
+@pytest.mark.parametrize("attention", some(["additive", "concat", "bilinear", "dot", "scaled"], 2))
 @pytest.mark.parametrize("style", ["bahdanau", "luong"])
 def test_recurrent_translators(attention: str, style: str, small: Any) -> None:
     face = small.small_face("rnn", attention=attention, style=style)

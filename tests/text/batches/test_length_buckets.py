@@ -19,6 +19,8 @@ from regard.text.tokenizers.characters import train_characters
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 from regard.text.tokenizers.subwords import train_subwords
 
+from ...repeats import by_default
+
 
 def cells(lengths: list[int], buckets: list[int]) -> int:
     return sum(min(bucket for bucket in buckets if bucket >= length) for length in lengths)
@@ -78,7 +80,7 @@ def cut(batch: Batch, width: int) -> Batch:
     return Batch(batch.ids, None, batch.inputs[:rows, :width], batch.labels[:rows, :width], batch.tokens)
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.1])
+@pytest.mark.parametrize("sampling", by_default({0.1}, [0.0, 0.1]))
 @pytest.mark.parametrize("world", [1, 3])
 def test_pairs_in_few_shapes(sampling: float, world: int) -> None:
     data, free = made(sampling=sampling, bucketed=True), made(sampling=sampling)

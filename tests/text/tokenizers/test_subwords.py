@@ -272,6 +272,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same(tmp_path: Path) -> None:
     """sentencepiece's own sampling fails this, seeded or not."""
     some = list(sentences()[:60])

@@ -39,6 +39,8 @@ from regard.training.loop.train_step import TrainStep
 from regard.training.recipe.schema import DataRecipe, Recipe, TrainingRecipe
 from regard.training.state.train_state import TrainState
 
+from ...repeats import some
+
 CPU = torch.device("cpu")
 SIDES = {"source_vocabulary": 300, "target_vocabulary": 400}
 
@@ -81,8 +83,8 @@ def test_saved_tensors_are_what_backward_needs() -> None:
     assert sorted(saved.sizes.values()) == [4 * 3 * 5, 4 * 3 * 7]
 
 
-@pytest.mark.parametrize("kind", ["transformer", "rnn-attention", "transformer-lm", "encoder"])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("kind", some(["transformer", "rnn-attention", "transformer-lm", "encoder"], 3))
+@pytest.mark.parametrize("accumulate", some([1, 2], 3))
 def test_a_step_of_many_rows_is_told_from_few(kind: str, accumulate: int) -> None:
     model, training = small(kind, accumulate=accumulate)
     found = step_memory(model, recipe_objective(model, training), training, length=12, device=CPU)

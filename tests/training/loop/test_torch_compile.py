@@ -81,6 +81,7 @@ def test_one_graph_for_all_blocks_of_a_kind_and_all_shapes(compiler: Compiler) -
     assert compiler.asked == [{"options": {"fallback_random": True}, "dynamic": True}] * 4
 
 
+@pytest.mark.slow
 def test_whole_stacks_for_one_shape(compiler: Compiler) -> None:
     same_steps(STACK, SHAPES[:1] * 2, dynamic=False)
     assert compiler.frame_count == 2

@@ -19,6 +19,8 @@ from regard.training.loop.train_step import TrainStep
 from regard.training.run.run_folder import explained_errors
 from regard.training.run.training_run import train
 
+from ...repeats import some
+
 MODELS = ("transformer", "rnn-seq2seq", "rnn-attention", "encoder", "transformer-lm", "rnn-lm")
 
 
@@ -78,7 +80,7 @@ def test_every_kind_of_model_trains_and_loads(kind: str, make_recipe, tmp_path: 
         assert run.scores["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
 
 
-@pytest.mark.parametrize("kind", ["transformer", "rnn-attention", "transformer-lm"])
+@pytest.mark.parametrize("kind", some(["transformer", "rnn-attention", "transformer-lm"], 2))
 def test_resume_is_bitwise(kind: str, make_recipe, tmp_path: Path) -> None:
     """Dropout and subword sampling on; stopped between two saves and between two validations."""
     recipe = make_recipe(kind)

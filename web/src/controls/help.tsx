@@ -3,7 +3,7 @@ import type { RefObject } from "preact";
 import "./help.css";
 
 const KEYS: [string, string][] = [
-  ["1 … 9, 0, l", "open a tab, from the first to the last"],
+  ["1 … 9, 0, l", "open a tab, from the first to the last; i: the tab for images, series or sound"],
   ["← → ↑ ↓", "move over the cells of a matrix; in Lab and Decode: previous or next step"],
   ["Enter", "pin a cell, or show its calculation"],
   ["Esc", "unpin"],

@@ -1,6 +1,6 @@
 // The form at the top of the model tabs: the model or trace, and the text.
 import { useEffect, useState } from "preact/hooks";
-import { bundle, opened, sceneTrace, served } from "../state/api";
+import { bundle, opened, sceneTrace, served, textModels } from "../state/api";
 import { model, origin, text, textFor, trace, type Run } from "../state/runs";
 import { asHistoryEntry } from "../state/url";
 import { Alert, Select } from "./controls";
@@ -56,8 +56,16 @@ export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (wh
   );
 }
 
-const LABELS = { translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode", classifier: "Text to classify" };
-const VERBS = { translator: "Translate", writer: "Generate", embedder: "Encode", classifier: "Encode" };
+const LABELS: Record<string, string> = {
+  translator: "Sentence to translate", writer: "Prompt", embedder: "Text to encode", classifier: "Text to classify",
+  summarizer: "Text to summarize",
+  answerer: "A story, and the question as its last sentence",
+};
+const VERBS: Record<string, string> = {
+  translator: "Translate", writer: "Generate", embedder: "Encode", classifier: "Encode",
+  summarizer: "Summarize",
+  answerer: "Answer",
+};
 
 function problemWith(typed: string): string {
   if (typed.trim() === "") return "The text is empty: type a sentence first.";
@@ -69,7 +77,7 @@ function problemWith(typed: string): string {
 /** The choice of a model or a recorded trace. */
 function Sources(props: { preferred?: string; onNew: () => void }) {
   const from = origin(props.preferred);
-  const models = (served.value?.models ?? []).map(({ name }) => ({ value: `model:${name}`, label: name }));
+  const models = textModels().map(({ name }) => ({ value: `model:${name}`, label: name }));
   const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
   const value = from.kind === "model" ? `model:${from.entry.name}` : from.kind === "trace" ? `trace:${from.name}` : "";
   const pick = (chosen: string) =>

@@ -1,6 +1,6 @@
 // A figure as SVG or PNG. The picture embeds the state and the traces that it shows, so it can be reopened.
 import { inLight } from "../chart/colours";
-import { shown } from "../state/api";
+import { shownData } from "../state/api";
 import { stateText } from "../state/url";
 import { writePng } from "./png_text";
 
@@ -24,7 +24,7 @@ const TITLE = 34;
 
 /** A figure as a standalone SVG: its canvases and drawings, or what `picture` draws instead. */
 export async function figureSvg(figure: HTMLElement, title: string, picture?: () => SVGSVGElement): Promise<string> {
-  const data = JSON.stringify({ traces: shown.value.map((trace) => trace.raw), state: stateText() });
+  const data = JSON.stringify({ traces: shownData(), state: stateText() });
   const parts = await inLight(() =>
     picture ? [sized(picture())] : drawnIn(figure.querySelector<HTMLElement>(".figure-body")!),
   );

@@ -1,5 +1,6 @@
 // Opens a file that this page or `Trace.save` wrote: a picture, a page or a trace.
 import { addTrace, type Bundle } from "../state/api";
+import { INPUT_FORMAT } from "../state/input_trace";
 import { restore } from "../state/url";
 import { readPng } from "./png_text";
 
@@ -22,7 +23,7 @@ async function readBundle(content: Uint8Array): Promise<Bundle> {
     const text = await textOf(content);
     const data = JSON.parse(text.trimStart().startsWith("<") ? embeddedData(text) : text);
     if (Array.isArray(data.traces) && typeof data.state === "string") return data;
-    if ("format" in data) return { traces: [data], state: "tab=heads" };
+    if ("format" in data) return { traces: [data], state: data.format === INPUT_FORMAT ? "tab=input" : "tab=heads" };
   } catch {
     // Not a file of ours, whatever the reason.
   }

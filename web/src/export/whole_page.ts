@@ -1,11 +1,11 @@
 // The whole page as one HTML file that needs no server.
-import { bundle, sceneFile, sceneIndex, shown, type Bundle } from "../state/api";
+import { bundle, sceneFile, sceneIndex, shownData, type Bundle } from "../state/api";
 import type { Json } from "../state/trace";
 import { stateText, tab } from "../state/url";
 
 /** The data of the open view. */
 async function currentBundle(): Promise<Bundle> {
-  const traces = shown.value.map((trace) => trace.raw);
+  const traces = shownData();
   if (tab.value !== "lecture") return { traces, state: stateText() };
   const index = await sceneIndex();
   const files: Record<string, Json> = {};

@@ -1,6 +1,8 @@
 // The data behind the page: it comes from the server, or from the single HTML file that contains the page.
 import { signal } from "@preact/signals";
+import { INPUT_FORMAT, readInputTrace, type InputTrace } from "./input_trace";
 import { decodeArray, readTrace, type Json, type Numbers, type Trace } from "./trace";
+import { parse, tab } from "./url";
 
 export type { Json };
 
@@ -14,10 +16,14 @@ export interface ModelAbout {
   position_parameter?: string | null;
 }
 
+/** What a model reads; an image model may also read videos. */
+export type InputKind = "text" | "image" | "series" | "sound";
+
 export interface ModelEntry {
   name: string;
-  kind: "translator" | "writer" | "embedder" | "classifier";
+  kind: string; // what regard.load returns, such as "translator"
   architecture: string; // the kind of its network, such as "rnn-lm"
+  reads: InputKind;
   state: "waiting" | "loading" | "ready" | "failed";
   error: string | null;
   default: boolean;
@@ -27,7 +33,7 @@ export interface ModelEntry {
 export interface Served {
   models: ModelEntry[];
   traces: { name: string }[];
-  limits: { characters: number; tokens: number };
+  limits: { characters: number; tokens: number; file_bytes: number };
 }
 
 export interface Scene {
@@ -83,11 +89,27 @@ export const serverError = signal("");
 /** Recorded traces, which need no model: embedded in this file, given on the command line, or opened by the user. */
 export const opened = signal<OpenedTrace[]>([]);
 
+/** Recorded traces of images, series and recordings. */
+export const openedInputs = signal<{ name: string; trace: InputTrace }[]>([]);
+
+/** The models that read text; the others have a tab of their own. */
+export function textModels(): ModelEntry[] {
+  return (served.value?.models ?? []).filter(({ reads }) => reads === "text");
+}
+
 /** The trace of the current lecture scene; the tab inside the scene shows it instead of running a model. */
 export const sceneTrace = signal<Trace | null>(null);
 
 /** The traces that the open tab shows; exported files embed them. */
 export const shown = signal<Trace[]>([]);
+
+/** The trace of an input that the open tab shows. */
+export const shownInput = signal<InputTrace | null>(null);
+
+/** The traces on the page as JSON. */
+export function shownData(): Json[] {
+  return [...shown.value, ...(shownInput.value ? [shownInput.value] : [])].map(({ raw }) => raw);
+}
 
 /** The API key that was entered. It is stored for this browser tab only and never appears in a link. */
 function key(): string {
@@ -102,17 +124,17 @@ export function setKey(entered: string): void {
   void start();
 }
 
-/** Sends a request to the server; throws an Error with the server's message if it refuses. */
+/** Sends a request to the server, a Blob as it is and an object as JSON; throws an Error with the server's message if it refuses. */
 export async function ask<T>(path: string, body?: object, stop?: AbortSignal): Promise<T> {
   if (bundle) throw new Error("This page is a saved file and has no model. Run `regard explore` to use one.");
   let answer: Response;
   try {
     const headers: Record<string, string> = key() ? { Authorization: `Bearer ${key()}` } : {};
-    if (body) headers["Content-Type"] = "application/json";
+    if (body) headers["Content-Type"] = body instanceof Blob ? "application/octet-stream" : "application/json";
     answer = await fetch(path, {
       method: body ? "POST" : "GET",
       headers,
-      body: body && JSON.stringify(body),
+      body: body instanceof Blob ? body : body && JSON.stringify(body),
       signal: stop,
     });
   } catch (error) {
@@ -127,10 +149,40 @@ export async function ask<T>(path: string, body?: object, stop?: AbortSignal): P
 
 export async function askTrace(request: TraceRequest, stop?: AbortSignal): Promise<Trace> {
   const trace = readTrace(await ask<Json>("api/trace", request, stop));
-  // The first request loads the model; its description is available only after that.
-  const entry = served.value?.models.find(({ name }) => name === request.model);
-  if (entry?.state !== "ready") served.value = await ask<Served>("api/models");
+  await refresh(request.model);
   return trace;
+}
+
+/** Asks for the models again after the first request to one: it has loaded the model, which now has a description. */
+async function refresh(model: string): Promise<void> {
+  const entry = served.value?.models.find(({ name }) => name === model);
+  if (entry?.state !== "ready") served.value = await ask<Served>("api/models");
+}
+
+/** The trace of an image, a series or a recording: of a file, or of an example by its name. */
+export async function askInput(
+  request: { model: string; example?: string; at?: number },
+  file: File | null,
+  stop?: AbortSignal,
+): Promise<InputTrace> {
+  const query = new URLSearchParams({ model: request.model });
+  if (file) query.set("name", file.name.slice(-200));
+  else query.set("example", request.example ?? "");
+  if (request.at !== undefined) query.set("at", String(request.at));
+  const trace = readInputTrace(await ask<Json>(`api/input?${query}`, file ?? new Blob(), stop));
+  await refresh(request.model);
+  return trace;
+}
+
+export interface Example {
+  name: string;
+  thumbnail?: Json;
+}
+
+export async function askExamples(model: string): Promise<Example[]> {
+  const { examples } = await ask<{ examples: Example[] }>(`api/examples?${new URLSearchParams({ model })}`);
+  await refresh(model);
+  return examples;
 }
 
 export function askInside(request: Json, stop?: AbortSignal): Promise<Json> {
@@ -157,6 +209,12 @@ export async function sceneFile(name: string): Promise<Json> {
 
 /** Makes a trace available to the tabs. */
 export function addTrace(raw: Json, name?: string): void {
+  if (raw.format === INPUT_FORMAT) {
+    const input = readInputTrace(raw);
+    const title = name ?? `${input.model.name}: ${input.source}`;
+    openedInputs.value = [...openedInputs.value.filter(({ name }) => name !== title), { name: title, trace: input }];
+    return;
+  }
   const trace = readTrace(raw);
   const title = name ?? `${trace.model.name}: ${(trace.output || trace.source || "trace").slice(0, 40)}`;
   opened.value = [...opened.value.filter(({ name }) => name !== title), { name: title, trace }];
@@ -170,8 +228,12 @@ export async function start(): Promise<void> {
   }
   try {
     const first = await ask<Served>("api/models");
+    const chosen = first.models.find((model) => model.default);
+    if (chosen && chosen.reads !== "text" && !parse(location.hash).has("tab")) tab.value = "input";
     served.value = first;
     for (const { name } of first.traces) addTrace(await ask<Json>(`api/traces/${encodeURIComponent(name)}`), name);
+    const onlyInputs = !chosen && openedInputs.value.length > 0 && opened.value.length === 0;
+    if (onlyInputs && !parse(location.hash).has("tab")) tab.value = "input";
     while (served.value.models.some((model) => model.state === "loading")) {
       await new Promise((resolve) => setTimeout(resolve, 400));
       served.value = await ask<Served>("api/models");

@@ -4,8 +4,9 @@ import {
   askTrace,
   bundle,
   opened,
+  openedInputs,
   sceneTrace,
-  served,
+  textModels,
   serverError,
   shown,
   type ModelEntry,
@@ -20,11 +21,15 @@ export const model = field<string>("model", "", { shared: true });
 export const trace = field<string>("trace", "", { shared: true }); // the name of an opened trace
 const second = field<string>("with", "", { shared: true }); // the name of a second trace, opened together with the first
 
-const EXAMPLES = {
+const STORY =
+  "It was cold. On Monday, Emma went to the park. She bought three apples there. Paul went to the market on Friday.";
+const EXAMPLES: Record<string, string> = {
   translator: "Jane visite l'Afrique en septembre",
   writer: "ROMEO:",
   embedder: "The cat sleeps in the garden.",
   classifier: "The cat never sleeps in the garden.",
+  summarizer: STORY,
+  answerer: `${STORY} Where did Emma go on Monday?`,
 };
 
 /** A trace, or why there is none yet. While a new trace is computed, the previous one stays. */
@@ -42,13 +47,15 @@ export type Origin =
 /** The trace or model that the user picked, otherwise the preferred model of the tab, or the page's default. */
 export function origin(preferred = ""): Origin {
   if (sceneTrace.value) return { kind: "trace", name: "scene", trace: sceneTrace.value };
-  const models = served.value?.models ?? [];
+  const models = textModels();
   const picked = opened.value.find(({ name }) => name === trace.value);
   if (picked) return { kind: "trace", ...picked };
   const entry =
     models.find(({ name }) => name === model.value) ??
     (opened.value.length === 0 ? models.find(({ name }) => name === preferred) : undefined) ??
-    models.find((entry) => entry.default);
+    models.find((entry) => entry.default) ??
+    // The default model reads no text: another one shows what this tab is for.
+    (opened.value.length === 0 ? models.find(({ name }) => name === "fr-en") : undefined);
   if (entry) return { kind: "model", entry };
   return opened.value.length > 0 ? { kind: "trace", ...opened.value[0] } : { kind: "none" };
 }
@@ -61,7 +68,7 @@ export function companion(): Trace | null {
 
 /** The input of a model: the text that was typed, or an example for this kind of model. */
 export function textFor(entry: ModelEntry): string {
-  return text.value || EXAMPLES[entry.kind];
+  return text.value || (EXAMPLES[entry.kind] ?? EXAMPLES.embedder);
 }
 
 /** The message to show while a model loads or runs. */
@@ -82,6 +89,10 @@ export function useOrigin(options: Partial<TraceRequest> = {}): Run & { origin: 
   const run = useRun(from.kind === "model" ? { model: from.entry.name, text: textFor(from.entry), ...options } : null);
   if (from.kind === "trace") return { trace: from.trace, busy: false, waiting: "", error: "", origin: from };
   if (from.kind === "model") return { ...run, waiting: run.busy ? waitingFor(from.entry) : "", origin: from };
+  if (bundle && openedInputs.value.length > 0) {
+    const error = "This page is a saved file with the trace of an image, a series or a recording, and none of a text.";
+    return { trace: null, busy: false, waiting: "", error, origin: from };
+  }
   return {
     trace: null,
     busy: true,

@@ -8,6 +8,7 @@ export const TITLES: Record<MapName, string> = {
   dec_self: "Decoder",
   cross: "Cross",
   rnn: "Recurrent",
+  pointer: "Pointer",
 };
 
 export const MEANINGS: Record<MapName, string> = {
@@ -15,6 +16,7 @@ export const MEANINGS: Record<MapName, string> = {
   dec_self: "decoder self-attention: the output attends to the tokens before it",
   cross: "cross-attention: the output attends to the source",
   rnn: "recurrent attention: the output attends to the source",
+  pointer: "pointer: the token of the source that the output may copy",
 };
 
 /** The titles of the axes of a map. */
@@ -39,7 +41,7 @@ export function mapsOf(trace: Trace): MapName[] {
 
 /** The map that aligns output and source; a model without one shows its self-attention. */
 export function aligningMap(trace: Trace): MapName | undefined {
-  const order: MapName[] = ["cross", "rnn", "dec_self", "enc_self"];
+  const order: MapName[] = ["pointer", "cross", "rnn", "dec_self", "enc_self"];
   return order.find((name) => trace.maps[name]);
 }
 

@@ -69,7 +69,7 @@ export interface Tree {
   best: number;
 }
 
-export type MapName = "enc_self" | "dec_self" | "cross" | "rnn";
+export type MapName = "enc_self" | "dec_self" | "cross" | "rnn" | "pointer";
 
 export interface Trace {
   model: {
@@ -90,13 +90,14 @@ export interface Trace {
   search: Record<string, string | number | boolean | null>;
   best_head: { layer: number; head: number | null } | null;
   alignment: AttentionMap | null; // the mean of the heads that align best; null in old traces
+  sentences: { text: string; start: number; end: number }[]; // of the source of a model that copies: token spans
   notes: string[];
   raw: Json; // the original JSON, for exported files
 }
 
 export type Json = { [name: string]: any };
 
-export const MAP_NAMES: readonly MapName[] = ["enc_self", "dec_self", "cross", "rnn"];
+export const MAP_NAMES: readonly MapName[] = ["enc_self", "dec_self", "cross", "rnn", "pointer"];
 const TOLERANCE = { values: 1e-5, float16: 2e-3 };
 
 /** Reads and checks a trace; throws an Error that says what is wrong with it. */
@@ -121,10 +122,11 @@ function readParts(raw: Json): Trace {
   const axes: Record<string, Axis> = {};
   for (const [name, axis] of Object.entries<Json>(raw.axes)) axes[name] = readAxis(axis);
   const maps: Trace["maps"] = {};
+  const lengths = Object.fromEntries(Object.entries(axes).map(([name, axis]) => [name, axis.tokens.length]));
   for (const [name, map] of Object.entries<Json>(raw.maps)) {
     if (!MAP_NAMES.includes(name as MapName))
       throw new Error(`maps.${name}: unknown map; the maps are ${MAP_NAMES.join(", ")}`);
-    maps[name as MapName] = readMap(`maps.${name}`, map, axes);
+    maps[name as MapName] = readMap(`maps.${name}`, map, lengths);
   }
   return {
     model: { score: null, scale: null, ...raw.model },
@@ -136,7 +138,8 @@ function readParts(raw: Json): Trace {
     output: raw.output ?? "",
     search: raw.search ?? {},
     best_head: raw.best_head ? { head: null, ...raw.best_head } : null,
-    alignment: raw.alignment ? readMap("alignment", raw.alignment, axes) : null,
+    alignment: raw.alignment ? readMap("alignment", raw.alignment, lengths) : null,
+    sentences: raw.sentences ?? [],
     notes: raw.notes ?? [],
     raw,
   };
@@ -152,16 +155,16 @@ function readStep(step: Json): Step {
   return { given: false, draw: null, ...step, candidates } as Step;
 }
 
-function readMap(name: string, map: Json, axes: Record<string, Axis>): AttentionMap {
+/** Reads and checks a map; `lengths` are those of the axes. */
+export function readMap(name: string, map: Json, lengths: Record<string, number>): AttentionMap {
   const weights = decodeArray(map.weights, `${name}.weights`);
   const [layers, heads, rows, cols] = weights.shape;
   for (const [axis, length] of [
     [map.query, rows],
     [map.key, cols],
   ] as [string, number][]) {
-    const tokens = axes[axis]?.tokens.length;
-    if (tokens !== length)
-      throw new Error(`${name}: the map has size ${length} along the axis ${axis}, which has ${tokens ?? 0} tokens`);
+    if (lengths[axis] !== length)
+      throw new Error(`${name}: the map has size ${length} along the axis ${axis}, which has ${lengths[axis] ?? 0} entries`);
   }
   const mask = map.mask ? Uint8Array.from(decodeArray(map.mask, `${name}.mask`).values) : null;
   const read: AttentionMap = {

@@ -6,6 +6,8 @@ import { Decode, decodeCode } from "./decode/decode";
 import { Embeddings } from "./embeddings/embeddings";
 import { embeddingsCode } from "./embeddings/state";
 import { Heads, headsCode } from "./heads/heads";
+import { Input } from "./input/input";
+import { hasInputs, inputCode, inputTitle } from "./input/state";
 import { Inside, insideCode } from "./inside/inside";
 import { Lab, labTabCode } from "./lab/lab";
 import { Lecture, lectureCode } from "./lecture/lecture";
@@ -18,27 +20,31 @@ import { recurrentCode } from "./recurrent/state";
 
 export interface Tab {
   id: string;
-  title: string;
+  key: string; // opens the tab
+  title: () => string;
   view: ComponentType;
   code: () => string; // Python code that reproduces the view
+  hidden?: () => boolean; // whether there is nothing to show in it
+}
+
+function entry(key: string, id: string, title: string, view: ComponentType, code: () => string): Tab {
+  return { key, id, title: () => title, view, code };
 }
 
 export const TABS: readonly Tab[] = [
-  { id: "alignment", title: "Alignment", view: Alignment, code: alignmentCode },
-  { id: "heads", title: "Heads", view: Heads, code: headsCode },
-  { id: "inside", title: "Inside", view: Inside, code: insideCode },
-  { id: "decode", title: "Decode", view: Decode, code: decodeCode },
-  { id: "compare", title: "Compare", view: Compare, code: compareCode },
-  { id: "embeddings", title: "Embeddings", view: Embeddings, code: embeddingsCode },
-  { id: "recurrent", title: "Recurrent", view: Recurrent, code: recurrentCode },
-  { id: "lab", title: "Lab", view: Lab, code: labTabCode },
-  { id: "positions", title: "Positions", view: Positions, code: positionsCode },
-  { id: "features", title: "Random features", view: RandomFeatures, code: featuresCode },
-  { id: "lecture", title: "Lecture", view: Lecture, code: lectureCode },
+  { key: "i", id: "input", title: inputTitle, view: Input, code: inputCode, hidden: () => !hasInputs() },
+  entry("1", "alignment", "Alignment", Alignment, alignmentCode),
+  entry("2", "heads", "Heads", Heads, headsCode),
+  entry("3", "inside", "Inside", Inside, insideCode),
+  entry("4", "decode", "Decode", Decode, decodeCode),
+  entry("5", "compare", "Compare", Compare, compareCode),
+  entry("6", "embeddings", "Embeddings", Embeddings, embeddingsCode),
+  entry("7", "recurrent", "Recurrent", Recurrent, recurrentCode),
+  entry("8", "lab", "Lab", Lab, labTabCode),
+  entry("9", "positions", "Positions", Positions, positionsCode),
+  entry("0", "features", "Random features", RandomFeatures, featuresCode),
+  entry("l", "lecture", "Lecture", Lecture, lectureCode),
 ];
-
-/** The keys that open the tabs, in their order; the last one is for Lecture. */
-export const TAB_KEYS = [..."1234567890l"];
 
 export function tabById(id: string): Tab | undefined {
   return TABS.find((tab) => tab.id === id);

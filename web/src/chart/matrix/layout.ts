@@ -25,6 +25,7 @@ interface LayoutInput {
   colTitle?: string;
   maxCell?: number;
   stretch?: boolean; // cells may be wider than they are high
+  minRow?: number; // the least height of a row, if all rows fit on a screen with it
 }
 
 const LEGEND_HEIGHT = 40; // of the colour legend below the cells
@@ -45,7 +46,8 @@ export function layout(input: LayoutInput, available: number, presenting: boolea
   const rotation = colRoom + 8 <= firstGuess ? 0 : firstGuess >= line * 1.1 ? 45 : 90;
   const lean = rotation === 45 ? Math.min(colRoom * 0.71, available * 0.2) : 0;
   const room = Math.max(0.2, Math.min(most, (available - left - lean - 2) / Math.max(1, cols.length)));
-  const cellHeight = Math.min(room, (presenting ? 760 : 640) / rows.length); // no higher than a screen
+  const screen = (presenting ? 760 : 640) / rows.length; // no higher than a screen
+  const cellHeight = Math.min(screen, Math.max(room, input.minRow ?? 0));
   const cellWidth = input.stretch ? room : cellHeight;
   const up = rotation === 0 ? line : rotation === 45 ? colRoom * 0.71 + line * 0.6 : colRoom;
   const top = Math.ceil(up) + 10 + (input.colTitle ? titleRoom : 0);

@@ -29,6 +29,7 @@ export interface MatrixProps {
   onHover?: (cell: Cell | null) => void;
   maxCell?: number;
   stretch?: boolean; // cells may be wider than they are high
+  minRow?: number; // the least height of a row, if all rows fit on a screen with it
   digits?: number; // decimals of the numbers in the cells, if they fit
   testid: string;
 }
@@ -50,7 +51,7 @@ export function Matrix(props: MatrixProps) {
   const large = presenter.value;
   const plan = useMemo(
     () => layout(props, width, large), // measures all labels, which is too slow for every pointer move
-    [props.rows, props.cols, props.rowTitle, props.colTitle, props.maxCell, props.stretch, width, large],
+    [props.rows, props.cols, props.rowTitle, props.colTitle, props.maxCell, props.stretch, props.minRow, width, large],
   );
   const pin = props.pin ?? null;
   const fits = (cell: Cell | null) => cell !== null && cell[0] < props.rows.length && cell[1] < props.cols.length;

@@ -7,6 +7,7 @@ import { WordWeights } from "../../chart/word_weights";
 import { Choice, Intro, Select, Toggle } from "../../controls/controls";
 import { Output } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
+import { UsedSentences } from "../../controls/used_sentences";
 import { CutSlider, HeadSelects, LevelChoice } from "../../controls/weight_controls";
 import { served, shown } from "../../state/api";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Run } from "../../state/runs";
@@ -134,6 +135,7 @@ function Panel(props: { run: Run; side: 0 | 1; alone: boolean }) {
       )}
       <Status run={props.run} />
       {trace && <Output trace={trace} testid={props.side === 0 ? "output" : "beside-output"} />}
+      {trace && <UsedSentences trace={trace} />}
       {trace && aligningMap(trace) && <Weights trace={trace} pin={pins[props.side]} id={id} />}
     </div>
   );

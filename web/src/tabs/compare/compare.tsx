@@ -8,7 +8,7 @@ import { Output } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
 import { HeadSelects, LevelChoice, MapChoice } from "../../controls/weight_controls";
 import { difference } from "../../maths/grid";
-import { opened, served, shown } from "../../state/api";
+import { opened, served, shown, textModels } from "../../state/api";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Run } from "../../state/runs";
 import { mapsOf, MEANINGS, nameChoice, pickWeights, readChoice, type Shown } from "../../state/selection";
 import type { MapName, Trace } from "../../state/trace";
@@ -107,7 +107,7 @@ function Settings(props: {
   const { first, second, name } = props;
   const [typed, setTyped] = useState(text2.value);
   if (!first || !name) return null;
-  const models = (served.value?.models ?? []).map(({ name }) => name).filter((name) => name !== props.model);
+  const models = textModels().map(({ name }) => name).filter((name) => name !== props.model);
   const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
   const others = props.model === null ? traces : models;
   const other = makeSide(second ?? first, name, 1)?.map;

@@ -158,7 +158,7 @@ function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: HeadA
         {square && (
           <Toggle label="Rollout" value={rolled.value} onChange={(x) => (rolled.value = x)} testid="rollout" />
         )}
-        {props.able && name !== "rnn" && (
+        {props.able && name !== "rnn" && name !== "pointer" && (
           <Toggle label={`Layer ${l}, head ${h} on`} value={!isOff} onChange={toggle} testid="head-on" />
         )}
       </div>

@@ -1,0 +1,1 @@
+"""Speech: from WAV files to log-mel frames to batches."""

@@ -1,0 +1,64 @@
+"""Compare an imported model with the original in transformers: both read the same texts.
+
+transformers is needed only here. It reads the folder without running code from it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from regard.errors import ModelError, UsageError
+from regard.interop.importing import Imported
+from regard.lazy_torch import torch
+from regard.models.config import TransformerLMConfig
+
+TEXTS = (
+    "The cat sat on the mat.",
+    "Once upon a time there was",
+    "In 1984, 3.14 times 42 was 131.88.",
+    "def main():\n    return None\n",
+    "Les élèves sont allés à la plage.",
+    "ΑΒΓ αβγ, 中文, 🙂",
+    "a",
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen",
+)
+MAX_DIFFERENCE = 1e-3  # of an output, relative to the largest one; float32 sums in another order give about 1e-6
+
+
+def compare(imported: Imported) -> float:
+    """Return the largest difference of an output on some texts, in float32; ModelError if it is no rounding error.
+
+    The outputs are the logits of a language model, and the token vectors of an encoder.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise UsageError("the comparison needs transformers: pip install transformers, or import without --check")
+    from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    writes = isinstance(imported.config, TransformerLMConfig)
+    theirs = (AutoModelForCausalLM if writes else AutoModel).from_pretrained(
+        imported.folder.root, dtype=torch.float32, **options
+    )
+    their_tokenizer = AutoTokenizer.from_pretrained(imported.folder.root, **options)
+    model: Any = imported.model()
+    frame = imported.info["frame"]["target" if writes else "source"]
+    largest = 0.0
+    for text in TEXTS:
+        ids = [*frame["before"], *imported.tokenizer.encode(text), *frame.get("after", [])]
+        expected_ids = their_tokenizer(text)["input_ids"]
+        if ids != expected_ids:
+            raise ModelError(f"transformers reads {text!r} as the tokens {expected_ids}, and regard as {ids}")
+        if not ids:
+            continue
+        with torch.inference_mode():
+            tokens = torch.tensor([ids[: imported.info["context"]]])
+            output = theirs.eval()(tokens)
+            expected, result = (
+                (output.logits, model(tokens)) if writes else (output.last_hidden_state, model.encode(tokens).states)
+            )
+        difference = (result - expected).abs().max().item()
+        if not difference <= MAX_DIFFERENCE * max(1.0, expected.abs().max().item()):
+            raise ModelError(f"on {text!r} the output differs from that of transformers by {difference:.1e}")
+        largest = max(largest, difference)
+    return largest

@@ -1,0 +1,249 @@
+"""Import a model: read a source, and write it as a model folder that `regard.load` and every command take.
+
+>>> import regard
+>>> regard.import_model("SmolLM2-135M", "smollm2")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from regard.errors import ModelError, UsageError, unknown_name
+from regard.interop import bert, gpt2, llama
+from regard.interop.card import write_card
+from regard.interop.family import Plan, TokenIds
+from regard.interop.hub_folder import DTYPES, HubFolder
+from regard.interop.sentence_transformers import with_pooling
+from regard.interop.settings_file import SettingsFile
+from regard.interop.weight_table import WeightTable
+from regard.lazy_torch import torch
+from regard.models.config import Config, EncoderConfig
+from regard.models.folder.config_file import STORAGES, read_json, shortened
+from regard.models.folder.weights_file import Storage
+from regard.text.tokenizers.imported import ImportedTokenizer
+from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORTED
+
+# What `model_type` in config.json may be.
+FAMILIES: dict[str, Callable[[SettingsFile, TokenIds], Plan]] = {
+    **dict.fromkeys(llama.ARCHITECTURES, llama.make_plan),
+    "gpt2": gpt2.make_plan,
+    **dict.fromkeys(bert.ARCHITECTURES, bert.make_plan),
+}
+# Of generation_config.json: what has no effect on a search, and what `regard generate` has options for.
+GENERATION_HARMLESS = (
+    *("_from_model_config", "transformers_version", "output_attentions", "output_hidden_states", "use_cache"),
+    *("return_dict_in_generate", "output_scores", "output_logits", "cache_implementation", "trust_remote_code"),
+)
+GENERATION_OPTIONS = (
+    *("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "max_length"),
+    *("max_new_tokens", "min_length", "num_beams", "length_penalty", "early_stopping", "no_repeat_ngram_size"),
+    *("num_return_sequences",),
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of another library, read but not yet written: its settings as ours, and its weights one at a time."""
+
+    config: Config
+    tokenizer: ImportedTokenizer
+    info: Mapping[str, Any]  # for config.json
+    storage: str  # that keeps every number
+    family: str
+    table: WeightTable
+    folder: HubFolder
+    notes: tuple[str, ...]
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield our weights by name, in the type of the source."""
+        return self.table.read(self.folder.get)
+
+    def model(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
+        """Return the model in memory, in float32 unless `dtype` is given."""
+        from regard.models.folder.loading import fill, make_empty
+
+        dtype = torch.float32 if dtype is None else dtype
+        return fill(make_empty(self.config), {name: weight.to(dtype) for name, weight in self.weights()})
+
+
+def read(source: str | Path, *, family: str | None = None, allow_keys: Collection[str] = ()) -> Imported:
+    """Read a model of another library: a folder in the format of Hugging Face.
+
+    `family` is one of FAMILIES, by default what the folder says. A key of its settings that regard does not know is an
+    error; `allow_keys` are keys to accept all the same.
+    """
+    if family is not None and family not in FAMILIES:
+        raise UsageError(unknown_name("family of models", family, tuple(FAMILIES)))
+    folder = HubFolder(Path(source), allowed_keys=allow_keys)
+    settings = folder.settings("config.json")
+    named = settings.content.get("model_type")
+    if family is not None:
+        settings.content["model_type"] = family
+    elif not isinstance(named, str) or named not in FAMILIES:
+        known = unknown_name("model_type", named, tuple(FAMILIES))
+        raise ModelError(f"{settings.path}: {shortened(known)}; regard cannot import other families yet")
+    family = family or cast("str", named)
+    tokenizer = _read_tokenizer(folder, settings)
+    tokens, notes = _token_ids(folder, settings, tokenizer)
+    try:
+        plan = FAMILIES[family](settings, tokens)
+    except UsageError as error:  # a setting out of range
+        raise ModelError(f"{settings.path}: {shortened(error)}") from error
+    settings.finish()
+    info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
+    if isinstance(plan.config, EncoderConfig):
+        config, limit, told = with_pooling(plan.config, folder)
+        plan, notes = replace(plan, config=config), told
+        frame = {"before": list(tokens.before), "after": list(tokens.after)}
+        info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
+    if tokenizer.size > plan.config.vocabularies[-1]:
+        sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
+        raise ModelError(f"{folder.root}: {sizes}")
+    table = _open_weights(folder, plan)
+    info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
+    return Imported(plan.config, tokenizer, info, folder.storage, family, table, folder, (*notes, *plan.notes))
+
+
+def import_model(
+    source: str | Path,
+    out: str | Path,
+    *,
+    storage: Storage | None = None,
+    family: str | None = None,
+    allow_keys: Collection[str] = (),
+    check: bool = False,
+) -> Path:
+    """Import a model into a new model folder and return it; the other arguments are those of `read`.
+
+    `storage` is the type of the stored weights, by default that of the source. With `check`, transformers and the
+    import read the same texts, and a difference is an error; the largest one goes into the model card.
+    """
+    from regard.models.folder.saving import write_folder
+    from regard.models.folder.streamed_weights import write_weights
+
+    if storage is not None and storage not in STORAGES:
+        raise UsageError(unknown_name("storage", storage, STORAGES))
+    out = Path(out)
+    if out.exists() and not (out / "manifest.json").is_file():
+        raise UsageError(f"{out} exists and is not a model folder: choose another name")
+    if out.resolve() == Path(source).resolve():
+        raise UsageError(f"{out} is the source itself: choose another name for the model folder")
+    imported = read(source, family=family, allow_keys=allow_keys)
+    difference = None
+    if check:
+        from regard.interop.comparison import compare
+
+        difference = compare(imported)
+    chosen = cast("Storage", imported.storage if storage is None else storage)
+    name, content = imported.tokenizer.save()
+    return write_folder(
+        out,
+        imported.config,
+        lambda path: write_weights(path, imported.table.ours, imported.weights(), chosen),
+        storage=chosen,
+        files={name: content},
+        info=imported.info,
+        card=write_card(imported, chosen, difference),
+    )
+
+
+def _read_tokenizer(folder: HubFolder, settings: SettingsFile) -> ImportedTokenizer:
+    path = folder.path("tokenizer.json")
+    if path is None:
+        raise ModelError(
+            f"{folder.root}: there is no tokenizer.json; save the tokenizer with transformers, which writes one"
+        )
+    vocabulary = settings.content.get("vocab_size")
+    size = vocabulary if type(vocabulary) is int and vocabulary > 0 else 0
+    limit = BYTES_PER_TOKEN[ImportedTokenizer.FILE] * size + EXTRA_BYTES_IMPORTED
+    if path.stat().st_size > limit:
+        raise ModelError(f"{path}: larger than {limit} bytes, which is too large for a tokenizer with {size} tokens")
+    try:
+        return ImportedTokenizer(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+
+
+def _token_ids(folder: HubFolder, settings: SettingsFile, tokenizer: ImportedTokenizer) -> tuple[TokenIds, list[str]]:
+    """Return the special tokens, and notes about what is not taken over.
+
+    generation_config.json has precedence over config.json. The tokens before a text are those of tokenizer.json.
+    """
+    generation = folder.settings("generation_config.json", required=False)
+
+    def ids(key: str) -> tuple[int, ...]:
+        own, general = generation.take_tokens(key), settings.take_tokens(key)
+        return own or general
+
+    before, after = tokenizer.frame()
+    _check_frame(folder, before)
+    ends, start, pad = ids("eos_token_id"), ids("bos_token_id"), ids("pad_token_id")
+    ends = ends or tuple(after[-1:])
+    if not ends:
+        raise ModelError(f"{settings.path}: there is no eos_token_id, the token that ends a text")
+    if wrong := [token for token in (*ends, *start, *pad) if token >= tokenizer.size]:
+        raise ModelError(f"{settings.path}: token {wrong[0]} is none of the {tokenizer.size} of the tokenizer")
+    for key in ("suppress_tokens", "begin_suppress_tokens", "bad_words_ids", "forced_bos_token_id"):
+        generation.must_be(key, [])
+        settings.must_be(key, [])
+    for key in ("forced_eos_token_id", "forced_decoder_ids", "sequence_bias", "stop_strings"):
+        generation.must_be(key)
+    options = {key: generation.content[key] for key in GENERATION_OPTIONS if generation.content.get(key) is not None}
+    generation.ignore(*GENERATION_HARMLESS, *GENERATION_OPTIONS)
+    settings.ignore(*GENERATION_OPTIONS)  # as transformers 4 wrote them
+    generation.finish()
+    notes = []
+    if options:
+        listed = ", ".join(f"{key} {shortened(value)}" for key, value in options.items())
+        notes.append(f"Its authors generate with these options, which are not defaults here: {listed}.")
+    if after:
+        notes.append("The tokenizer puts an end token after each text; a prompt here has none, so it can go on.")
+    first, padding = (each[0] if each else None for each in (start, pad))
+    around = tuple(before), tuple(after)
+    return TokenIds(first, ends, padding, tokenizer.unknown, tokenizer.size, *around), notes
+
+
+def _check_frame(folder: HubFolder, before: list[int]) -> None:
+    """Raise ModelError if tokenizer_config.json contradicts the tokens before a text in tokenizer.json."""
+    path = folder.path("tokenizer_config.json")
+    if path is None or "add_bos_token" in folder.allowed_keys:
+        return
+    flag = read_json(path.resolve()).get("add_bos_token")
+    if isinstance(flag, bool) and flag != bool(before):
+        raise ModelError(
+            f"{path}: add_bos_token is {str(flag).lower()}, but tokenizer.json puts {len(before)} tokens before a "
+            "text; --allow-key add_bos_token takes what tokenizer.json says"
+        )
+
+
+def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
+    """Open the files of the weights and check names, shapes and types; copies of a weight must equal it."""
+    from regard.models.folder.loading import make_empty
+    from regard.models.folder.weights_file import distinct_weights
+
+    folder.open_weights()
+    folder.rename(plan.prefix)
+    try:
+        empty = make_empty(plan.config)
+    except ValueError as error:  # settings that do not go together
+        raise ModelError(f"{folder.root}: {shortened(error)}") from error
+    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
+    table = WeightTable(plan.rows, ours=shapes, unused=plan.unused)
+    table.check(folder.root, {name: shape for name, shape in folder.shapes.items() if name not in plan.copies})
+    for name, dtype in sorted(folder.dtypes.items()):
+        if table.unused.fullmatch(name):
+            del folder.dtypes[name]
+        elif dtype not in DTYPES:
+            raise ModelError(
+                f"{folder.root}: the weight {shortened(repr(name))} is stored as {dtype}, and regard reads "
+                f"{', '.join(DTYPES)}"
+            )
+    for copied, original in plan.copies.items():
+        if copied in folder.shapes and not torch.equal(folder.get(copied), folder.get(original)):
+            raise ModelError(
+                f"{folder.root}: tie_word_embeddings is true, but the weights {copied!r} and {original!r} differ"
+            )
+    return table

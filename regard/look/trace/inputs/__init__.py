@@ -1,0 +1,1 @@
+"""Traces of models whose input is no text: images, videos, series of numbers and recordings."""

@@ -9,7 +9,6 @@ set -u
 ROOT=$PWD; DATA=${DATA:-data}; OUT=${OUT:-runs}; LIMIT=${LIMIT:-520}; SMALL=${SMALL:-0}; PART=${1:-tune}
 JOBS=${JOBS:-14}; ONLY=${ONLY:-.}; EXCEPT=${EXCEPT:-none}
 [ -f regard/version.py ] || { echo "run this from the root of the repository"; exit 2; }
-export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1  # products of float32 matrices on tensor cores
 export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=${THREADS:-1} MPLBACKEND=Agg
 W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses-$PART.jsonl; LOG=$OUT/uses-$PART.txt; QUICK=(); TINY=(); DEVICE=cuda; RUNNING=()
 if [ "$SMALL" = 1 ]; then
@@ -79,8 +78,8 @@ if [ "$PART" = tune ]; then
   series patch-720-day "${patch[@]}" --set model.lookback=720 model.patch=24 model.stride=24 training.batch_tokens=27776 training.lr=5e-4
 elif [ "$PART" = stories ]; then  # first what the table needs; then the peers and other settings, as trainings end
   judged=(--parts test combinations longer --system pointer-generator)
-  answers=(data.demo=100000 training.batch_tokens=12288 training.validate_every=1250 training.warmup=300 training.pointing=1
-    model.layers=4 model.decoder_layers=2 model.heads=8 training.steps=5000 model.dim=256 model.hidden=1024 training.lr=8e-4)
+  answers=(data.demo=200000 training.batch_tokens=12288 training.validate_every=1000 training.warmup=300 training.pointing=1
+    model.layers=4 model.decoder_layers=2 model.heads=8 training.steps=8000 model.dim=256 model.hidden=1024 training.lr=5e-4)
   summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
     model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
   slow=(training.lr=1e-4 training.steps=1500 training.warmup=25 training.validate_every=100 model.head_dropout=0)

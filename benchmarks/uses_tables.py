@@ -26,8 +26,8 @@ SYSTEMS = {
     "t5": "T5 of `transformers`",
     "cnn": "a plain CNN",
     "transformers": "ViT of `transformers`",
-    "captioner": "Transformer over patches",
-    "rnn-captioner": "LSTM with soft attention",
+    "captioner": "`captioner`, a Transformer",
+    "rnn-captioner": "`rnn-captioner`, an LSTM",
     "peer": "CNN and LSTM without attention",
 }
 
@@ -96,19 +96,19 @@ def images_table(lines: Sequence[Line]) -> str:
 def captions_table(lines: Sequence[Line]) -> str:
     """Captions exactly right, and peaks of the attention on the item that a noun names."""
     runs = grouped(
-        ((*name.split("/"), " ".join(report["settings"])), run)
+        ((*name.split("/"), f"{run['steps']:,}", " ".join(report["settings"])), run)
         for report in reports(lines, "captions")
         for name, systems in report["runs"].items()
         for run in systems
     )
     rows = [
-        (task, SYSTEMS[system] + (f", `{settings}`" if settings else ""), f"{found[0]['parameters']:,}",
+        (task, SYSTEMS[system] + (f", `{settings}`" if settings else ""), f"{found[0]['parameters']:,}", steps,
          *(cell(found, key) for key in ("test_exact", "test_pointing", "noisy_exact", "noisy_pointing")))
-        for (task, system, settings), found in sorted(
+        for (task, system, steps, settings), found in sorted(
             runs.items(), key=lambda entry: (entry[0][0], list(SYSTEMS).index(entry[0][1]), entry[0][2])
         )
     ]  # fmt: skip
-    head = ("of", "model", "parameters", "exact, %", "peaks, %", "noisy: exact, %", "noisy: peaks, %")
+    head = ("of", "model", "parameters", "steps", "exact, %", "peaks, %", "noisy: exact, %", "noisy: peaks, %")
     return markdown_table(head, rows)
 
 
@@ -131,8 +131,9 @@ def series_table(lines: Sequence[Line]) -> str:
             errors = [cell(part, "mse", 3, 1) if part else "–" for part in parts]
             validation = mean(run["validation"] for part in parts for run in part)
             complete = all(parts)
+            shown = f"{validation:.3f}" if complete else "–"
             name = "DLinear" if model == "dlinear" else f"{model}, {settings}" if settings else model
-            measured.append((not complete, model, validation, (title(data), name, *errors, f"{validation:.3f}")))
+            measured.append((not complete, model, validation, (title(data), name, *errors, shown)))
         rows += [row for *_, row in sorted(measured)]
     head = ("data", "model", *(f"{horizon} hours" for horizon in HORIZONS), "validation, mean")
     return markdown_table(head, rows)

@@ -1,8 +1,4 @@
-"""Import a model: read a source, and write it as a model folder that `regard.load` and every command take.
-
->>> import regard
->>> regard.import_model("SmolLM2-135M", "smollm2")  # doctest: +SKIP
-"""
+"""Import a model: read a source, and write it as a model folder that `regard.load` and every command take."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.interop import bert, gpt2, llama
 from regard.interop.card import write_card
 from regard.interop.family import Plan, TokenIds
-from regard.interop.hub_folder import HubFolder
+from regard.interop.hub_folder import DTYPES, HubFolder
 from regard.interop.sentence_transformers import with_pooling
 from regard.interop.settings_file import SettingsFile
 from regard.interop.weight_table import WeightTable
@@ -233,14 +229,14 @@ def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
     shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
     table = WeightTable(plan.rows, ours=shapes, unused=plan.unused)
     table.check(folder.root, {name: shape for name, shape in folder.shapes.items() if name not in plan.copies})
-    if wrong := sorted(name for name, dtype in folder.dtypes.items() if dtype not in ("F32", "BF16", "F16")):
-        if not table.unused.fullmatch(wrong[0]):
-            raise ModelError(
-                f"{folder.root}: the weight {shortened(repr(wrong[0]))} is stored as {folder.dtypes[wrong[0]]}, and "
-                "regard reads F32, BF16 and F16"
-            )
-        for name in wrong:
+    for name, dtype in sorted(folder.dtypes.items()):
+        if table.unused.fullmatch(name):
             del folder.dtypes[name]
+        elif dtype not in DTYPES:
+            raise ModelError(
+                f"{folder.root}: the weight {shortened(repr(name))} is stored as {dtype}, and regard reads "
+                f"{', '.join(DTYPES)}"
+            )
     for copied, original in plan.copies.items():
         if copied in folder.shapes and not torch.equal(folder.get(copied), folder.get(original)):
             raise ModelError(

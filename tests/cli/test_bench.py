@@ -11,7 +11,7 @@ import pytest
 import torch
 from typer.testing import Result
 
-from regard.cli.bench import report, time_text
+from regard.cli.measure.bench import report, time_text
 from regard.decoding import benchmark as bench
 from regard.decoding.benchmark import Measured, measure_decoding
 from regard.decoding.cpu import c_matrix as compiled

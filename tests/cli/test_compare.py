@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
-from regard.cli.compare import recipe_to_compare
+from regard.cli.measure.compare import recipe_to_compare
 from regard.compare import comparison as compare
 from regard.compare.claims import SystemResult
 from regard.compare.report import Outcome

@@ -88,7 +88,7 @@ def try_folder(folder: Path, *, look: bool) -> str:
     """Load a folder and use the model; how it went. Everything but a RegardError goes on to the caller."""
     from regard.api.embedder import Embedder
     from regard.api.writer import Writer
-    from regard.cli.info import describe, lines_of
+    from regard.cli.model_folders.info import describe, lines_of
     from regard.errors import ModelError, RegardError
     from regard.tasks.loading import load
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard import DLinear, PatchForecaster, VisionTransformer
+from regard import CaptionerConfig, DLinear, PatchForecaster, TransformerCaptioner, VisionTransformer
 from regard.models.config import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
 from regard.settings import SettingError
 
@@ -60,3 +60,15 @@ def test_vectors_of_the_stem_move_with_the_picture_and_are_row_by_row() -> None:
     assert model(pictures).shape == (2, 3)
     with pytest.raises(SettingError, match="must be 2, 4, 8"):
         ImageClassifierConfig(**{**sizes, "height": 15, "width": 15}, patch=3, stem="convolutions")
+
+
+def test_a_captioners_stem_reads_each_frame_alone() -> None:
+    sizes: dict[str, int] = {"channels": 1, "height": 8, "width": 12, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
+    config = CaptionerConfig(**sizes, frames=2, patch=4, stem="convolutions", target_vocabulary=9)
+    model = TransformerCaptioner(config).eval()
+    frames = torch.rand(3, 2, 1, 8, 12)
+    cells = model.cells(frames)
+    assert cells.shape == (3, 2, 2, 3, 16) and model.encode(frames).states.shape == (3, 12, 16)
+    for t in range(2):
+        alone = model.patches(2 * frames[:, t] - 1).view(3, 2, 3, 16)
+        torch.testing.assert_close(cells[:, t], alone)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from regard.cli.score import likelihood_of
+from regard.cli.measure.score import likelihood_of
 from regard.cli.shared.model_options import (
     DEFAULT_MODEL,
     Device,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.info import size_text
+from regard.cli.model_folders.info import size_text
 from regard.errors import UsageError
 
 # Endings of model files in other formats. A folder may have a dot in its name, such as mine-v1.2.

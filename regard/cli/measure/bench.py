@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.evaluate import tracked
-from regard.cli.info import size_text
+from regard.cli.measure.evaluate import tracked
+from regard.cli.model_folders.info import size_text
 from regard.cli.shared.model_options import DEFAULT_MODEL, Device, Dtype, Model, Threads, plain_warnings, read_text
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads

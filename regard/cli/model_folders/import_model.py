@@ -7,7 +7,7 @@ from typing import Annotated, cast
 
 import typer
 
-from regard.cli.info import size_text
+from regard.cli.model_folders.info import size_text
 
 
 def import_folder(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.evaluate import tracked
+from regard.cli.measure.evaluate import tracked
 from regard.cli.shared.model_options import Device, Threads, plain_warnings, read_text
 from regard.errors import UsageError
 from regard.machine import set_threads

@@ -1,0 +1,1 @@
+"""Commands for model folders: what is in them, and other formats."""

@@ -1,0 +1,1 @@
+"""Commands that use a trained model: one file per command."""

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard.api.captioner import Captioner
+from regard.api.arrays.captioner import Captioner
 from regard.arrays.captions import CaptionedImages
 from regard.arrays.images import Images, read_images
 from regard.demo.scenes import NOISE, demo_items, make_scenes

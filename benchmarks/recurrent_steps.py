@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from regard.attention.scores import AdditiveScore
 from regard.layers.time_loop import layer_weights
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.text.tokenizers.special_tokens import END, PAD, START
 
 LENGTHS = (8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112)  # tokens of a batch's rows, source and target alike

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.api.transcriber import Transcriber, Transcript
+from regard.api.arrays.transcriber import Transcriber, Transcript
 from regard.arrays.speech.mel import pad_frames
 from regard.evaluation.word_errors import word_errors
 from regard.models.arrays.speech_input import scale_frames

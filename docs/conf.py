@@ -96,6 +96,10 @@ def leave_out_code(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"```{eval-rst}\n.. automodule::.*?```\n", "", source[0], flags=re.DOTALL)
 
 
+# Options for an outline, of the pictures for which most is computed.
+SMALL = {"gradients": ["--length", "10", "--seeds", "2"], "random-features": ["--features", "16", "--seeds", "2"]}
+
+
 def draw_pictures(app: Sphinx) -> None:
     """Make the pictures of pictures.md by the very commands that the page shows."""
     from regard.cli import app as regard
@@ -106,7 +110,8 @@ def draw_pictures(app: Sphinx) -> None:
     with TemporaryDirectory(dir=folder) as fresh:
         for command in commands:
             *words, name = shlex.split(command)
-            regard([*words, f"{fresh}/{name}"], standalone_mode=False)
+            small = SMALL.get(words[1], []) if app.tags.has("outline") else []  # of two values, the last one counts
+            regard([*words, f"{fresh}/{name}", *small], standalone_mode=False)
         # Moved into place whole, so that another build at the same time never sees half a picture.
         for picture in Path(fresh).iterdir():
             picture.replace(folder / picture.name)

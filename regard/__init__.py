@@ -58,7 +58,7 @@ _WHERE = {
     "TransformerLMConfig": "regard.models.config",
     "RecurrentLM": "regard.models.language_model",
     "RecurrentLMConfig": "regard.models.config",
-    "RecurrentTranslator": "regard.models.recurrent_translator",
+    "RecurrentTranslator": "regard.models.recurrent.translator",
     "RecurrentTranslatorConfig": "regard.models.config",
     "SentenceEncoder": "regard.models.sentence_encoder",
     "EncoderConfig": "regard.models.config",
@@ -109,10 +109,10 @@ _WHERE = {
     "Summarizer": "regard.api.copying.summarizer",
     "Answerer": "regard.api.copying.answerer",
     "WordVectors": "regard.api.word_vectors",
-    "ImageClassifier": "regard.api.image_classifier",
-    "Captioner": "regard.api.captioner",
-    "Forecaster": "regard.api.forecaster",
-    "Transcriber": "regard.api.transcriber",
+    "ImageClassifier": "regard.api.arrays.image_classifier",
+    "Captioner": "regard.api.arrays.captioner",
+    "Forecaster": "regard.api.arrays.forecaster",
+    "Transcriber": "regard.api.arrays.transcriber",
     # training
     "train": "regard.training.run.training_run",
 }

@@ -1,14 +1,14 @@
 # The table of __init__.py for type checkers and editors; tests/test_public_names.py holds the two together.
 
 from regard import kernels as kernels, look as look, positions as positions
-from regard.api.captioner import Captioner as Captioner
+from regard.api.arrays.captioner import Captioner as Captioner
+from regard.api.arrays.forecaster import Forecaster as Forecaster
+from regard.api.arrays.image_classifier import ImageClassifier as ImageClassifier
+from regard.api.arrays.transcriber import Transcriber as Transcriber
 from regard.api.classifier import Classifier as Classifier
 from regard.api.copying.answerer import Answerer as Answerer
 from regard.api.copying.summarizer import Summarizer as Summarizer
 from regard.api.embedder import Embedder as Embedder
-from regard.api.forecaster import Forecaster as Forecaster
-from regard.api.image_classifier import ImageClassifier as ImageClassifier
-from regard.api.transcriber import Transcriber as Transcriber
 from regard.api.translator import Translator as Translator
 from regard.api.word_vectors import WordVectors as WordVectors
 from regard.api.writer import Writer as Writer
@@ -78,7 +78,7 @@ from regard.models.folder import load_model as load_model, save_model as save_mo
 from regard.models.language_model import RecurrentLM as RecurrentLM, TransformerLM as TransformerLM
 from regard.models.pointer_generator import PointerGenerator as PointerGenerator
 from regard.models.presets import make_model as make_model, preset as preset
-from regard.models.recurrent_translator import RecurrentTranslator as RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator as RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
 from regard.models.text_classifier import TextClassifier as TextClassifier
 from regard.models.torch_weights import from_torch as from_torch

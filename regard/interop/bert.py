@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and XLM-RoBERTa, as encoders of sentences: MiniLM, E5, BGE and other models of sentence-transformers.
+"""BERT, RoBERTa and XLM-RoBERTa, as encoders of sentences: MiniLM, BGE and other models of sentence-transformers.
 
 Devlin et al. 2019: post-norm blocks with LayerNorm and GELU; token, position and segment vectors are added and
 normalized. A single text is segment 0, so its vector becomes part of the positions.

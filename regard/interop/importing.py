@@ -1,8 +1,4 @@
-"""Import a model: read a source, and write it as a model folder that `regard.load` and every command take.
-
->>> import regard
->>> regard.import_model("SmolLM2-135M", "smollm2")  # doctest: +SKIP
-"""
+"""Import a model: read a source, and write it as a model folder that `regard.load` and every command take."""
 
 from __future__ import annotations
 

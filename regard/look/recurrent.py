@@ -19,7 +19,7 @@ from regard.layers.cells import Weights, gru_gates, lstm_gates
 from regard.layers.recurrent import GRU, LSTM, RNN
 from regard.layers.time_loop import State, layer_weights
 from regard.models.language_model import RecurrentLM
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.text.tokenizers.special_tokens import START
 
 MAX_GRADIENT_STEPS = 80

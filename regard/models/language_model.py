@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.layers.embedding import Embedding
 from regard.models.config import RecurrentLMConfig, TransformerLMConfig
 from regard.models.decoding_state import RecurrentState, TransformerState
-from regard.models.recurrent_layers import make_recurrent, run_recurrent
+from regard.models.recurrent.layers import make_recurrent, run_recurrent
 from regard.models.stack import make_input, make_stack
 
 

@@ -40,7 +40,7 @@ from regard.models.config import (
 )
 from regard.models.language_model import RecurrentLM, TransformerLM
 from regard.models.pointer_generator import PointerGenerator
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.models.sentence_encoder import SentenceEncoder
 from regard.models.text_classifier import TextClassifier
 from regard.models.transformer import Transformer

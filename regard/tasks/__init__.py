@@ -35,12 +35,12 @@ TASKS: dict[str, Entry] = {
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
     "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
     "image classification": Entry(
-        "regard.tasks.image_classification", "image classifier", ("image-classifier",), "image"
+        "regard.tasks.arrays.image_classification", "image classifier", ("image-classifier",), "image"
     ),
-    "captioning": Entry("regard.tasks.captioning", "captioner", ("captioner", "rnn-captioner"), "image"),
-    "forecasting": Entry("regard.tasks.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
+    "captioning": Entry("regard.tasks.arrays.captioning", "captioner", ("captioner", "rnn-captioner"), "image"),
+    "forecasting": Entry("regard.tasks.arrays.forecasting", "forecaster", ("forecaster", "dlinear"), "series"),
     "speech recognition": Entry(
-        "regard.tasks.speech_recognition",
+        "regard.tasks.arrays.speech_recognition",
         "transcriber",
         ("speech-recognizer", "listen-attend-spell", "speech-ctc"),
         "sound",

@@ -19,14 +19,14 @@ from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.api.captioner import Captioner
+    from regard.api.arrays.captioner import Captioner
+    from regard.api.arrays.forecaster import Forecaster
+    from regard.api.arrays.image_classifier import ImageClassifier
+    from regard.api.arrays.transcriber import Transcriber
     from regard.api.classifier import Classifier
     from regard.api.copying.answerer import Answerer
     from regard.api.copying.summarizer import Summarizer
     from regard.api.embedder import Embedder
-    from regard.api.forecaster import Forecaster
-    from regard.api.image_classifier import ImageClassifier
-    from regard.api.transcriber import Transcriber
     from regard.api.word_vectors import WordVectors
     from regard.api.writer import Writer
 

@@ -98,8 +98,8 @@ def test_damaged_folders(translator: Translator, folder_of: Callable[..., Path])
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match="contains no tokenizer"):
         load(folder)
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(ModelError, match="reads formats up to 1: update regard"):
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 3}))
+    with pytest.raises(ModelError, match="reads formats up to 2: update regard"):
         load(folder)
 
 

@@ -56,8 +56,8 @@ def make_folders(place: Path) -> list[Path]:
     """Small models with random weights; those of images and series bring the demo data along as examples."""
     import torch
 
-    from regard.api.forecaster import Forecaster
-    from regard.api.image_classifier import ImageClassifier
+    from regard.api.arrays.forecaster import Forecaster
+    from regard.api.arrays.image_classifier import ImageClassifier
     from regard.demo.images import SHAPES
     from regard.demo.series import COLUMNS
     from regard.models.config import (

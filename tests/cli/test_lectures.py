@@ -130,7 +130,7 @@ def test_every_picture_is_written(shown: tuple[Result, Path]) -> None:
     of_models = {"trace", "words", "image", "forecast", "answer", "summary"}
     names = {command.name or command.callback.__name__ for command in plots.registered_commands} - of_models
     files = {path.name: path.read_bytes() for path in shown[1].iterdir()}
-    assert set(files) == {f"{name}.png" for name in names} and len(files) == 19
+    assert set(files) == {f"{name}.png" for name in names} and len(files) == 20
     assert all(data.startswith(b"\x89PNG") for data in files.values())
 
 

@@ -52,18 +52,21 @@ CASES: tuple[tuple[tuple[str, ...], bytes, bool], ...] = (
     (("-n", "7", "--beam", "2", "-t", "Merci."), b"", True),
     (("--sample", "--seed", "3", "--json"), SHORT.encode(), False),
     (("--include", "cat", "-n", "2"), b"Le chat noir dort.", False),
+    (("-m", "shakespeare", "-t", "Merci."), b"", False),
+    (("--device", "cuda:9", "-t", "Merci."), b"", False),
+)
+# More reasons to import torch after all; both processes then do the same.
+MORE_CASES: tuple[tuple[tuple[str, ...], bytes, bool], ...] = (
     (("--attention", "--json", "-t", "Le chat dort."), b"", False),
     (("--no-repeat", "2", "--min-tokens", "3"), SHORT.encode(), False),
     (("--dtype", "int8", "--json", "-t", "Le chat dort."), b"", False),
     (("-m", "fr-en-rnn", "--beam", "1", "-t", "Le chat dort."), b"", False),
-    (("-m", "shakespeare", "-t", "Merci."), b"", False),
-    (("--device", "cuda:9", "-t", "Merci."), b"", False),
 )
 ALL_CASES = """
 import json, sys
-from test_without_torch import CASES, run_case
+from test_without_torch import CASES, MORE_CASES, run_case
 results = []
-for arguments, text, without in CASES:
+for arguments, text, without in CHOSEN:
     results.append(run_case(arguments, text))
     if without and "torch" in sys.modules:
         sys.exit(f"{arguments} imported torch")
@@ -109,9 +112,11 @@ def run_process(code: str) -> Any:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def test_commands_say_the_same_with_and_without_torch() -> None:
-    without_torch = run_process(ALL_CASES)
-    for (arguments, text, _), ours in zip(CASES, without_torch, strict=True):
+@pytest.mark.parametrize("chosen", ["CASES", pytest.param("(*CASES, *MORE_CASES)", marks=pytest.mark.slow)])
+def test_commands_say_the_same_with_and_without_torch(chosen: str) -> None:
+    without_torch = run_process(ALL_CASES.replace("CHOSEN", chosen))
+    cases = CASES if chosen == "CASES" else (*CASES, *MORE_CASES)
+    for (arguments, text, _), ours in zip(cases, without_torch, strict=True):
         assert ours == run_case(arguments, text), arguments
     assert without_torch[0] == [0, "Jane visits Africa in September\n", ""]
     messages = without_torch[1][2]

@@ -2,6 +2,7 @@
 
     python tests/golden/facts.py                  compare all groups with the recorded files, print each difference
     python tests/golden/facts.py training names   compare these groups only
+    python tests/golden/facts.py --short          compare all groups, without some facts of the shipped models
     python tests/golden/facts.py --record names   record these groups again
 
 The facts are reached through public names, the command line, recipes and model folders only, so they survive any move
@@ -55,6 +56,7 @@ import comparison  # noqa: E402
 
 JSON, HELP = HERE / "facts.json", HERE / "help.txt"
 NUMBERS = ("torch", "cpu capability", "machine", "cpu", "mkl", "threads", "compiler", "sentencepiece", "safetensors")
+OTHER_WAYS = ("by regard.load", "command line")  # left out by --short
 # The parts of the environment that the facts of a group depend on.
 DEPENDS_ON = {
     "training": NUMBERS,
@@ -98,14 +100,16 @@ def cpu() -> str:
     return f"{fields.get('model name', '')} {hashlib.sha256(flags.encode()).hexdigest()[:12]}"
 
 
-def compute(group: str) -> dict[str, Any]:
-    """The facts of a group, by name."""
+def compute(group: str, *, short: bool) -> dict[str, Any]:
+    """The facts of a group, by name; if `short`, without some of the shipped models."""
     if group == "training":
         from training_facts import training_facts as facts
     elif group == "models":
         from model_facts import model_facts as facts
     elif group == "shipped":
-        from shipped_facts import shipped_facts as facts
+        from shipped_facts import shipped_facts
+
+        return shipped_facts(short=short)
     elif group == "folders":
         from folder_facts import folder_facts as facts
     elif group == "names":
@@ -134,13 +138,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(DEPENDS_ON)}; default: all")
     parser.add_argument("--record", action="store_true", help="record the facts instead of comparing them")
+    parser.add_argument(
+        "--short", action="store_true", help="leave out `regard.load` and the commands of shipped models"
+    )
     options = parser.parse_args()
+    if options.record and options.short:
+        parser.error("--record needs all facts, so it cannot be combined with --short")
     if unknown := set(options.groups) - set(DEPENDS_ON):
         parser.error(f"no such group: {', '.join(sorted(unknown))}; there are {', '.join(DEPENDS_ON)}")
     groups = options.groups or list(DEPENDS_ON)
     here = environment()
     # Through JSON, so that what is compared went the same way as what was recorded.
-    computed = {group: json.loads(json.dumps(compute(group), ensure_ascii=False)) for group in groups}
+    computed = {
+        group: json.loads(json.dumps(compute(group, short=options.short), ensure_ascii=False)) for group in groups
+    }
     recorded = read_recorded()
     if options.record:
         recorded["facts"] |= computed
@@ -149,6 +160,9 @@ def main() -> int:
             recorded[part] = {group: recorded[part][group] for group in DEPENDS_ON if group in recorded[part]}
         write_recorded(recorded)
         return 0
+    if options.short and "shipped" in groups:
+        shipped = recorded["facts"]["shipped"]
+        recorded["facts"]["shipped"] = {name: fact for name, fact in shipped.items() if not name.endswith(OTHER_WAYS)}
     return report(groups, here, computed, recorded)
 
 

@@ -37,16 +37,19 @@ PROMPTS = ("ROMEO:\n", "To be, or not to be", "")
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n"
 
 
-def shipped_facts() -> dict[str, Any]:
+def shipped_facts(*, short: bool) -> dict[str, Any]:
+    """All facts; if `short`, without those of other ways to the same models: `regard.load` and the commands."""
     facts: dict[str, Any] = {}
     for name in ("fr-en", "fr-en-rnn"):
         facts[name] = translator_facts(plain_translator(name))
         facts[f"{name} as int8"] = greedy_facts(regard.load(name, device="cpu", dtype="int8"), SENTENCES[:5])
-        facts[f"{name} by regard.load"] = greedy_facts(regard.load(name, device="cpu"), SENTENCES[:5])
+        if not short:
+            facts[f"{name} by regard.load"] = greedy_facts(regard.load(name, device="cpu"), SENTENCES[:5])
     facts["shakespeare"] = writer_facts(plain_writer("shakespeare"))
     facts["shakespeare as int8"] = scored(regard.load("shakespeare", device="cpu", dtype="int8").score(TEXT))
-    facts["shakespeare by regard.load"] = scored(regard.load("shakespeare", device="cpu").score(TEXT))
-    facts["command line"] = command_facts()
+    if not short:
+        facts["shakespeare by regard.load"] = scored(regard.load("shakespeare", device="cpu").score(TEXT))
+        facts["command line"] = command_facts()
     return facts
 
 

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.look.pictures.matrices import alignment_plot
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.models.transformer import Transformer
 
 SOURCE, TARGET = torch.tensor([[3, 5, 4, 6, 7]]), torch.tensor([[1, 4, 5, 6]])

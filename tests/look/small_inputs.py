@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.api.captioner import Captioner
+from regard.api.arrays.captioner import Captioner
+from regard.api.arrays.forecaster import Forecaster
+from regard.api.arrays.image_classifier import ImageClassifier
+from regard.api.arrays.transcriber import Transcriber
 from regard.api.copying.answerer import Answerer
 from regard.api.copying.summarizer import Summarizer
-from regard.api.forecaster import Forecaster
-from regard.api.image_classifier import ImageClassifier
-from regard.api.transcriber import Transcriber
 from regard.models.config import ForecasterConfig, ImageClassifierConfig, LinearForecasterConfig
 from regard.models.presets import MODELS, make_model
 from regard.text.tokenizers.characters import train_characters

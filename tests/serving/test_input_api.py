@@ -52,9 +52,9 @@ def wav(bits: int = 16, samples: int = 4000) -> bytes:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Small models with random weights that were trained, so they say, on the demo images and the demo series."""
-    from regard.api.forecaster import Forecaster
-    from regard.api.image_classifier import ImageClassifier
-    from regard.api.transcriber import Transcriber
+    from regard.api.arrays.forecaster import Forecaster
+    from regard.api.arrays.image_classifier import ImageClassifier
+    from regard.api.arrays.transcriber import Transcriber
     from regard.demo.images import SHAPES
     from regard.demo.series import COLUMNS
     from regard.models.config import ForecasterConfig, ImageClassifierConfig, SpeechRecognizerConfig

@@ -21,7 +21,7 @@ from regard.errors import DataError, UsageError
 from regard.evaluation.captions import exact_share, pointing_share
 from regard.settings import SettingError
 from regard.tasks import task_for
-from regard.tasks.captioning import chosen_patch, frame_size
+from regard.tasks.arrays.captioning import chosen_patch, frame_size
 from regard.tasks.losses import caption_loss
 from regard.tasks.validation import Measure
 from regard.training.recipe.from_files import recipe_for_files

@@ -20,8 +20,8 @@ from regard.cli import app
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.folder.config_file import read_checked_config
 from regard.recipes.tables import DataRecipe
+from regard.tasks.arrays.forecasting import TASK
 from regard.tasks.folder_face import face_of
-from regard.tasks.forecasting import TASK
 from regard.tasks.losses import forecast_loss
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import Recipe

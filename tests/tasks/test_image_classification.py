@@ -18,7 +18,7 @@ from regard.arrays.batches import ImageData
 from regard.arrays.images import make_images
 from regard.cli import app
 from regard.errors import DataError, ModelError, UsageError
-from regard.tasks.image_classification import chosen_patch, image_size, split_images
+from regard.tasks.arrays.image_classification import chosen_patch, image_size, split_images
 from regard.tasks.losses import image_loss
 from regard.training.recipe.from_files import recipe_for_files
 

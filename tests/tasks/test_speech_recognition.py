@@ -18,7 +18,7 @@ from regard.arrays.speech.wave_file import read_wave, write_wave
 from regard.cli import app
 from regard.demo.speech import WORDS, demo_speech, speak
 from regard.errors import DataError, ModelError, UsageError
-from regard.tasks.speech_recognition import split_recordings
+from regard.tasks.arrays.speech_recognition import split_recordings
 from regard.text.tokenizers.special_tokens import START
 from regard.training.recipe.from_files import recipe_for_files
 

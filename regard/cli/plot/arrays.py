@@ -14,7 +14,7 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.api.forecaster import Forecaster
+    from regard.api.arrays.forecaster import Forecaster
     from regard.arrays.series import Series
 
 
@@ -31,8 +31,8 @@ def image(
 
     Example: regard plot image -m runs/pictures picture.png -o attention.png
     """
-    from regard.api.image_classifier import ImageClassifier
-    from regard.look.pictures.image_attention import image_attention_plot
+    from regard.api.arrays.image_classifier import ImageClassifier
+    from regard.look.pictures.arrays.image_attention import image_attention_plot
 
     classifier = load_as(ImageClassifier, model, "cpu", "auto")
     result = classifier.classify(file)
@@ -58,8 +58,8 @@ def caption(
 
     Example: regard plot caption -m runs/pictures picture.png -o caption.png
     """
-    from regard.api.captioner import Captioner
-    from regard.look.pictures.caption_attention import caption_attention_plot
+    from regard.api.arrays.captioner import Captioner
+    from regard.look.pictures.arrays.caption_attention import caption_attention_plot
 
     captioner = load_as(Captioner, model, "cpu", "auto")
     result = captioner.caption(file, attention=True)
@@ -92,8 +92,8 @@ def forecast(
 
     Example: regard plot forecast -m runs/series series.csv --at 500 -o forecast.png
     """
-    from regard.api.forecaster import Forecaster
-    from regard.look.pictures.series_forecast import forecast_plot
+    from regard.api.arrays.forecaster import Forecaster
+    from regard.look.pictures.arrays.series_forecast import forecast_plot
 
     forecaster = load_as(Forecaster, model, "cpu", "auto")
     series = forecaster.read(file)
@@ -138,8 +138,8 @@ def speech(
 
     Example: regard plot speech -m runs/speech recording.wav -o attention.png
     """
-    from regard.api.transcriber import Transcriber
-    from regard.look.pictures.speech_attention import speech_attention_plot
+    from regard.api.arrays.transcriber import Transcriber
+    from regard.look.pictures.arrays.speech_attention import speech_attention_plot
 
     transcriber = load_as(Transcriber, model, "cpu", "auto")
     weights = transcriber.attention(file)  # (layers, heads, m, n)
@@ -167,7 +167,7 @@ def speech(
 
 def past_weights(forecaster: Forecaster, past: Series, layer: int | None) -> Tensor | None:
     """Return the mean weight on each point of a window, (C, L); None for a linear model."""
-    from regard.look.pictures.series_forecast import point_weights
+    from regard.look.pictures.arrays.series_forecast import point_weights
     from regard.models.config import ForecasterConfig
 
     config = forecaster.model.config

@@ -14,7 +14,7 @@ from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
 if TYPE_CHECKING:
-    from regard.api.captioner import Caption, Captioner
+    from regard.api.arrays.captioner import Caption, Captioner
 
 
 def caption_images(
@@ -49,7 +49,7 @@ def caption_images(
     """
     import_torch()
     set_threads(threads)
-    from regard.api.captioner import Captioner
+    from regard.api.arrays.captioner import Captioner
 
     if (evaluate is None) == (not files) or STDIN in (files or ()):
         raise UsageError("give images or videos, or --evaluate with a folder of them")

@@ -15,8 +15,8 @@ from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
 if TYPE_CHECKING:
+    from regard.api.arrays.image_classifier import ImageClassifier
     from regard.api.classifier import Classifier
-    from regard.api.image_classifier import ImageClassifier
 
 DEFAULT_CLASSIFIER = "demo-classifier"
 
@@ -50,8 +50,8 @@ def classify_inputs(
     """
     import_torch()
     set_threads(threads)
+    from regard.api.arrays.image_classifier import ImageClassifier
     from regard.api.classifier import Classifier
-    from regard.api.image_classifier import ImageClassifier
     from regard.api.model_names import find_model
     from regard.tasks.folder_face import face_of
 

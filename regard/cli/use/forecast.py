@@ -16,7 +16,7 @@ from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
 if TYPE_CHECKING:
-    from regard.api.forecaster import Forecast
+    from regard.api.arrays.forecaster import Forecast
 
 
 def forecast_series(
@@ -50,7 +50,7 @@ def forecast_series(
     """
     import_torch()
     set_threads(threads)
-    from regard.api.forecaster import Forecaster
+    from regard.api.arrays.forecaster import Forecaster
 
     forecaster = load_as(Forecaster, model, device, dtype)
     if evaluate is not None:

@@ -14,7 +14,7 @@ from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
 if TYPE_CHECKING:
-    from regard.api.transcriber import Transcriber, Transcript
+    from regard.api.arrays.transcriber import Transcriber, Transcript
 
 
 def transcribe_recordings(
@@ -46,7 +46,7 @@ def transcribe_recordings(
     """
     import_torch()
     set_threads(threads)
-    from regard.api.transcriber import Transcriber
+    from regard.api.arrays.transcriber import Transcriber
 
     if times and as_json:
         raise UsageError("--json has the times already: leave out --times")

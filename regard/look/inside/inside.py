@@ -24,7 +24,7 @@ from regard.look.trace.model_run import Face, make_reading, write_text
 from regard.look.trace.tracing import make_axis
 from regard.models.config import StackConfig
 from regard.models.protocols import Decoder
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.models.stack import TokenInput
 from regard.positions.absolute import Learned, Sinusoidal
 from regard.text.tokenizers.special_tokens import SpecialTokens, special_tokens_of

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.attention.scores import AdditiveScore, BilinearScore, ConcatScore, DotScore
 from regard.look.inside.transformer_block import Put
 from regard.look.inside.worksheet import Rule, Sheet
-from regard.models.recurrent_translator import RecurrentTranslator, top
+from regard.models.recurrent.translator import RecurrentTranslator, top
 
 
 def write_step(

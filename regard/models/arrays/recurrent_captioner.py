@@ -19,8 +19,8 @@ from regard.layers.normalization import LayerNorm
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import RecurrentCaptionerConfig
 from regard.models.decoding_state import Encoded, RecurrentState
-from regard.models.recurrent_layers import make_recurrent, run_recurrent
-from regard.models.recurrent_translator import top
+from regard.models.recurrent.layers import make_recurrent, run_recurrent
+from regard.models.recurrent.translator import top
 
 
 class Convolution(nn.Module):

@@ -18,8 +18,8 @@ from regard.arrays.speech.mel import pad_frames
 from regard.models.arrays.speech_input import SpeechInput, scale_frames
 from regard.models.config.speech import ListenAttendSpellConfig, SpeechCTCConfig, SpeechRecognizerConfig
 from regard.models.decoding_state import Encoded, map_hidden
-from regard.models.recurrent_layers import make_recurrent, run_recurrent
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.layers import make_recurrent, run_recurrent
+from regard.models.recurrent.translator import RecurrentTranslator
 from regard.models.stack import make_input, make_stack
 from regard.models.transformer import TransformerTarget
 

@@ -17,7 +17,7 @@ from torch import nn
 from regard.kernels.fused_modules import unfuse_changed
 from regard.layers.block import Block
 from regard.layers.recurrent import GRU, LSTM, RNN
-from regard.models.recurrent_translator import RecurrentDecoder
+from regard.models.recurrent.translator import RecurrentDecoder
 from regard.models.stack import Stack
 
 

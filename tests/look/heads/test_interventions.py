@@ -20,7 +20,7 @@ from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
 from regard.look import force_attention, heads_off, trace_text
 from regard.look.trace.trace import Trace
-from regard.models.recurrent_translator import RecurrentTranslator
+from regard.models.recurrent.translator import RecurrentTranslator
 
 KINDS = ["transformer", "transformer-lm"]
 MODERN = {"order": "pre", "norm": "rms", "position": "rotary", "kv_heads": 2, "activation": "swiglu"}

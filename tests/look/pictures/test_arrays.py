@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.look.pictures.image_attention import image_attention_plot
-from regard.look.pictures.series_forecast import forecast_plot, point_weights
-from regard.look.pictures.speech_attention import speech_attention_plot
+from regard.look.pictures.arrays.image_attention import image_attention_plot
+from regard.look.pictures.arrays.series_forecast import forecast_plot, point_weights
+from regard.look.pictures.arrays.speech_attention import speech_attention_plot
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from regard.api.forecaster import Forecaster
+from regard.api.arrays.forecaster import Forecaster
 from regard.arrays.batches import ArrayData, SeriesData
 from regard.arrays.series import Scale, Series, read_series
 from regard.errors import DataError
@@ -25,7 +25,7 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
 from regard.recipes.tables import RecipeTables, TrainingRecipe
-from regard.tasks.array_task import ArrayTask, network_config
+from regard.tasks.arrays.array_task import ArrayTask, network_config
 from regard.tasks.corpora import Corpora
 from regard.tasks.losses import Objective, Together, forecast_loss
 from regard.tasks.task import Data, Misfit, Tokenizers

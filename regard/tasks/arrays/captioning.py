@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from regard.api.captioner import Captioner
+from regard.api.arrays.captioner import Captioner
 from regard.arrays.batches import ArrayData
 from regard.arrays.caption_batches import CaptionData
 from regard.arrays.captions import CaptionedImages, read_captioned
@@ -27,9 +27,9 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
 from regard.recipes.tables import RecipeTables, TrainingRecipe
-from regard.tasks.array_task import TEXT_KEYS, ArrayTask, network_config
+from regard.tasks.arrays.array_task import TEXT_KEYS, ArrayTask, network_config
+from regard.tasks.arrays.image_classification import LARGEST_SIDE, MAX_PATCH, MIN_GRID, held_out_rows
 from regard.tasks.corpora import Corpora, numbered_tokens, train_tokenizer
-from regard.tasks.image_classification import LARGEST_SIDE, MAX_PATCH, MIN_GRID, held_out_rows
 from regard.tasks.losses import Objective, Together, caption_loss
 from regard.tasks.task import Data, LossUnit, Misfit, Tokenizers
 from regard.tasks.validation import LOSS, Measure, Validator

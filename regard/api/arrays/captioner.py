@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.api.arrays.image_classifier import array_image
 from regard.api.html import describe_model, model_html, model_repr
-from regard.api.image_classifier import array_image
 from regard.api.saving import learned_from_demo, save_face
 from regard.arrays.captions import CaptionedImages, evenly, read_frames
 from regard.arrays.images import to_pixels

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.api.image_classifier import ImageClassifier
+from regard.api.arrays.image_classifier import ImageClassifier
 from regard.arrays.batches import ArrayData, ImageData
 from regard.arrays.images import Images, Size, read_images
 from regard.errors import DataError, ModelError
@@ -27,7 +27,7 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
 from regard.recipes.tables import RecipeTables, TrainingRecipe
-from regard.tasks.array_task import ArrayTask, network_config
+from regard.tasks.arrays.array_task import ArrayTask, network_config
 from regard.tasks.classification import AccuracyValidator
 from regard.tasks.corpora import Corpora
 from regard.tasks.losses import Objective, Together, image_loss

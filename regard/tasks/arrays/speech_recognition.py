@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from regard.api.transcriber import Transcriber
+from regard.api.arrays.transcriber import Transcriber
 from regard.arrays.speech.augment import Augmentation
 from regard.arrays.speech.batches import SpeechData, longest_sample
 from regard.arrays.speech.recordings import Recordings, read_recordings
@@ -31,7 +31,7 @@ from regard.positions import SCHEMES
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
-from regard.tasks.array_task import network_config
+from regard.tasks.arrays.array_task import network_config
 from regard.tasks.corpora import Corpora, numbered_tokens, train_tokenizer
 from regard.tasks.losses import Objective, Together, speech_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers

@@ -18,7 +18,7 @@ from regard.attention.single_head import KeyValueAttention
 from regard.layers.embedding import Embedding
 from regard.models.config import RecurrentTranslatorConfig
 from regard.models.decoding_state import Encoded, Hidden, RecurrentState, map_hidden
-from regard.models.recurrent_layers import make_recurrent, run_recurrent
+from regard.models.recurrent.layers import make_recurrent, run_recurrent
 
 
 class RecurrentEncoder(nn.Module):

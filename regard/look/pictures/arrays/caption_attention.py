@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.look.pictures.arrays.image_attention import COVER, PALE, extent_of, image_attention_plot
 from regard.look.pictures.colours import INK, WEIGHTS
 from regard.look.pictures.figures import caption, new_figure, quiet
-from regard.look.pictures.image_attention import COVER, PALE, extent_of, image_attention_plot
 
 FRAME = 1.1  # inches
 

@@ -1,0 +1,1 @@
+"""Trained models whose input is an image, a video, a series or a recording."""

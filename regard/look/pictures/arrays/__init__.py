@@ -1,0 +1,1 @@
+"""Pictures of attention over images, videos, series and recordings."""

@@ -1,0 +1,1 @@
+"""Tasks whose input is an image, a video, a series or a recording."""

@@ -97,7 +97,7 @@ def test_one_thread_inside_a_block_and_the_others_after_it() -> None:
 
 
 def test_every_command_that_computes_takes_threads() -> None:
-    others = {"check", "export", "info", "lectures"}
+    others = {"check", "export", "import", "info", "lectures"}  # they read and write files
     for name in [*COMMANDS.keys() - others, "plot trace"]:
         result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"})
         assert "--threads" in result.stdout, name

@@ -61,6 +61,13 @@ class Watched:
         """By how many pixels the page can be scrolled to the side."""
         return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
+    def fits(self) -> bool:
+        """Whether the page cannot be scrolled to the side; a busy machine may lay it out some time after a change."""
+        end = time.monotonic() + 10
+        while self.sideways() != 0 and time.monotonic() < end:
+            self.page.wait_for_timeout(20)
+        return self.sideways() == 0
+
 
 DESK: ViewportSize = {"width": 1280, "height": 900}
 

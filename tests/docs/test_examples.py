@@ -151,11 +151,11 @@ def test_no_block_escapes() -> None:
 
 
 def test_blocks_not_run() -> None:
-    """The list of what is not run; it stays short. Three of them begin with a download, three start a server."""
+    """The list of what is not run; it stays short. Three begin with a download, three start a server, and most of the others train for minutes."""
     listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
     for place, reason in listed.items():
         print(f"{place}: not run: {reason}")
-    assert len(listed) <= 14, listed
+    assert len(listed) <= 17, listed
 
 
 # The checker itself, on planted pages.

@@ -19,6 +19,7 @@ MAY_TOUCH = {
     "files.py": "XDG_CACHE_HOME; stands left of regard/machine",
     "training/parallel/group.py": "the variables of torchrun",
     "training/parallel/launch.py": "the environment of the processes that it starts",
+    "text/tokenizers/imported.py": "sets TOKENIZERS_PARALLELISM",
     "training/run/torch_settings.py": "sets CUBLAS_WORKSPACE_CONFIG",
     "kernels/linear/launch_triton.py": "sets DISABLE_MMA_V3",
     "kernels/linear/without_wgmma.py": "sets DISABLE_MMA_V3",

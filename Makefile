@@ -41,7 +41,7 @@ test-gpu: $(VENV)/.extra-test  ## the tests that need an NVIDIA GPU, skipped els
 lint: style  ## check style, format and types
 	$(BIN)/mypy
 
-style: $(VENV)/.extra-test  # the types are checked by tests/test_types.py, beside the other tests
+style: $(VENV)/.extra-test  # the types are checked by tests/repository/test_types.py, beside the other tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "synthetic_pairs.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "synthetic_pairs.py"
 
 
 def test_new_and_plausible_pairs_are_written_once(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from regard.positions import Alibi, Learned, LlamaScaling, Position, Rotary, Sin
 from regard.training.loop.torch_compile import compile_parts
 from regard.traits import own_traits, replaced_methods, traits_of, why_unknown
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SIZES = {"dim": 8, "heads": 2}
 ATTENTION = {"attention", "attention-bias"}
 
@@ -275,15 +275,15 @@ def test_fused_modules_have_the_traits_of_the_plain_ones() -> None:
 
 
 def test_a_position_scheme_is_reported_by_its_class_name() -> None:
-    assert traits_of(Backwards()) == {"position tests.test_traits.Backwards"}
-    assert traits_of(type("Plain", (Sinusoidal,), {})(dim=4)) == {"position tests.test_traits.Plain"}
+    assert traits_of(Backwards()) == {"position tests.repository.test_traits.Backwards"}
+    assert traits_of(type("Plain", (Sinusoidal,), {})(dim=4)) == {"position tests.repository.test_traits.Plain"}
 
 
 def test_a_users_scheme_is_not_taken_for_one_of_the_package() -> None:
     ours, other = Rotary(head_dim=8), type("Rotary", (Position,), {"rotate": lambda self, x, positions: -x})()
     assert type(ours).__name__ == type(other).__name__
     assert traits_of(ours) == {"position Rotary"}
-    assert traits_of(other) == {"position tests.test_traits.Rotary"}
+    assert traits_of(other) == {"position tests.repository.test_traits.Rotary"}
 
 
 @pytest.mark.parametrize("again", [fuse, lambda block, only: compile_parts(block, dynamic=True)])

@@ -64,7 +64,7 @@ ALLOWED = "*_cuda* | CUDA: no GPU\n"
 
 
 def run_planted(folder: Path, source: str, *, ci: str, allowed: str = ALLOWED, workers: int = 0) -> tuple[int, str]:
-    shutil.copy(Path(__file__).parent / "conftest.py", folder)
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
     (folder / "allowed_skips.txt").write_text(allowed)
     (folder / "test_planted.py").write_text(source)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"CI": ci}
@@ -106,7 +106,7 @@ def test_in_ci_a_skipped_module_fails(tmp_path: Path, workers: int) -> None:
     "line", ["*slow* | takes long", "*slow* | LAZY: takes long", "*slow* | CUDA:", "*slow* CUDA: no GPU"]
 )
 def test_only_devices_can_be_listed(line: str) -> None:
-    conftest = runpy.run_path(str(Path(__file__).parent / "conftest.py"))
+    conftest = runpy.run_path(str(Path(__file__).parents[1] / "conftest.py"))
     with pytest.raises(pytest.UsageError, match=r"allowed_skips.txt, line 2: .* a device of CUDA, MPS"):
         conftest["read_allowed_skips"](f"# comment\n{line}\n")
 
@@ -121,7 +121,7 @@ def test_a_wrong_list_stops_the_run(tmp_path: Path) -> None:
 
 def test_what_is_listed_exists() -> None:
     """A line whose tests are gone, or that names no file, would allow more than anyone looked at."""
-    tests = Path(__file__).parent
+    tests = Path(__file__).parents[1]
     conftest = runpy.run_path(str(tests / "conftest.py"))
     for pattern, _ in conftest["read_allowed_skips"]((tests / "allowed_skips.txt").read_text(encoding="utf-8")):
         file, _, name = pattern.partition("::")

@@ -21,7 +21,7 @@ from regard.training.recipe.schema import Recipe
 from regard.training.run.model_card import model_card
 from regard.training.state.progress import Progress
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from types import ModuleType
 
 import pytest
 
-from .reference_links import reference_names
+from ..reference_links import reference_names
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAST = {"A": 4, "B": 8, "C": 4, "D": 17, "E": 11, "F": 4, "G": 6, "H": 4}
 TAGS = [f"{letter}{number}" for letter, last in LAST.items() for number in range(1, last + 1)]
 

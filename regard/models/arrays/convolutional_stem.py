@@ -29,6 +29,11 @@ class ConvolutionalStem(nn.Module):
             before = after
         self.layers = nn.Sequential(*layers, nn.Conv2d(before, dim, 1))
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The name of this module; see regard.traits."""
+        return frozenset({"convolutional-stem"})
+
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, n, p), row by row."""
         return self.layers(images).flatten(2).transpose(1, 2)

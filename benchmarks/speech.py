@@ -5,9 +5,10 @@
 
 DATA/fsdd has the folder recordings, or an archive of it, recordings.tar.gz or .tar.xz. The data set's own split: index
 0 to 4 of each digit and speaker is the test part. Every system learns from the same batches (single digits and strings
-of up to 7, with the changes of the recipe `fsdd`) for the same number of steps. It is tested on the single digits of
-the test part, and on strings of 3 to 7 of them by one speaker, with up to 0.3 s of silence between two. With
---speakers, systems also learn from five speakers and are tested on the sixth; nothing was tuned on that test.
+of up to 7, with the changes of the recipe `fsdd`), for the same number of steps unless --fit or --limit say otherwise.
+It is tested on the single digits of the test part, and on strings of 3 to 7 of them by one speaker, with up to 0.3 s of
+silence between two. With --speakers, systems also learn from five speakers and are tested on the sixth; nothing was
+tuned on that test.
 
 --demo learns the digits that regard speaks itself, as the recipe `demo-speech` says, and needs no data: a comparison
 that two cores can make. It is tested on other digits of the same voices, and on strings of 3 to 5 of them.

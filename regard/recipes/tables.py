@@ -66,7 +66,7 @@ class DataRecipe:
     target: tuple[str, ...] = ()
     pairs: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()  # folders with a folder per class, or IDX files
+    images: tuple[str, ...] = ()  # folders with a folder per class or a captions.tsv, or IDX files
     series: tuple[str, ...] = ()  # one CSV file
     speech: tuple[str, ...] = ()  # folders of WAV files, or tables of paths and texts
     columns: tuple[str | int, str | int] | None = None  # of `pairs`: column numbers from 0, or keys of JSON lines

@@ -29,8 +29,8 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
         entries = [
             {
                 "name": model.name,
-                "kind": model.kind,
-                "architecture": model.architecture,
+                "kind": model.face,
+                "architecture": model.kind,
                 "reads": model.reads,
                 "state": model.state,
                 "error": model.error,

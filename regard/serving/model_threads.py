@@ -19,7 +19,7 @@ from regard.tasks import face_for, input_for
 from regard.tasks.folder_face import kind_of
 
 State = Literal["waiting", "loading", "ready", "failed"]
-Face = Any  # a Translator, Writer or Embedder; importing their types would import PyTorch
+Face = Any  # what `regard.load` returns, such as a Translator; importing its types would import PyTorch
 Job = tuple[Callable[[Face], Any], "Future[Any]"]
 
 
@@ -34,9 +34,9 @@ class ServedModel:
 
     def __init__(self, name: str, folder: Path, *, device: str = "auto", queue_size: int = 16) -> None:
         self.name, self.folder, self.device = name, folder, device
-        self.architecture = kind_of(folder)
-        self.kind = face_for(self.architecture)
-        self.reads = input_for(self.architecture)
+        self.kind = kind_of(folder)  # such as "transformer"
+        self.face = face_for(self.kind)  # such as "translator"
+        self.reads = input_for(self.kind)
         self.state: State = "waiting"
         self.error: str | None = None
         self.about: dict[str, Any] | None = None

@@ -1,4 +1,6 @@
-"""Tasks: what models are trained for. Each has one file here and one line in TASKS; its models are in `MODELS`.
+"""Tasks: what models are trained for.
+
+Each has one file, here or in arrays/ or copying/, and a line in TASKS; its models are in `MODELS`.
 
     task_for("transformer").objective(recipe.training)
 

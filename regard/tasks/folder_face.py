@@ -28,9 +28,18 @@ def kind_of(folder: Path) -> str:
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(MAX_CONFIG_BYTES))
-        face_for(content["kind"])
-        return str(content["kind"])
+        kind = content["kind"]
+        if not isinstance(kind, str):
+            raise TypeError(kind)
     except OSError as error:
         raise ModelError(f"{folder} is not a model folder: {path.name}: {error.strerror or error}") from error
     except (ValueError, RecursionError, LookupError, TypeError) as error:
         raise ModelError(f"{path} has no valid kind of model: the file is damaged") from error
+    try:
+        face_for(kind)
+    except LookupError as error:
+        raise ModelError(
+            f"{path}: the kind of model {kind!r} is unknown. Commands know only the kinds of regard itself; a task of "
+            f"your own has to be registered, with regard.tasks.register, in the program that loads the model"
+        ) from error
+    return kind

@@ -1,7 +1,7 @@
 """The interface of a task: everything in training and use that depends on the purpose of a model.
 
-A task has one file in this folder and one line in the table of `regard.tasks`. The rest of regard uses the task of a
-model (`task_for(kind)`) and never compares the name of a kind.
+A task has one file, here or in arrays/ or copying/, and one line in the table of `regard.tasks`. The rest of regard
+uses the task of a model (`task_for(kind)`) and never compares the name of a kind.
 """
 
 from __future__ import annotations

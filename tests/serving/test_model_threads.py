@@ -40,7 +40,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_a_model_waits_until_it_is_asked_and_says_what_it_is() -> None:
     model = ServedModel("fr-en", FOLDER, device="cpu")
-    assert (model.kind, model.state, model.about) == ("translator", "waiting", None)
+    assert (model.face, model.state, model.about) == ("translator", "waiting", None)
     assert model.submit(lambda face: face.translate("Le chat dort.").text).result(WATCHDOG) == "The cat sleeps."
     assert model.state == "ready" and model.error is None
     assert model.about is not None
@@ -95,7 +95,7 @@ def test_an_error_reaches_who_asked_and_the_model_goes_on() -> None:
 def test_a_damaged_model_fails_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"kind": "transformer-lm"}')
     model = ServedModel("bad", tmp_path)
-    assert model.kind == "writer"
+    assert model.face == "writer"
     with pytest.raises(ModelError, match=r"'bad' could not be loaded: .*no manifest\.json"):
         model.submit(lambda face: face).result(WATCHDOG)
     assert model.state == "failed" and model.error is not None and "no manifest.json" in model.error
@@ -107,7 +107,7 @@ def test_a_damaged_model_fails_and_says_why(tmp_path: Path) -> None:
         (None, "is not a model folder: config.json: No such file"),
         ("{", "has no valid kind of model"),
         ("[" * 100_000, "has no valid kind of model"),
-        ('{"kind": "horse"}', "has no valid kind of model"),
+        ('{"kind": "horse"}', "the kind of model 'horse' is unknown. Commands know only"),
         ('{"kind": []}', "has no valid kind of model"),
         ("7", "has no valid kind of model"),
     ],

@@ -64,6 +64,8 @@ def caption_images(
         except DataError as error:
             failed += 1
             typer.echo(f"regard: {error}", err=True)
+            if not as_json:
+                typer.echo("")  # one line for each image
             continue
         if as_json:
             typer.echo(json.dumps(content_of(result, captioner), ensure_ascii=False))

@@ -1,1 +1,1 @@
-"""Networks whose input is no text: images and series of numbers."""
+"""Networks whose input is no text: images, videos, series and recordings."""

@@ -1,4 +1,4 @@
-"""What tasks on images and series share: no text is read, and samples have equal shapes."""
+"""What tasks without text share, such as image classification and forecasting: equal shapes, no tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT_KEYS = (*SHARES, "columns", "source_language", "target_language", "max_leng
 
 
 class ArrayTask(Task):
-    """A task whose input is no text."""
+    """A task that learns from arrays of equal shape and reads and writes no text."""
 
     loss_unit: ClassVar[LossUnit] = "samples"
     fixed_shapes = True

@@ -1,6 +1,7 @@
 """The batch size that fits: lowers training.batch_tokens until a step fits into memory; checks the disk too.
 
-The wish comes from regard/training/recipe/defaults.py, which chooses training.batch_tokens from the data and the
+The wish comes from the task if its `training_defaults` choose training.batch_tokens, as those of images, captions,
+series and word vectors do; otherwise from regard/training/recipe/defaults.py, which chooses it from the data and the
 machine. `fit_batch` measures a step (memory.py) and lowers that choice where memory is short. What the user has set
 stays as it is.
 """

@@ -151,7 +151,7 @@ def test_no_block_escapes() -> None:
 
 
 def test_blocks_not_run() -> None:
-    """The list of what is not run; it stays short. Three begin with a download, three start a server, and most of the others train for minutes."""
+    """The list of what is not run stays short: downloads, servers, and trainings that take minutes."""
     listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
     for place, reason in listed.items():
         print(f"{place}: not run: {reason}")

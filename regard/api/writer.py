@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
+from regard.text.chat import ChatFormat, Message
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = Sample()
@@ -122,6 +123,77 @@ class Writer:
         tokens = self._prefix(prompt)
         written = self._tokens(tokens, search, max_tokens)
         return until_stop(new_text(self.tokenizer, written, after=tokens), stop_texts(stop))
+
+    @property
+    def chat_format(self) -> ChatFormat | None:
+        """The form of the conversations that the model was trained on, if it is known."""
+        stored = self.info.get("chat")
+        return None if stored is None else ChatFormat.from_dict(stored)
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        search: Search = SAMPLE,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] | None = None,
+    ) -> str:
+        """Answer the last of the messages, each like {"role": "user", "content": "Hello"}; other arguments as in write.
+
+        The roles are system (first, if at all), user and assistant. The model must be one that was trained to chat.
+        """
+        return "".join(self.stream_chat(messages, search=search, max_tokens=max_tokens, stop=stop))
+
+    def stream_chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        search: Search = SAMPLE,
+        max_tokens: int = MAX_TOKENS,
+        stop: str | Sequence[str] | None = None,
+    ) -> Iterator[str]:
+        """Yield the same answer as `chat` in parts, each as soon as it is final."""
+        if not search.streams:
+            raise UsageError(f"{type(search).__name__} cannot answer in a chat: use Greedy or Sample")
+        if max_tokens < 1:
+            raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
+        tokens = self.chat_tokens(messages, room=max_tokens)
+        limit = max_tokens if self.context is None else min(max_tokens, self.context - len(tokens))
+        written = stream_tokens(self.decoding_model, tokens, search=search, max_tokens=limit)
+        answer = takewhile(lambda token: token not in self.chat_ends, written)
+        return until_stop(new_text(self.tokenizer, answer, after=tokens), stop_texts(stop))
+
+    def chat_tokens(self, messages: Sequence[Message], *, room: int = MAX_TOKENS) -> list[int]:
+        """Return the tokens of a conversation, up to where the answer begins.
+
+        If `room` tokens for the answer, or a quarter of the context, do not fit after them, the oldest messages are
+        left out, with a warning. UsageError if the model has no chat format, or the last message alone is too long.
+        """
+        form = self.chat_format
+        if form is None:
+            raise UsageError("this model has no chat format: it continues texts, and does not answer messages")
+        tokens = self.tokenizer.encode(form.render(messages))
+        if self.context is None:
+            return tokens
+        first = int(messages[0]["role"] == "system")
+        limit, start = self.context - min(room, self.context // 4), first
+        while len(tokens) > limit:
+            start = next((n for n in range(start + 1, len(messages)) if messages[n]["role"] == "user"), len(messages))
+            if start == len(messages):
+                raise UsageError(f"the last message is too long for the {self.context} tokens that the model sees")
+            tokens = self.tokenizer.encode(form.render([*messages[:first], *messages[start:]]))
+        if start > first:
+            warnings.warn(
+                f"the conversation is too long: its oldest {start - first} messages are left out", stacklevel=3
+            )
+        return tokens
+
+    @property
+    def chat_ends(self) -> frozenset[int]:
+        """The tokens that end an answer: those that end a text, and the one that closes a message of the model."""
+        form = self.chat_format
+        closing = [] if form is None else self.tokenizer.encode(form.close["assistant"].strip())
+        return frozenset((*self.special.ends, *(closing if len(closing) == 1 else ())))
 
     @property
     def window(self) -> int:

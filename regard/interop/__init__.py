@@ -6,6 +6,7 @@ settings_file          takes every key of a foreign settings file, or refuses it
 weight_table           maps weights by a table, in both directions
 llama, gpt2, bert      a family each: its settings and its table
 sentence_transformers  what stands around an encoder: its pooling, and the longest text
+chat_template          the form of chat prompts, by the markers in a template
 importing              from a source to a model folder
 comparison             the same texts through transformers and through the import
 """

@@ -12,6 +12,7 @@ from regard.errors import ModelError, UsageError
 from regard.interop.importing import Imported
 from regard.lazy_torch import torch
 from regard.models.config import TransformerLMConfig
+from regard.text.chat import ChatFormat
 
 TEXTS = (
     "The cat sat on the mat.",
@@ -22,6 +23,12 @@ TEXTS = (
     "ΑΒΓ αβγ, 中文, 🙂",
     "a",
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen",
+)
+CONVERSATION = (
+    {"role": "system", "content": "Answer in one word."},
+    {"role": "user", "content": "What is the capital of France?"},
+    {"role": "assistant", "content": "Paris."},
+    {"role": "user", "content": "And of Italy?"},
 )
 MAX_DIFFERENCE = 1e-3  # of an output, relative to the largest one; float32 sums in another order give about 1e-6
 
@@ -41,6 +48,8 @@ def compare(imported: Imported) -> float:
         imported.folder.root, dtype=torch.float32, **options
     )
     their_tokenizer = AutoTokenizer.from_pretrained(imported.folder.root, **options)
+    if "chat" in imported.info:
+        check_chat(ChatFormat.from_dict(imported.info["chat"]), their_tokenizer)
     model: Any = imported.model()
     frame = imported.info["frame"]["target" if writes else "source"]
     largest = 0.0
@@ -62,3 +71,11 @@ def compare(imported: Imported) -> float:
             raise ModelError(f"on {text!r} the output differs from that of transformers by {difference:.1e}")
         largest = max(largest, difference)
     return largest
+
+
+def check_chat(form: ChatFormat, tokenizer: Any) -> None:
+    """Raise ModelError unless a tokenizer of transformers writes the same chat prompts."""
+    for messages in (CONVERSATION[1:2], CONVERSATION[1:], CONVERSATION[:2], CONVERSATION):
+        expected = tokenizer.apply_chat_template([*messages], tokenize=False, add_generation_prompt=True)
+        if (prompt := form.render(messages)) != expected:
+            raise ModelError(f"transformers writes the chat prompt {expected!r}, and regard {prompt!r}")

@@ -10,6 +10,7 @@ from typing import Any, cast
 from regard.errors import ModelError, UsageError, unknown_name
 from regard.interop import bert, gpt2, llama
 from regard.interop.card import write_card
+from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
 from regard.interop.family import Plan, TokenIds
 from regard.interop.hub_folder import DTYPES, HubFolder
 from regard.interop.sentence_transformers import with_pooling
@@ -19,6 +20,7 @@ from regard.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
 from regard.models.folder.config_file import STORAGES, read_json, shortened
 from regard.models.folder.weights_file import Storage
+from regard.text.chat import is_chat_format
 from regard.text.tokenizers.imported import ImportedTokenizer
 from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORTED
 
@@ -95,6 +97,9 @@ def read(source: str | Path, *, family: str | None = None, allow_keys: Collectio
         plan, notes = replace(plan, config=config), told
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
         info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
+    elif template := _chat_template(folder):
+        chat, told = chat_entry(template, tokens, tokenizer)
+        info, notes = info | chat, [*notes, told]
     if tokenizer.size > plan.config.vocabularies[-1]:
         sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
         raise ModelError(f"{folder.root}: {sizes}")
@@ -213,6 +218,28 @@ def _check_frame(folder: HubFolder, before: list[int]) -> None:
             f"{path}: add_bos_token is {str(flag).lower()}, but tokenizer.json puts {len(before)} tokens before a "
             "text; --allow-key add_bos_token takes what tokenizer.json says"
         )
+
+
+def _chat_template(folder: HubFolder) -> str:
+    """Return the chat template of a folder, a file of its own or in tokenizer_config.json; empty if there is none."""
+    path = folder.path("chat_template.jinja")
+    if path is not None:
+        return path.read_bytes()[: MAX_CHARACTERS + 1].decode(errors="replace")
+    path = folder.path("tokenizer_config.json")
+    template = None if path is None else read_json(path.resolve()).get("chat_template")
+    if isinstance(template, list):  # several with names
+        named = (entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default")
+        template = next(named, {}).get("template")
+    return template if isinstance(template, str) else ""
+
+
+def chat_entry(template: str, tokens: TokenIds, tokenizer: ImportedTokenizer) -> tuple[dict[str, Any], str]:
+    """Return the entry of config.json for the chat template of a model, if it is a known one, and a note about it."""
+    start, end = ("" if token is None else tokenizer.name(token) for token in (tokens.start, tokens.ends[0]))
+    form = recognize_chat(template, start=start, end=end)
+    if form is None or not is_chat_format(form.to_dict()):
+        return {}, "Its chat template is none that regard knows, so the model continues texts, and does not chat."
+    return {"chat": form.to_dict()}, "Its chat prompts are recognized: `regard generate --chat` talks to it."
 
 
 def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:

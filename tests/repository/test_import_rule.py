@@ -106,7 +106,7 @@ ORDER_INSIDE = {
         "foreign_folder",
         "folder",
     ),
-    "text": ("random_streams", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
+    "text": ("random_streams", "chat", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
     "decoding": (
         "requests",
         "searches",

@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,6 +41,9 @@ from regard.cli.shared.torch_import import import_torch
 from regard.errors import DataError, UsageError
 from regard.machine import set_threads
 
+if TYPE_CHECKING:
+    from regard.api.writer import Writer
+
 DEFAULT_WRITER = "shakespeare"
 MAX_RANDOM_SEED = 10**6  # a number that is easy to type again
 
@@ -66,8 +69,19 @@ def generate_text(
     max_tokens: Annotated[int, search_option("Generate at most this many tokens.", minimum=1)] = 200,
     stop: Annotated[list[str] | None, search_option("Stop before this text; may be repeated.")] = None,
     n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of texts, with consecutive seeds.")] = 1,
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="Talk to a chat model: answer the prompt, or each line that is typed or piped."),
+    ] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --chat: what the system says first.", show_default="the model's own"),
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per text: prompt, text, seed.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object per text: prompt, text, seed; with --chat: message, answer."
+        ),
     ] = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -78,6 +92,8 @@ def generate_text(
     The output is the prompt and the continuation. An empty line separates several texts.
 
     Example: regard generate -m runs/plays "ROMEO:" --temperature 0.8 --seed 1
+
+    With --chat, it answers the messages of a conversation, if it is a chat model.
     """
     import_torch()
     set_threads(threads)
@@ -95,6 +111,21 @@ def generate_text(
     first_seed = secrets.randbelow(MAX_RANDOM_SEED) if seed is None else seed
     sampling = make_sample(temperature, top_k, top_p, min_p, first_seed, rules, greedy="--greedy")
     writer = load_as(Writer, model, device, dtype)
+    if chat:
+        check_chat_options(writer, model, draft=draft, n=n)
+        from regard.cli.use.conversation import Conversation
+
+        Conversation(
+            writer,
+            lambda number: Greedy(rules=rules) if greedy else replace(sampling, seed=sampling.seed + number),
+            system=system,
+            max_tokens=max_tokens,
+            stop=stop,
+            as_json=as_json,
+        ).run(prompt)
+        return
+    if system is not None:
+        raise UsageError("--system is an option of --chat")
     speculative = None if draft is None else with_draft(sampling, draft, writer, device, dtype)
     prompt = read_prompt() if prompt is None else check_utf8(prompt, "the prompt")
     UnknownLetters(writer.tokenizer).name_in(prompt)
@@ -119,6 +150,14 @@ def generate_text(
                 sys.stdout.write(part)
                 sys.stdout.flush()
             sys.stdout.write("\n")
+
+
+def check_chat_options(writer: Writer, model: str, *, draft: str | None, n: int) -> None:
+    """Raise UsageError if the model cannot chat, or an option does not fit a conversation."""
+    if writer.chat_format is None:
+        raise UsageError(f"{model} has no chat format: it continues texts, and does not answer messages")
+    if draft is not None or n > 1:
+        raise UsageError(f"--chat gives one answer to each message: leave out {'--draft' if n == 1 else '--n'}")
 
 
 def read_prompt() -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError, unknown_name
+from regard.text.chat import is_chat_format
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
@@ -178,5 +179,6 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "series": (_is_scale, "the names, means and deviations of some columns"),
     "max_tokens": (lambda value: _is_whole(value, 3), "a whole number from 3"),
     "frame": (_is_frame, 'the tokens around a text, as {"target": {"before": [1]}}'),
+    "chat": (is_chat_format, "what stands around the messages of a conversation, by role: open, close and answer"),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

@@ -53,6 +53,10 @@ class ImportedTokenizer:
         """The token for what the vocabulary lacks, or None if there is no such token."""
         return self._unknown
 
+    def name(self, token: int) -> str:
+        """Return a token as the file writes it, such as "</s>"; empty if there is none of that number."""
+        return self._library.id_to_token(token) or ""
+
     def encode(self, text: str) -> list[int]:
         return list(self._library.encode(text, add_special_tokens=False).ids)
 

@@ -98,8 +98,8 @@ def read(source: str | Path, *, family: str | None = None, allow_keys: Collectio
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
         info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
     elif template := _chat_template(folder):
-        chat, told = chat_entry(template, tokens, tokenizer)
-        info, notes = info | chat, [*notes, told]
+        chat, note = chat_entry(template, tokens, tokenizer)
+        info, notes = info | chat, [*notes, note]
     if tokenizer.size > plan.config.vocabularies[-1]:
         sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
         raise ModelError(f"{folder.root}: {sizes}")

@@ -15,7 +15,7 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserType, Error, Page, Request, ViewportSize, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))  # for page.py
 
@@ -24,11 +24,22 @@ from page import Explorer, install_wheel, make_folders, start_explorer, stop_exp
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/explore.py
 WAIT_FOR_WHEEL = 120  # seconds
+ATTEMPTS = 3  # to start the browser
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--js-flags=--single-threaded", "--num-raster-threads=1"]  # the other core has tests of its own
 FLAGS += ["--in-process-gpu", "--disable-features=SpareRendererForSitePerProcess"]  # processes that no test needs
 # No name but this machine's has an address. A route of Playwright could refuse requests too, but turns the cache off.
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+
+
+def launch(chromium: BrowserType, path: str) -> Browser:
+    """Start the browser. It dies at its start once in many hundred times (a segmentation fault of its own)."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return chromium.launch(executable_path=path, args=FLAGS)
+        except Error as error:
+            print(f"Chromium did not start: {error}", file=sys.stderr)
+    return chromium.launch(executable_path=path, args=FLAGS)
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +49,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no Chromium here; `make test` finds or installs one, or says how to")
     expect.set_options(timeout=1000 * WATCHDOG)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = launch(playwright.chromium, chromium)
         yield browser
         browser.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,21 @@ from urllib.request import Request, urlopen
 TEXTS = ["Jane visite l'Afrique en septembre.", "le chat noir dort", "Jane visits Africa.", "the black cat sleeps"]
 WATCHDOG = 180  # seconds for the models to load; nothing is measured by it
 ROOT = Path(__file__).parents[2]
+
+
+def expect_address(page: Any, *parts: str) -> None:
+    """Wait until the address of a page contains these texts: it follows the state of the page a moment later."""
+    from playwright.sync_api import expect
+
+    for part in parts:
+        expect(page).to_have_url(re.compile(re.escape(part)))
+
+
+def expect_address_without(page: Any, part: str) -> None:
+    """Wait until the address of a page does not contain this text."""
+    from playwright.sync_api import expect
+
+    expect(page).not_to_have_url(re.compile(re.escape(part)))
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page import expect_address, expect_address_without
 from playwright.sync_api import Page, expect
 
 from regard.look import Trace, merge_words
@@ -104,12 +105,12 @@ def test_hover_reads_what_the_server_says_and_click_pins(page: Any, explorer: An
     shown.mouse.move(5, 5)
     expect(shown.get_by_test_id("weights-pin")).to_be_visible()
     expect(readout).to_contain_text(f"{wanted[2, 2]:.4f}")
-    assert "pin=2.2" in shown.url
+    expect_address(shown, "pin=2.2")
     told = shown.get_by_test_id("weights-row").locator("li").evaluate_all("all => all.map(one => +one.dataset.weight)")
     np.testing.assert_allclose(told, wanted[2], atol=1e-6)
     shown.keyboard.press("Escape")
     expect(shown.get_by_test_id("weights-pin")).to_have_count(0)
-    assert "pin" not in shown.url
+    expect_address_without(shown, "pin")
 
 
 def test_each_token_has_its_probability(page: Any, explorer: Any) -> None:
@@ -128,7 +129,7 @@ def test_new_sentence_answers(page: Any, explorer: Any) -> None:
     shown.keyboard.press("Enter")
     wanted = explorer.post("/api/trace", {"model": "fr-en", "text": "Le chat dort."})["output"]
     expect(shown.get_by_test_id("output-text")).to_have_text(wanted)
-    assert "text=Le+chat+dort." in shown.url
+    expect_address(shown, "text=Le+chat+dort.")
     shown.reload()
     expect(shown.get_by_test_id("output-text")).to_have_text(wanted)
 
@@ -184,9 +185,9 @@ def test_arcs_are_the_weights(page: Any, explorer: Any) -> None:
     shown.get_by_test_id("weights-row-word").nth(1).focus()
     expect(shown.get_by_test_id("weights-readout")).to_contain_text(f"{mean[1].max():.4f}")
     shown.keyboard.press("Enter")
-    assert f"pin=1.{mean[1].argmax()}" in shown.url
+    expect_address(shown, f"pin=1.{mean[1].argmax()}")
     shown.keyboard.press("Escape")
-    assert "pin" not in shown.url
+    expect_address_without(shown, "pin")
 
 
 def test_two_models_side_by_side(page: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page import expect_address
 from playwright.sync_api import Page, expect
 
 from regard.look import Trace, head_statistics, rollout
@@ -73,7 +74,7 @@ def test_every_head_has_a_button_and_a_map(page: Any, explorer: Any) -> None:
             )
             np.testing.assert_array_equal(np.isnan(seen), barred)
             assert (weights[layer, head][barred] == 0).all()
-    assert f"layer={layers - 1}" in shown.url and f"head={heads - 1}" in shown.url
+    expect_address(shown, f"layer={layers - 1}", f"head={heads - 1}")
 
 
 def test_badges_are_those_of_the_library(page: Any, explorer: Any) -> None:
@@ -132,7 +133,7 @@ def test_switching_off_changes_the_output_and_on_restores_it(page: Any, explorer
     assert [float(one.split()[0]) for one in told] == pytest.approx(
         [100 * np.exp(one.logp) for one in chosen], abs=0.06
     )
-    assert state in shown.url
+    expect_address(shown, state)
     shown.get_by_test_id("all-on").click()
     expect(shown.get_by_test_id("before-after")).to_have_count(0)
     assert shown.get_by_test_id("output").inner_html() == before

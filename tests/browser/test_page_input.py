@@ -15,6 +15,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import numpy as np
+from page import expect_address, expect_address_without
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
@@ -58,18 +59,18 @@ def test_images_and_series(wide: Any, explorer: Any, tmp_path: Path) -> None:
     attention.locator("canvas").hover(position=centre(attention, 2, 1))
     says(page, "class token", "row 2, column 1", weights.mean((0, 1))[0, 10])
     page.get_by_test_id("input-head-button").nth(3).click()
-    assert "layer=1&head=1" in page.url
+    expect_address(page, "layer=1&head=1")
     attention.locator("canvas").hover(position=centre(attention, 2, 1))
     says(page, "class token", "row 2, column 1", weights[1, 1, 0, 10])
     picture.locator("canvas").click(position=centre(picture, 0, 3))
-    assert "query=4" in page.url
+    expect_address(page, "query=4")
     attention.focus()
     page.keyboard.press("ArrowDown")  # the first patch, then the one below it
     page.keyboard.press("ArrowDown")
     says(page, "row 0, column 3", "row 1, column 0", weights[1, 1, 4, 5])
     picture.focus()
     page.keyboard.press("Escape")
-    assert "query" not in page.url
+    expect_address_without(page, "query")
     page.get_by_test_id("input-queries").get_by_text("mean of all").click()
     attention.locator("canvas").hover(position=centre(attention, 0, 0))
     says(page, "the mean of all queries", "row 0, column 0", weights[1, 1, :, 1].mean())
@@ -112,7 +113,7 @@ def test_images_and_series(wide: Any, explorer: Any, tmp_path: Path) -> None:
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert "query=2" in page.url
+    expect_address(page, "query=2")
     page.get_by_test_id("input-weights").focus()
     page.keyboard.press("ArrowRight")
     says(page, "patch 2: 960 to 967", "patch 0: 952 to 959", trace.maps[1].attention.weights.mean((0, 1))[2, 0])

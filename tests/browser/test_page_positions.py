@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 import pytest
+from page import expect_address
 from page_arithmetic import position_tables
 from playwright.sync_api import Page, expect
 
@@ -48,7 +49,7 @@ def test_variance_is_in_the_first_dimensions(positions: Any) -> None:
     expect(share).to_have_text("96.1%")
     page.get_by_test_id("positions-k").fill("60")
     expect(share).to_have_text("94.9%")
-    assert "k=60" in page.url
+    expect_address(page, "k=60")
 
 
 def test_heat_map_of_the_lecture(positions: Any) -> None:
@@ -75,7 +76,7 @@ def test_a_click_shows_row_and_column_as_curves(positions: Any) -> None:
     canvas = page.get_by_test_id("positions-map-canvas")
     box = canvas.bounding_box()
     canvas.click(position={"x": box["width"] * 5.5 / 8, "y": box["height"] * 7.5 / 10})
-    assert "pin=7.5" in page.url
+    expect_address(page, "pin=7.5")
     column = page.get_by_test_id("positions-column-table").locator("td")
     seen = column.evaluate_all("all => all.map(one => Number(one.dataset.value))")
     assert seen == pytest.approx([math.cos(t / 10000 ** (4 / 8)) for t in range(10)], abs=1e-12)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page import expect_address
 from page_arithmetic import feature_weights
 from playwright.sync_api import Page, expect
 
@@ -57,7 +58,7 @@ def test_more_features_have_a_smaller_error(features: Any, example: str, name: s
     few = number(page, "features-corrected-error")
     medians = table(page, "errors")[:7]
     page.get_by_test_id("features-count").fill("5")
-    assert "features=512" in page.url
+    expect_address(page, "features=512")
     expect(page.get_by_role("heading", name=f"Corrected ({name}), F = 512")).to_be_visible()
     assert number(page, "features-corrected-error") < few
     assert medians[5] < medians[0] / 2
@@ -100,7 +101,7 @@ def test_a_cell_reads_out_all_three_and_the_url_keeps_the_view(features: Any) ->
     page.get_by_test_id("features-map").get_by_label("optimal").check()
     page.get_by_test_id("features-draw").get_by_label("independent").check()
     expect(page.get_by_test_id("features-corrected-readout")).to_contain_text("optimal")
-    assert all(part in page.url for part in ("pin=2.1", "seed=7", "phi=optimal", "draw=independent"))
+    expect_address(page, "pin=2.1", "seed=7", "phi=optimal", "draw=independent")
     seen = table(page, "corrected")
     page.reload()
     expect(page.get_by_test_id("features-corrected-readout")).to_contain_text("optimal")
@@ -226,7 +227,7 @@ def test_a_head_of_a_model_on_a_sentence(features: Any, explorer: Any) -> None:
             page.get_by_test_id("map").get_by_label(label).check()
             page.get_by_test_id("layer").select_option(str(layer))
             page.get_by_test_id("head").select_option(str(head))
-            assert f"layer={layer}" in page.url and f"head={head}" in page.url
+            expect_address(page, f"layer={layer}", f"head={head}")
         else:
             layer, head = trace["best_head"]["layer"], trace["best_head"].get("head", 0)
         found = trace["maps"][name]["weights"]

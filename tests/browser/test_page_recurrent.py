@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 import pytest
+from page import expect_address, expect_address_without
 from playwright.sync_api import Page, expect
 
 TEXT = "ROMEO: I love thee"
@@ -78,11 +79,12 @@ def test_a_model_with_gru_cells_fills_the_other_diagram(recurrent: Any) -> None:
 def test_a_click_on_a_letter_selects_its_step_and_the_text_can_be_changed(recurrent: Any) -> None:
     page = recurrent()
     page.get_by_test_id("recurrent-letters").locator("button").nth(3).click()
-    assert "step=3" in page.url
+    expect_address(page, "step=3")
     page.get_by_test_id("recurrent-text").fill("Enter JULIET")
     page.get_by_test_id("recurrent-send").click()
     expect(page.get_by_test_id("recurrent-letters").locator("button")).to_have_count(13)
-    assert "step=" not in page.url and "line=Enter" in page.url
+    expect_address(page, "line=Enter")
+    expect_address_without(page, "step=")
 
 
 def test_C3_gradients_vanish_in_the_plain_net(recurrent: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from regard.api.writer import Writer
 from regard.cli.shared.model_options import check_utf8, plain_warnings
 from regard.decoding.searches.search import Search
 from regard.errors import DataError
+from regard.system.terminal import edit_typed_lines
 
 PROMPT = "> "
 
@@ -73,8 +73,7 @@ class Conversation:
 
 def typed_lines() -> Iterator[str]:
     """Yield what is typed in a terminal, until Ctrl-D or Ctrl-C at the prompt."""
-    with contextlib.suppress(ImportError):  # on Windows
-        import readline  # noqa: F401  # lines can be edited, and called up again
+    edit_typed_lines()
     while True:
         try:
             line = input(PROMPT)

@@ -53,6 +53,11 @@ class Regard:
     def translate(self, texts: Sequence[str], beam: int) -> list[str]:
         return [result.text for result in self.translator.translate(list(texts), beam=beam)]
 
+    def reads_all(self, text: str) -> bool:
+        """Whether the model reads every token of a text: nothing is carried over to the translation."""
+        tokenizer = self.translator.source_tokenizer
+        return self.translator.translate(text, beam=1).source_ids == [*tokenizer.encode(text), END]
+
     @contextmanager
     def turn(self, threads: int, *, is_file: bool) -> Iterator[None]:
         before = torch.get_num_threads()

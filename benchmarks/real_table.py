@@ -65,6 +65,8 @@ def _describe(report: Report, threads: int, has_transformers: bool) -> list[str]
     for form in ("int8", "fp32"):
         for texts in report.get(f"{form}_texts", []):
             line = f"{form}, beam {texts['beam']}: {texts['same']} of {texts['texts']} texts are the same"
+            if "read_alike" in texts:
+                line += f", {texts['same_of_these']} of the {texts['read_alike']} that both read alike"
             if "bleu" in texts:
                 line += f"; BLEU {texts['bleu']['regard']:.2f} and {texts['bleu']['CTranslate2']:.2f}"
             lines.append(f"{line}.")

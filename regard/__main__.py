@@ -5,6 +5,8 @@ from typing import NoReturn
 
 from regard.system.process_exit import exit_on_signals, exit_process
 
+INTERRUPTED = 130  # if Ctrl-C arrives inside an `exec`, as dataclasses use it, Python itself would end by the signal
+
 
 def run() -> NoReturn:
     """Run the command line and end the process; the entry point of the console script."""
@@ -15,7 +17,7 @@ def run() -> NoReturn:
     try:
         main()
     except SystemExit as error:
-        if "torch" not in sys.modules:  # no native threads
+        if "torch" not in sys.modules and error.code != INTERRUPTED:  # no native threads
             raise
         exit_process(error.code)
     sys.exit(0)

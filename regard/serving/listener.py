@@ -9,14 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+import uvicorn
 
 from regard.errors import UsageError
+from regard.serving.connection import Connection
 from regard.system import allow_port_reuse
 from regard.system.process_exit import stop_signals
-
-if TYPE_CHECKING:
-    import uvicorn
 
 PORTS_TRIED = 20  # consecutive ports
 DRAIN_SECONDS = 10  # for running requests when the server stops
@@ -61,10 +61,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 def server_config(app: Any) -> uvicorn.Config:
     """Return the settings of the server."""
-    import uvicorn
-
-    from regard.serving.connection import Connection
-
     return uvicorn.Config(
         app,
         http=Connection,
@@ -83,8 +79,6 @@ def serve_until_interrupted(app: Any, listening: socket.socket, *, begin: Callab
     inside PyTorch at the end, and its C++ code does not survive the shutdown of the interpreter. So the process exits
     without shutting the interpreter down.
     """
-    import uvicorn
-
     server = uvicorn.Server(server_config(app))
     code = 0
 

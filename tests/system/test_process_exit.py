@@ -6,6 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+INTERRUPTED_IN_EXEC = """
+import sys
+import regard.cli
+from regard.__main__ import run
+
+def main():
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+regard.cli.main = main
+run()
+"""
+
 # Python ends such a thread in the middle of torch's code, and the C++ runtime aborts the process: exit code 134.
 SCRIPT = """
 import atexit, sys, threading, torch
@@ -30,3 +45,9 @@ def test_threads_in_native_code_do_not_abort_it(tmp_path: Path) -> None:
         [sys.executable, "-c", SCRIPT, "3"], capture_output=True, text=True, timeout=120, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "printed registered\n", "")
+
+
+def test_an_interrupt_anywhere_ends_with_130(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IN_EXEC)
+    ended = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, timeout=120, check=False)
+    assert ended.returncode == 130

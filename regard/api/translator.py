@@ -31,13 +31,11 @@ from regard.api.translation.default_search import chosen_search
 from regard.api.translation.degenerate_output import is_repetitive
 from regard.api.translation.distinct_texts import find_distinct, linked
 from regard.api.translation.foreign_input import warn_about_foreign
-from regard.api.translation.overlapped_chunks import CHUNK_TEXTS, translate_in_chunks
 from regard.api.translation.placeholder_reader import restore_all, show_tokens
 from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
-from regard.decoding.cpu.c_search import usable_threads, why_not_search
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
@@ -207,41 +205,6 @@ class Translator:
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        translate = partial(
-            self._translate_all,
-            search=search,
-            alternatives=alternatives,
-            prefix=prefix,
-            include=include,
-            max_tokens=max_tokens,
-            guard=guard,
-        )
-        numbers = range(len(texts)) if numbers is None else numbers
-        if len(texts) > CHUNK_TEXTS and self._decodes_beside_python(search):
-            results = translate_in_chunks(translate, texts, numbers)
-        else:
-            results = translate(texts, numbers)
-        if guard and isinstance(search, Beam | Greedy) and not (search.rules or prefix or include):
-            warn_about_foreign(results, self.info)  # other texts may be improbable for other reasons
-        if attention:
-            for result in results:
-                for alternative in result.alternatives:
-                    alternative.attention  # noqa: B018  # a cached property: computed now
-        return results[0] if isinstance(text, str) else results
-
-    def _translate_all(
-        self,
-        texts: Sequence[str],
-        numbers: Sequence[int],
-        *,
-        search: Search,
-        alternatives: int,
-        prefix: str | None,
-        include: Sequence[str],
-        max_tokens: int | None,
-        guard: bool,
-    ) -> list[Translation]:
-        """Read texts, search for the translations of their parts in batches, and join these."""
         split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
@@ -249,7 +212,7 @@ class Translator:
             )
         requests = [
             self._request(part.text, prefix if i == 0 else None, include, number + i * PART_STRIDE, guard)
-            for number, parts in zip(numbers, split, strict=True)
+            for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
         has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
@@ -275,17 +238,19 @@ class Translator:
                 for request, has in zip(requests, has_words, strict=True)
             ]
         )
-        return [
+        results = [
             join_translations(sentence, parts, list(islice(translated, len(parts))))
             if len(parts) > 1
             else next(translated)
             for sentence, parts in zip(texts, split, strict=True)
         ]
-
-    def _decodes_beside_python(self, search: Search) -> bool:
-        """Whether C decodes, and has a core for itself while Python reads other texts."""
-        has_c_search = getattr(self._searched_model, "c_search", None) is not None
-        return has_c_search and why_not_search(search) is None and usable_threads() > 1
+        if guard and isinstance(search, Beam | Greedy) and not (search.rules or prefix or include):
+            warn_about_foreign(results, self.info)  # other texts may be improbable for other reasons
+        if attention:
+            for result in results:
+                for alternative in result.alternatives:
+                    alternative.attention  # noqa: B018  # a cached property: computed now
+        return results[0] if isinstance(text, str) else results
 
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...

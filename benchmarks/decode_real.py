@@ -114,7 +114,7 @@ def compare_texts(
     """How many texts are the same, and the BLEU of each contender where there are references.
 
     regard carries numbers and rare names over, so it reads other tokens than CTranslate2 in some texts. Those that both
-    read alike are counted by themselves.
+    read alike are counted separately.
     """
     comparisons = []
     ours: Any = contenders["regard"]

@@ -76,6 +76,7 @@ def naive_search(
 @example(seed=1, phrases=[[4, 5, 6], [5, 6, 4]], width=3, penalty=1.0, more=0, wanted=3)
 @example(seed=469, phrases=[[6, 5]], width=2, penalty=0.0, more=4, wanted=1)  # the best comes from behind
 @example(seed=1057, phrases=[[5, 4]], width=3, penalty=1.0, more=4, wanted=1)
+@example(seed=0, phrases=[[4, 4, 4], [4, 4, 6]], width=1, penalty=1.0, more=1, wanted=1)  # the second to end is better
 def test_against_the_naive_search(
     make_automaton: Callable[..., Any],
     seed: int,
@@ -85,11 +86,11 @@ def test_against_the_naive_search(
     more: int,
     wanted: int,
 ) -> None:
-    """The early stop is exact here too: the naive search never stops early."""
+    """Without patience the early stop is exact here too: the naive search never stops early."""
     model, wanted = make_automaton(seed=seed), min(wanted, width)
     needed = [list(phrase) for phrase in needed_phrases(phrases, 99)]
     limit = max(1, sum(map(len, needed)) + more)
-    search = Beam(width, length_penalty=penalty)
+    search = Beam(width, length_penalty=penalty, patience=None)
     (found,) = generate_tokens(
         model, None, prefixes=[[]], search=search, constraints=[phrases], alternatives=wanted, max_tokens=limit
     )

@@ -1,4 +1,4 @@
-"""A batch of requests as C reads it, and its results: the structs of regard/kernels/native/translate.h.
+"""A batch of requests as C reads it, and its results: the structs of regard/kernels/native/decoder/translate.h.
 
 The arrays of tokens are integers of 32 bits in Python's `array`, which C reads in place.
 """

@@ -1,4 +1,4 @@
-"""A whole decoding step by one call of C (regard/kernels/native/decoder.c); without a C compiler the modules decode.
+"""A decoding step by one call of C (regard/kernels/native/decoder/decoder.c); without a C compiler the modules decode.
 
 One token at a time, a small model's step is hundreds of operations of about a microsecond each, and Python takes longer
 to launch them than the CPU to compute them. The tests compare the C code with the modules.

@@ -1,4 +1,4 @@
-"""Matrices in the layout that the C code reads (regard/kernels/native/product.h), and their product with rows.
+"""Matrices in the layout that the C code reads (regard/kernels/native/decoder/product.h), and their product with rows.
 
 Matrices come as tensors or as arrays, which C reads without torch.
 
@@ -19,7 +19,7 @@ from regard.machine import threads_in_use
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCE = SOURCES / "decoder.c"
+SOURCE = SOURCES / "decoder" / "decoder.c"
 MAX_INTEGER = 127
 FLOAT_PARTS = 3  # of 8 bits: together they have as many bits as a float32 number
 MAX_ROUNDING = 2e-5  # of a scale: how far integers times scales may be from float32 numbers, which have 24 bits

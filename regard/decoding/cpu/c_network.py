@@ -1,4 +1,4 @@
-"""A whole translation model as C reads it: the struct Network of regard/kernels/native/network.h.
+"""A whole translation model as C reads it: the struct Network of regard/kernels/native/decoder/network.h.
 
 n positions   r rotated numbers of a head   p model width
 """

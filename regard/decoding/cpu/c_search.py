@@ -1,4 +1,4 @@
-"""Greedy and beam search with a translation model, wholly in C (regard/kernels/native/translate.h).
+"""Greedy and beam search with a translation model, wholly in C (regard/kernels/native/decoder/translate.h).
 
 Python packs the requests of a call into batches and reads the hypotheses. Whatever C does not implement, the decoding
 engine decodes step by step: other searches, rules, constraints, observers, and models that `module_search.why_not`

@@ -1,4 +1,4 @@
-"""A Transformer's weights as C reads them: the structs of regard/kernels/native/stack.h.
+"""A Transformer's weights as C reads them: the structs of regard/kernels/native/decoder/stack.h.
 
 They are filled from modules with packed weights, or from the same structure of arrays (transformer_arrays.py).
 """

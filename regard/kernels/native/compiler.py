@@ -33,13 +33,13 @@ class CompileError(Exception):
 def load_library(source: Path) -> Any:
     """Return the compiled library of a C file; None if there is no compiler or no writable cache folder.
 
-    The file may include the headers of this folder; it is compiled again when one of them changes.
+    The file may include headers of this folder; it is compiled again when any header here or in decoder/ changes.
     """
     compiler = c_compiler()
     if compiler is None:
         return None
     try:
-        texts = [path.read_text(encoding="utf-8") for path in (source, *sorted(ROOT.glob("*.h")))]
+        texts = [path.read_text(encoding="utf-8") for path in (source, *sorted(ROOT.rglob("*.h")))]
         key = hashlib.sha256(f"{texts} {FLAGS} {cpu_flags()}".encode()).hexdigest()[:16]
         library = cache_folder() / f"{source.stem}-{key}.so"
         library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,7 +7,7 @@
        R rows   p model width   H heads   G key-value heads   d head width   n source tokens
 */
 #include "attention.h"
-#include "linear_step.h"
+#include "../linear_step.h"
 #include "stack.h"
 #include "translate.h"
 

@@ -20,8 +20,8 @@
 #include <immintrin.h>
 #endif
 
-#include "common.h"
-#include "threads.h"
+#include "../common.h"
+#include "../threads.h"
 
 enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
 enum { HAS_TALL = WIDE == 4, TALL = HAS_TALL ? 12 : 6, NARROW = HAS_TALL ? 2 : WIDE };  /* TALL rows, NARROW vectors */

@@ -4,7 +4,7 @@
 */
 #ifndef REGARD_ATTENTION
 #define REGARD_ATTENTION
-#include "common.h"
+#include "../common.h"
 
 typedef struct {  /* keys and values of tokens: token t of head g is at k[t] + g · stride and v[t] + g · stride */
   const float **k, **v;

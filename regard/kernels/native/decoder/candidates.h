@@ -7,7 +7,7 @@
 */
 #ifndef REGARD_CANDIDATES
 #define REGARD_CANDIDATES
-#include "common.h"
+#include "../common.h"
 
 enum { PIECE = 512 };   /* scores of a row that come at once */
 enum { SECTION = 64 };  /* scores of which the largest is known, so that selection can skip them */

@@ -1,14 +1,15 @@
 """Other people's models: read them, and write them as model folders of regard.
 
-hub_folder             reads a folder in the format of Hugging Face, whose content is not trusted
-torch_file             reads pytorch_model.bin without unpickling; torch_opcodes has the interpreter
-settings_file          takes every key of a foreign settings file, or refuses it by name
-weight_table           maps weights by a table, in both directions
-llama, gpt2, bert      a family each: its settings and its table
-sentence_transformers  what stands around an encoder: its pooling, and the longest text
-chat_template          the form of chat prompts, by the markers in a template
-importing              from a source to a model folder
-comparison             the same texts through transformers and through the import
+importing      from a source to a model folder
+families/      llama, gpt2, bert: a family each, with its settings and its table;
+               sentence_transformers: what stands around an encoder, its pooling and the longest text
+files/         hub_folder: a folder in the format of Hugging Face, whose content is not trusted;
+               settings_file: takes every key of a foreign settings file, or refuses it by name;
+               torch_file: pytorch_model.bin, read without unpickling; torch_opcodes has the interpreter
+weight_table   maps weights by a table, in both directions
+chat_template  the form of chat prompts, by the markers in a template
+card           the model card
+comparison     the same texts through transformers and through the import
 """
 
 from __future__ import annotations

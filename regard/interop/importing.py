@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.interop import bert, gpt2, llama
 from regard.interop.card import write_card
 from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
-from regard.interop.family import Plan, TokenIds
-from regard.interop.hub_folder import DTYPES, HubFolder
-from regard.interop.sentence_transformers import with_pooling
-from regard.interop.settings_file import SettingsFile
+from regard.interop.families import bert, gpt2, llama
+from regard.interop.families.family import Plan, TokenIds
+from regard.interop.families.sentence_transformers import with_pooling
+from regard.interop.files.hub_folder import DTYPES, HubFolder
+from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import WeightTable
 from regard.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig

@@ -124,10 +124,13 @@ ORDER_INSIDE = {
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
+    "interop": ("weight_table", "files", "families", "chat_template", "importing", "card", "comparison"),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason
 EXCEPTIONS_INSIDE = {
+    ("interop/importing.py", "card"): "the import writes the card, which describes what was imported",
+    ("interop/importing.py", "comparison"): "an import can be checked at once, by `check`",
     ("text/tokenizers/word_table.py", "batches"): "it returns Rows, the form in which batches hold sentences",
     ("text/tokenizers/word_table.py", "augment"): "it draws among the variants of a word, and names their type",
     ("text/batches/pairs.py", "augment"): "PairData augments its pairs in every epoch; augmentation works on Rows",

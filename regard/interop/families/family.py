@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from regard.interop.settings_file import SettingsFile
+from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import Row
 from regard.models.config import Config
 

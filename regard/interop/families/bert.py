@@ -7,8 +7,8 @@ normalized. A single text is segment 0, so its vector becomes part of the positi
 from __future__ import annotations
 
 from regard.errors import ModelError
-from regard.interop.family import Plan, TokenIds, check_common
-from regard.interop.settings_file import SettingsFile
+from regard.interop.families.family import Plan, TokenIds, check_common
+from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import Part, Row
 from regard.models.config import EncoderConfig
 

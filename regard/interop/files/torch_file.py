@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.interop.torch_opcodes import Storage, StoredTensor, read_program
+from regard.interop.files.torch_opcodes import Storage, StoredTensor, read_program
 from regard.lazy_torch import torch
 from regard.models.folder.config_file import shortened
 

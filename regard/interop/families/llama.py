@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from regard.errors import ModelError
-from regard.interop.family import Plan, TokenIds, check_common
-from regard.interop.settings_file import SettingsFile
+from regard.interop.families.family import Plan, TokenIds, check_common
+from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import Part, Row
 from regard.models.config import TransformerLMConfig
 

@@ -20,7 +20,7 @@ from small_models import make_original
 
 from regard.errors import ModelError
 from regard.interop import read
-from regard.interop.torch_file import TorchFile
+from regard.interop.files.torch_file import TorchFile
 
 SHARED = torch.arange(24.0)
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from regard.errors import ModelError
-from regard.interop.hub_folder import HubFolder
+from regard.interop.files.hub_folder import HubFolder
 from regard.models.config import EncoderConfig
 from regard.models.folder.config_file import read_json_value, shortened
 

@@ -6,8 +6,8 @@ Radford et al. 2019: pre-norm blocks with LayerNorm, GELU and learned positions;
 from __future__ import annotations
 
 from regard.errors import ModelError
-from regard.interop.family import Plan, TokenIds, check_common
-from regard.interop.settings_file import SettingsFile
+from regard.interop.families.family import Plan, TokenIds, check_common
+from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import Part, Row
 from regard.models.config import TransformerLMConfig
 

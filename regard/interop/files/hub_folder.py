@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from regard.errors import ModelError
 from regard.files import fingerprint
-from regard.interop.settings_file import SettingsFile
-from regard.interop.torch_file import TorchFile
+from regard.interop.files.settings_file import SettingsFile
+from regard.interop.files.torch_file import TorchFile
 from regard.interop.weight_table import Shapes
 from regard.lazy_torch import torch
 from regard.models.folder.config_file import read_json, shortened

@@ -5,6 +5,7 @@ docs/lecture-tests.md, the page they lead to. Run it when a test of a tag is add
 from __future__ import annotations
 
 import ast
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -25,10 +26,15 @@ def read_pending() -> dict[str, str]:
     return tomllib.loads((TESTS / "pending.toml").read_text(encoding="utf-8"))
 
 
+def test_files(folder: Path) -> list[Path]:
+    """The files with tests of the lectures, in the order of their tags."""
+    return sorted(folder.rglob("test_*.py"), key=lambda path: path.name)
+
+
 def tests_by_tag(folder: Path) -> dict[str, dict[str, str]]:
     """For each tag its tests, functions named test_<TAG>_…, each with the name of its file."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.glob("test_*.py")):
+    for path in test_files(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and (match := re.match(r"test_([A-Z]\d+)_", node.name)):
                 found.setdefault(match[1], {})[node.name] = path.stem
@@ -51,8 +57,8 @@ def with_links(table: str, tested: dict[str, dict[str, str]]) -> str:
 def page_of_tests(folder: Path) -> str:
     """A page that shows every file with tests of tags under a heading of its own."""
     sections = [
-        f"\n## `{path.name}`\n\n```{{literalinclude}} ../tests/lectures/{path.name}\n:language: python\n```\n"
-        for path in sorted(folder.glob("test_*.py"))
+        f"\n## `{path.name}`\n\n```{{literalinclude}} {os.path.relpath(path, PAGE.parent)}\n:language: python\n```\n"
+        for path in test_files(folder)
     ]
     return TITLE + "".join(sections)
 

@@ -124,7 +124,7 @@ def send_at_step(process: subprocess.Popen[str], step: int, number: signal.Signa
 
 @pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_goes_on(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """That it ends with the same bits, and all about SIGTERM, is in tests/faults/test_stop.py."""
+    """That it ends with the same bits, and all about SIGTERM, is in tests/faults/stop/test_stop.py."""
     process = start(files, tmp_path / "run")
     said = send_at_step(process, 20, signal.SIGINT)
     assert process.returncode == 130

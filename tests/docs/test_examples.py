@@ -123,7 +123,7 @@ def blocks_on(page: Path) -> list[Block]:
     return blocks_of(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
 
 
-# Its command starts several processes, as the tests in tests/faults/test_launcher.py do.
+# Its command starts several processes, as the tests in tests/faults/processes/test_launcher.py do.
 SLOW_PAGES = {"processes.md"}
 
 

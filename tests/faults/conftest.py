@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for harness.py
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # for harness.py
 
 from harness import Nursery, code, write_recipe
 

@@ -55,10 +55,10 @@ def attend_directly(
     """
     q, k, v = in_rows(q), in_rows(k), in_rows(v)
     has = settings(q, W, a, c, log_g, S, z, log_scale, causal, normalize, scaled, log_scales, map, numbers, per)
+    states = states_for(Side(k, v), has, None, 1)  # first: the GPU works while the rest is prepared
     y = like(q, v.shape[-1])
     top, den = _for_later(q, log_scales)
-    shared = q.shape[1] // k.shape[1]
-    walk(q, Side(k, v), has, states_for(Side(k, v), has, None, 1), None, y, top, den, shared)
+    walk(q, Side(k, v), has, states, None, y, top, den, q.shape[1] // k.shape[1])
     return y, top, den
 
 

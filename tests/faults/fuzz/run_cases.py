@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import fuzz_mutations as spoil
-import fuzz_protobuf
+import mutations as spoil
+import protobuf_mutations
 from harness import write_recipe
 
 Files = dict[str, bytes]  # by path inside the run's folder
@@ -102,7 +102,7 @@ def data(files: Files, dice: random.Random) -> None:
 
 def tokenizer(files: Files, dice: random.Random) -> None:
     name = "training/tokenizer.model"
-    files[name] = dice.choice([fuzz_protobuf.change_model, spoil.change_bytes])(files[name], dice)
+    files[name] = dice.choice([protobuf_mutations.change_model, spoil.change_bytes])(files[name], dice)
 
 
 def other_files(files: Files, dice: random.Random) -> None:

@@ -1,8 +1,8 @@
 """Model folders, and run folders, spoilt in thousands of ways, each loaded and used in a child process.
 
-    python tests/faults/fuzzing.py 10000         all of them, and a summary; exit 1 if one ended badly
-    python tests/faults/fuzzing.py --only 4711   that one alone, left in the folder fuzz-4711
-    python tests/faults/fuzzing.py 300 --runs    trainings that stopped, and are gone on with
+    python tests/faults/fuzz/fuzzing.py 10000         all of them, and a summary; exit 1 if one ended badly
+    python tests/faults/fuzz/fuzzing.py --only 4711   that one alone, left in the folder fuzz-4711
+    python tests/faults/fuzz/fuzzing.py 300 --runs    trainings that stopped, and are gone on with
 
 A folder is a stranger's: its manifest is signed anew after each change, so that no checksum catches it. What may
 happen: a ModelError that names the folder, or a model that works or refuses the text with a RegardError. What may not:
@@ -31,8 +31,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fuzz_cases import Files, make_case, make_folders
-from fuzz_runs import go_on, make_run, make_run_case
+sys.path.append(str(Path(__file__).parents[1] / "helpers"))  # for harness.py
+
+from model_cases import Files, make_case, make_folders
+from run_cases import go_on, make_run, make_run_case
 
 MOST_MEMORY = 200 * 2**20  # bytes of a child above what it had before its first case
 GUARD = 4 * 2**30  # bytes of address space above that: what asks for more is refused by the system, and seen

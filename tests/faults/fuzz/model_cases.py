@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fuzz_mutations as spoil
-import fuzz_protobuf
+import mutations as spoil
+import protobuf_mutations
 
 Files = dict[str, bytes]
 WEIGHTS = "model.safetensors"
@@ -130,7 +130,7 @@ def weights_bytes(files: Files, dice: random.Random) -> None:
 
 def tokenizer(files: Files, dice: random.Random) -> None:
     name = dice.choice([name for name in files if "tokenizer" in name or "characters" in name])
-    change: spoil.Mutator = fuzz_protobuf.change_model
+    change: spoil.Mutator = protobuf_mutations.change_model
     if dice.random() < 0.3:
         change = spoil.change_bytes
     elif name.endswith("json"):
@@ -181,7 +181,7 @@ def bomb(files: Files, dice: random.Random) -> None:
         case 2:
             files[WEIGHTS] = spoil.header_bomb(dice)
         case 3:
-            files["tokenizer.model"] = fuzz_protobuf.model_bomb(dice)
+            files["tokenizer.model"] = protobuf_mutations.model_bomb(dice)
 
 
 MUTATORS: dict[Callable[[Files, random.Random], None], int] = {

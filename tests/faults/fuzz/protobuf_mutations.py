@@ -1,4 +1,4 @@
-"""Ways to spoil a sentencepiece model, which is a protocol buffer; as fuzz_mutations.py does it for other files."""
+"""Ways to spoil a sentencepiece model, which is a protocol buffer; as mutations.py does it for other files."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from regard.demo.corpus import DemoPair, demo_pairs, demo_words
 from regard.evaluation.significance import Comparison, paired_bootstrap
 from regard.tasks.loading import load
 
-MODEL = Path(__file__).parents[1] / "data/demo-fr-en"
+MODEL = Path(__file__).parents[2] / "data/demo-fr-en"
 
 
 def dictionary(pairs: list[DemoPair]) -> dict[str, str]:

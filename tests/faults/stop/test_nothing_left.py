@@ -15,7 +15,7 @@ from regard.errors import DivergedError, StoppedError
 from regard.training.loop.train_step import TrainStep
 from regard.training.run.training_run import train
 
-from ..repeats import by_default
+from ...repeats import by_default
 
 
 def in_use() -> tuple[set[str], set[str], set[int]]:

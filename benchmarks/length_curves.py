@@ -228,8 +228,8 @@ def summary(system: dict[str, Any]) -> dict[str, float]:
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """The curves of a report as a picture, dashed beyond the lengths of training; D17."""
-    from regard.look.pictures import figures
     from regard.look.pictures.by_length import length_plot
+    from regard.look.pictures.drawing import figures
 
     def bucket_of(values: dict[str, Any]) -> Bucket:
         scores = {name: Score(**{**values[name], "interval": tuple(values[name]["interval"])}) for name in METRICS}

@@ -172,8 +172,8 @@ def draw_picture(results: Sequence[Line], path: Path = PICTURE) -> Path:
     """BLEU by sentence length of the GRU with and without attention, German to English; D17."""
     from regard.evaluation.bleu import Score
     from regard.evaluation.by_length import Bucket
-    from regard.look.pictures import figures
     from regard.look.pictures.by_length import length_plot
+    from regard.look.pictures.drawing import figures
 
     curves = {}
     for name, label in PAIR.items():

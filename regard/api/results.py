@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard.api.html import alignment_html, translation_html
 from regard.evaluation.perplexity import Likelihood
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.api.translator import Translator
-    from regard.look.pictures.figures import Picture
+    from regard.look.pictures.drawing.figures import Picture
     from regard.look.pictures.terminal import HeatMap
     from regard.text.tokenizers.tokenizer import Word
 
@@ -134,7 +134,7 @@ class Translation:
 
     def plot(self, path: str | Path | None = None, *, level: Literal["word", "piece"] = "word") -> Path | Picture:
         """Save the alignment matrix as PNG, SVG or PDF; without a path, return a picture that a notebook shows."""
-        from regard.look.pictures.figures import save_or_show
+        from regard.look.pictures.drawing.figures import save_or_show
         from regard.look.pictures.matrices import alignment_plot
 
         alignment = self.alignment(level)

@@ -27,7 +27,7 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 from regard.text.tokenizers.words import WordTokenizer, word_tokenizer
 
 if TYPE_CHECKING:
-    from regard.look.pictures.figures import Picture
+    from regard.look.pictures.drawing.figures import Picture
 
 PLOTTED = 50  # words of a map for which nobody names words: the most frequent ones
 
@@ -115,7 +115,7 @@ class WordVectors:
 
         Without words, the most frequent ones are drawn.
         """
-        from regard.look.pictures.figures import save_or_show
+        from regard.look.pictures.drawing.figures import save_or_show
         from regard.look.pictures.word_map import word_map_plot
 
         pairs = [word for word in words if not isinstance(word, str)]

@@ -219,7 +219,7 @@ def alignment() -> RenderableType:
     from rich.text import Text
 
     from regard.look.lecture_examples import jane_alignment
-    from regard.look.pictures.colours import colour_of, ink_on
+    from regard.look.pictures.drawing.colours import colour_of, ink_on
 
     shown = jane_alignment()
     table = Table("", *(f"{word:^9}" for word in shown.source), box=None, pad_edge=False, padding=0)
@@ -276,7 +276,7 @@ def draw_pictures(folder: Path, say: Callable[[str], None]) -> None:
     from rich.markup import escape
 
     from regard.cli.plot.lecture_pictures import lecture_pictures
-    from regard.look.pictures import figures
+    from regard.look.pictures.drawing import figures
 
     pictures = lecture_pictures()
     try:

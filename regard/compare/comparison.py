@@ -31,8 +31,8 @@ from regard.errors import UsageError
 from regard.evaluation.bleu import corpus_bleu, corpus_chrf
 from regard.evaluation.by_length import scores_by_length
 from regard.evaluation.significance import paired_bootstrap
-from regard.files import replace_file
 from regard.recipes.facts import choice_lines
+from regard.system.files import replace_file
 from regard.tasks.loading import load
 from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 from regard.training.checkpoint.files import checkpoint_steps

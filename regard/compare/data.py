@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.demo.corpus import demo_pairs, demo_words
 from regard.evaluation.alignment import Link, alignment_error_rate, format_links, parse_links
-from regard.files import replace_file
+from regard.system.files import replace_file
 from regard.tasks.corpora import split_pairs
 from regard.text.files.corpus import Corpus, read_parallel
 from regard.text.files.lines import read_lines

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.compare.claims import Claim, Pairs, Results, SystemResult, judge_claims
-from regard.files import replace_file
+from regard.system.files import replace_file
 from regard.training.loop.report import duration
 
 NONE = "–"
@@ -77,8 +77,8 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Write table.md, results.json and the two pictures."""
-        from regard.look.pictures import figures
         from regard.look.pictures.by_length import learning_plot, length_plot
+        from regard.look.pictures.drawing import figures
 
         replace_file(folder / "table.md", self.markdown().encode())
         replace_file(folder / "results.json", json.dumps(self.to_dict(), indent=1, ensure_ascii=False).encode())

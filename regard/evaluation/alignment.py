@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.errors import DataError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.files.lines import read_lines
 from regard.text.tokenizers.tokenizer import Word
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.evaluation.alignment import Link, alignment_error_rate, hard_alignment
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import END
 
 if TYPE_CHECKING:

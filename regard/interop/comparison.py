@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.errors import ModelError, UsageError
 from regard.interop.importing import Imported
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.models.config import TransformerLMConfig
 from regard.text.chat import ChatFormat
 

@@ -16,7 +16,7 @@ from regard.interop.families.sentence_transformers import with_pooling
 from regard.interop.files.hub_folder import DTYPES, HubFolder
 from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import WeightTable
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
 from regard.models.folder.config_file import STORAGES, read_json, shortened
 from regard.models.folder.weights_file import Storage

@@ -43,7 +43,7 @@ _WHERE = {
     "positions_plot": "regard.look.pictures.matrices",
     "qkv_flow_diagram": "regard.look.pictures.attention_flow",
     "random_features_plot": "regard.look.pictures.random_features",
-    "save": "regard.look.pictures.figures",
+    "save": "regard.look.pictures.drawing.figures",
     "scaled_dot_product_diagram": "regard.look.pictures.architecture",
 }
 

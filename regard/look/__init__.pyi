@@ -21,7 +21,7 @@ from regard.look.pictures.architecture import (
     scaled_dot_product_diagram as scaled_dot_product_diagram,
 )
 from regard.look.pictures.attention_flow import qkv_flow_diagram as qkv_flow_diagram
-from regard.look.pictures.figures import save as save
+from regard.look.pictures.drawing.figures import save as save
 from regard.look.pictures.gradients import gradient_norms as gradient_norms, gradient_plot as gradient_plot
 from regard.look.pictures.matrices import (
     alignment_plot as alignment_plot,

@@ -35,7 +35,7 @@ TASKS: dict[str, Entry] = {
     "text classification": Entry("regard.tasks.classification", "classifier", ("classifier",)),
     "summarization": Entry("regard.tasks.copying.summarization", "summarizer", ("summarizer",)),
     "question answering": Entry("regard.tasks.copying.question_answering", "answerer", ("answerer",)),
-    "word vectors": Entry("regard.tasks.word_vectors", "word vectors", ("word-vectors",)),
+    "word vectors": Entry("regard.tasks.word_vectors.task", "word vectors", ("word-vectors",)),
     "image classification": Entry(
         "regard.tasks.arrays.image_classification", "image classifier", ("image-classifier",), "image"
     ),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.models.foreign_folder import describe_foreign_folder
+from regard.models.folder.foreign_folder import describe_foreign_folder
 from regard.tasks import face_for
 
 MAX_CONFIG_BYTES = 4 * 2**20

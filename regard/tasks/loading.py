@@ -10,8 +10,8 @@ from regard.api.translator import Translator
 from regard.decoding.cpu import folder_model
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.lazy_torch import torch
 from regard.machine import find_device, one_thread
+from regard.machine.lazy_torch import torch
 from regard.tasks import task_for
 from regard.text.tokenizers.special_tokens import DEFAULT, PAD
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers

@@ -22,7 +22,7 @@ from regard.errors import RegardError
 from regard.evaluation.alignment_heads import choose_aligning_heads, choose_alignment_head
 from regard.evaluation.bleu import Score, corpus_bleu, corpus_chrf
 from regard.models.config import Config
-from regard.models.layer_names import is_cross_attention
+from regard.models.config.layer_names import is_cross_attention
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
@@ -188,7 +188,7 @@ class TranslationValidator(Validator):
         """Save a picture of the attention between the first sample and its source."""
         if not self.samples or not self.translator.model.config.cross_layers:
             return
-        from regard.look.pictures import figures
+        from regard.look.pictures.drawing import figures
         from regard.look.pictures.matrices import alignment_plot
 
         source, _, output = self.samples[0]

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from typer.testing import Result
 
 import regard
-from regard.files import fingerprint
+from regard.system.files import fingerprint
 
 Run = Callable[..., Result]
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
 # Files outside of regard/machine that may touch os.environ, and what for.
 MAY_TOUCH = {
-    "files.py": "XDG_CACHE_HOME; stands left of regard/machine",
+    "system/files.py": "XDG_CACHE_HOME; stands left of regard/machine",
     "training/parallel/group.py": "the variables of torchrun",
     "training/parallel/launch.py": "the environment of the processes that it starts",
     "text/tokenizers/imported.py": "sets TOKENIZERS_PARALLELISM",

@@ -12,7 +12,7 @@ import regard
 from regard.cli import app
 from regard.errors import ModelError
 from regard.interop.importing import FAMILIES
-from regard.models.foreign_folder import IMPORTED
+from regard.models.folder.foreign_folder import IMPORTED
 
 MARIAN = {"architectures": ["MarianMTModel"], "model_type": "marian"}
 

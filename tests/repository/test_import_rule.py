@@ -34,7 +34,7 @@ ORDER = (
     "serving",
     "cli",
 )
-ABOVE_ALL = ("errors", "version", "system", "files", "machine", "traits", "registry", "settings", "lazy_torch")
+ABOVE_ALL = ("errors", "version", "system", "machine", "traits", "registry", "settings")
 ALL_PARTS = (*ABOVE_ALL, *ORDER)
 
 
@@ -87,7 +87,6 @@ def test_parts_import_only_from_parts_above() -> None:
 # The order inside the parts that have folders of their own: modules and folders, by name.
 ORDER_INSIDE = {
     "models": (
-        "layer_names",
         "config",
         "decoding_state",
         "protocols",
@@ -103,7 +102,6 @@ ORDER_INSIDE = {
         "word_vectors",
         "arrays",
         "presets",
-        "foreign_folder",
         "folder",
     ),
     "text": ("random_streams", "chat", "files", "tokenizers", "placeholders", "batches", "augment", "check"),

@@ -230,7 +230,7 @@ def save_and_load(report: dict[str, Any]) -> None:
 
 def lock_twice(report: dict[str, Any]) -> None:
     from regard.errors import UsageError
-    from regard.files import locked
+    from regard.system.files import locked
 
     lock = Path("locked/training/lock")
     with locked(lock, holder="a training"):

@@ -19,7 +19,7 @@ from regard.errors import DataError, UsageError
 from regard.kernels.native import word_vectors as native
 from regard.models.config import WordVectorConfig
 from regard.models.word_vectors import WordVectorModel
-from regard.tasks.word_vector_update import PlainUpdate, draw_examples, word_vector_loss
+from regard.tasks.word_vectors.update import PlainUpdate, draw_examples, word_vector_loss
 from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import count_cooccurrences
 from regard.text.tokenizers.special_tokens import END, UNKNOWN

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from regard.api.results import Alignment
 from regard.evaluation.alignment import mutual_alignment
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ Output = Annotated[
 
 def write(draw: Callable[[], Figure], output: Path | None, name: str) -> None:
     """Draw and save the picture and print its path; a ValueError of the picture becomes a UsageError."""
-    from regard.look.pictures.figures import save
+    from regard.look.pictures.drawing.figures import save
 
     try:
         figure = draw()

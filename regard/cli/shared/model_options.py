@@ -183,7 +183,7 @@ class UnknownLetters:
 
     def name_in(self, text: str) -> None:
         """Print the unknown letters of a text, unless there were some in an earlier one."""
-        from regard.api.unknown_letters import name_letters, unknown_letters
+        from regard.cli.shared.unknown_letters import name_letters, unknown_letters
 
         if not self.named and (letters := unknown_letters(text, self.known)):
             self.named = True

@@ -16,8 +16,8 @@ from regard.decoding.cpu.c_search import ArraySearch
 from regard.decoding.cpu.network_settings import NetworkSettings
 from regard.decoding.cpu.transformer_arrays import make_arrays
 from regard.errors import ModelError, RegardError
-from regard.lazy_torch import torch
 from regard.machine import may_have_gpu, one_thread
+from regard.machine.lazy_torch import torch
 from regard.models.folder.config_file import find_fault, read_json
 from regard.models.folder.verification import verify_folder
 from regard.models.folder.weights_file import (

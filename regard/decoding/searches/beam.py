@@ -27,7 +27,7 @@ from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, make_hypothesis, stable_topk
 from regard.errors import UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

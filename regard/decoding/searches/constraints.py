@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from regard.decoding.searches.search import stable_topk
 from regard.errors import UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import DEFAULT, SPECIAL_TOKENS, SpecialTokens, pad_batch
 
 if TYPE_CHECKING:

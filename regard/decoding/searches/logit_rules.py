@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from regard.errors import UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import DEFAULT, END, SpecialTokens
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.search import IndependentRows, Inputs, Pick, Run, stable_topk
 from regard.errors import UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.errors import ModelError, UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 
 if TYPE_CHECKING:

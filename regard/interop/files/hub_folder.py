@@ -13,12 +13,12 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from regard.errors import ModelError
-from regard.files import fingerprint
 from regard.interop.files.settings_file import SettingsFile
 from regard.interop.files.torch_file import TorchFile
 from regard.interop.weight_table import Shapes
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.models.folder.config_file import read_json, shortened
+from regard.system.files import fingerprint
 
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 # A file of all weights, or an index of several files; safetensors first.

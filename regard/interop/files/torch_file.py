@@ -14,7 +14,7 @@ from typing import Any
 
 from regard.errors import ModelError
 from regard.interop.files.torch_opcodes import Storage, StoredTensor, read_program
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.models.folder.config_file import shortened
 
 MAGIC = 0x1950A86A20F9469CFC6C  # of the old format

@@ -26,9 +26,9 @@ import torch
 from regard.attention.dispatch import attend
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import DataError
-from regard.files import cache_folder, replace_file
 from regard.kernels.linear.attend import attend_features
 from regard.machine import device_name
+from regard.system.files import cache_folder, replace_file
 from regard.version import __version__
 
 SHIPPED = Path(__file__).with_name("crossover.json")

@@ -11,9 +11,9 @@ from ctypes import c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.files import cache_folder
 from regard.machine import c_compiler, cpu_flags
 from regard.system import is_private
+from regard.system.files import cache_folder
 
 if TYPE_CHECKING:
     from torch import Tensor

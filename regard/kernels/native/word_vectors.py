@@ -1,6 +1,6 @@
 """Train word vectors on a CPU in C (word_vectors.c): many small steps, which PyTorch's overhead would slow down.
 
-A2. `why_not` says what the C code does not support; then the plain update of regard/tasks/word_vector_update.py
+A2. `why_not` says what the C code does not support; then the plain update of regard/tasks/word_vectors/update.py
 remains. The results are the same for any number of threads.
 """
 

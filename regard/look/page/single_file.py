@@ -17,9 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from regard.errors import UsageError
-from regard.files import replace_file
 from regard.look.trace.file_format import AnyTrace
 from regard.look.trace.inputs.input_trace import InputTrace
+from regard.system.files import replace_file
 
 HEIGHT = 760  # of the frame in a notebook, in pixels
 

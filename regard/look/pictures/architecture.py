@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from matplotlib.figure import Figure
 
-from regard.look.pictures.boxes import Board, Box
-from regard.look.pictures.colours import INK
+from regard.look.pictures.drawing.boxes import Board, Box
+from regard.look.pictures.drawing.colours import INK
 
 APART = 0.55  # between the arrows of keys, values and queries where they enter an attention box
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from regard.look.lecture_examples import Flow, jane_flow
-from regard.look.pictures.boxes import Board, Box
-from regard.look.pictures.colours import INK, LINES, colour_of
+from regard.look.pictures.drawing.boxes import Board, Box
+from regard.look.pictures.drawing.colours import INK, LINES, colour_of
 
 COLUMN = 2.35  # from one word to the next
 ASIDE = 0.56  # k stands this far left of a word's middle, v this far right

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from regard.evaluation.by_length import Bucket
-from regard.look.pictures.colours import INK, LINES, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 COLOURS = (*LINES, INK)
 LEGEND = 1.9  # inches beside the axes

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.attention.multihead import MultiHeadAttention
 from regard.layers.recurrent import LSTM, RNN
-from regard.look.pictures.colours import INK, LINES, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 Network = Callable[[Tensor], Tensor]
 

@@ -20,9 +20,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, PAPER, RULE, TABLE, TINTS, WEIGHTS, colour_of, ink_on
-from regard.look.pictures.figures import axes_at, caption, new_figure, quiet, wrapped
-from regard.look.pictures.fonts import families_for, fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, PAPER, RULE, TABLE, TINTS, WEIGHTS, colour_of, ink_on
+from regard.look.pictures.drawing.figures import axes_at, caption, new_figure, quiet, wrapped
+from regard.look.pictures.drawing.fonts import families_for, fit_fonts, printable
 
 CELL = 0.46  # inches; a value of two digits fits
 WORD = 12  # points

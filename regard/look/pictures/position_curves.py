@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from matplotlib.figure import Figure
 
-from regard.look.pictures.colours import INK, LINES, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 from regard.positions.absolute import distance_variance, inner_products, sinusoidal
 
 

@@ -26,9 +26,9 @@ from regard.look.inside.random_features import (
     jane_head,
     relative_error,
 )
-from regard.look.pictures.colours import INK, LINES, MUTED, PAPER, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
-from regard.look.pictures.fonts import fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, LINES, MUTED, PAPER, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.fonts import fit_fonts, printable
 
 SIGNED = LinearSegmentedColormap.from_list("signed", [LINES[1], PAPER, LINES[0]])  # estimates may be below 0
 LENGTHS = tuple(2**i for i in range(6, 17))

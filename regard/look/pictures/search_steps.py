@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
 from regard.errors import UsageError
-from regard.look.pictures.colours import INK, LINES, MUTED, PAPER, RULE, TABLE, TINTS
-from regard.look.pictures.figures import axes_at, caption, new_figure, quiet
-from regard.look.pictures.fonts import families_for, fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, LINES, MUTED, PAPER, RULE, TABLE, TINTS
+from regard.look.pictures.drawing.figures import axes_at, caption, new_figure, quiet
+from regard.look.pictures.drawing.fonts import families_for, fit_fonts, printable
 from regard.look.pictures.matrices import text_width
 from regard.look.trace.search_steps import Step, Tree
 from regard.look.trace.trace import Trace

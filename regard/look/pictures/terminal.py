@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.look.pictures.colours import colour_of, ink_on
+from regard.look.pictures.drawing.colours import colour_of, ink_on
 
 
 class HeatMap:

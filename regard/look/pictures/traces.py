@@ -17,9 +17,9 @@ from matplotlib.font_manager import FontProperties
 
 from regard.errors import UsageError, unknown_name
 from regard.look.heads.statistics import head_statistics
-from regard.look.pictures.colours import INK, MUTED, WEIGHTS
-from regard.look.pictures.figures import axes_at, new_figure, quiet
-from regard.look.pictures.fonts import families_for, fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, MUTED, WEIGHTS
+from regard.look.pictures.drawing.figures import axes_at, new_figure, quiet
+from regard.look.pictures.drawing.fonts import families_for, fit_fonts, printable
 from regard.look.pictures.matrices import SLOPE, alignment_plot, text_width
 from regard.look.pictures.search_steps import steps_plot, tree_plot
 from regard.look.trace.trace import Trace

@@ -13,8 +13,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, LINES, MUTED, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, MUTED, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 
 def principal_components(vectors: Tensor) -> tuple[Tensor, Tensor]:

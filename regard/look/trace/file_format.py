@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError, unknown_name
-from regard.files import replace_file
 from regard.look.trace.attention_map import MAX_JSON_NUMBERS
 from regard.look.trace.inputs.input_trace import InputTrace
 from regard.look.trace.trace import Trace
+from regard.system.files import replace_file
 
 AnyTrace = Trace | InputTrace
 

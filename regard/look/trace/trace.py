@@ -19,7 +19,7 @@ from regard.look.trace.attention_map import Map, shape_text
 from regard.look.trace.search_steps import Step, Tree
 
 if TYPE_CHECKING:
-    from regard.look.pictures.figures import Picture
+    from regard.look.pictures.drawing.figures import Picture
 
 # The stack of blocks that the layers of each map belong to; a recurrent translator has a single attention layer, and
 # a model that copies has one more, the pointer.
@@ -177,7 +177,7 @@ class Trace:
 
         Without a path, return a picture that a notebook shows; `plot("heads")` is short for `plot(kind="heads")`.
         """
-        from regard.look.pictures.figures import save_or_show
+        from regard.look.pictures.drawing.figures import save_or_show
         from regard.look.pictures.traces import KINDS, plot_trace
 
         if path in KINDS and kind is None:

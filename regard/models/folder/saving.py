@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regard.errors import UsageError, unknown_name
-from regard.files import fingerprint, sync_folder, write_synced
 from regard.models.config import Config
 from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
@@ -23,6 +22,7 @@ from regard.models.folder.verification import NAMES
 from regard.models.folder.weights_file import Storage, stored_weights
 from regard.models.presets import MODELS
 from regard.system import replace
+from regard.system.files import fingerprint, sync_folder, write_synced
 from regard.text.tokenizers.special_tokens import DEFAULT, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.version import __version__

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.files import fingerprint
 from regard.models.folder.config_file import read_checked_config, read_json, shortened
-from regard.models.foreign_folder import describe_foreign_folder
+from regard.models.folder.foreign_folder import describe_foreign_folder
+from regard.system.files import fingerprint
 from regard.version import __version__
 
 FORMAT = 2  # the newest; a folder is written in format 1 unless it has something that only format 2 knows

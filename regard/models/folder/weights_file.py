@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from regard.errors import ModelError, UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.models.folder.config_file import shortened
 from regard.system import LOCKS_MAPPED_FILES
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 from regard.text.random_streams import random_keys
 from regard.text.tokenizers.special_tokens import PAD
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.files import fingerprint, replace_file
+from regard.system.files import fingerprint, replace_file
 
 Arrays = dict[str, NDArray[Any]]
 

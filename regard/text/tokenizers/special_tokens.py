@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.lazy_torch import torch
+from regard.machine.lazy_torch import torch
 
 if TYPE_CHECKING:
     from torch import Tensor

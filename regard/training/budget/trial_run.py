@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from regard.files import fingerprint, write_synced
 from regard.recipes.required import required
+from regard.system.files import fingerprint, write_synced
 from regard.tasks.objective import recipe_objective
 from regard.tasks.task import Data
 from regard.tasks.validation import Validator

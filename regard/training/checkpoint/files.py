@@ -25,9 +25,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import ModelError, ResourceError
-from regard.files import fingerprint, replace_file, sync_file, sync_folder, write_synced
 from regard.models.folder.config_file import read_json
 from regard.system import DISK_FULL_CODES, LOCKS_MAPPED_FILES, replace
+from regard.system.files import fingerprint, replace_file, sync_file, sync_folder, write_synced
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")

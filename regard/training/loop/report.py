@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UsageError
-from regard.files import replace_file
 from regard.machine import redraws
+from regard.system.files import replace_file
 from regard.system.terminal import perhaps_closed_terminal
 
 

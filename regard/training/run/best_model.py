@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import StoppedError
-from regard.files import replace_file
 from regard.models.config.random_features import flatten_settings
 from regard.models.folder import save_model
+from regard.system.files import replace_file
 from regard.text.tokenizers.tokenizer import tokenizer_files
 from regard.training.checkpoint import files as checkpoint_files
 from regard.training.loop.torch_compile import uncompiled

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from regard.errors import RegardError, StoppedError
-from regard.files import replace_file
 from regard.machine import peak_allocated, peak_resident
 from regard.system import forward_signal, start_child
+from regard.system.files import replace_file
 from regard.system.process_exit import exit_process
 from regard.system.terminal import show_plain_warnings
 from regard.training.signals import StopFlag

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import ModelError, RegardError, ResourceError, UsageError
-from regard.files import locked, remove_leftovers
+from regard.system.files import locked, remove_leftovers
 from regard.training.checkpoint.files import disk_full_reason, recovery_advice
 from regard.training.parallel.group import Group
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from regard.api.model_names import find_model
 from regard.errors import DataError, ModelError, UsageError
-from regard.files import fingerprint, replace_file
 from regard.models.config.random_features import flatten_settings
 from regard.models.folder import read_config
 from regard.models.folder.config_file import read_json, shortened
@@ -18,6 +17,7 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice
 from regard.recipes.model_table import table_of
 from regard.recipes.tables import FILES
+from regard.system.files import fingerprint, replace_file
 from regard.tasks.corpora import Corpora
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.training.recipe.schema import Recipe

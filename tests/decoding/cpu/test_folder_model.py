@@ -26,10 +26,10 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import EachOnce, MinTokens
 from regard.decoding.searches.sample import Sample
 from regard.errors import ModelError
-from regard.files import fingerprint
 from regard.models.config import TransformerConfig
 from regard.models.folder import load_model, save_model
 from regard.models.presets import make_model
+from regard.system.files import fingerprint
 from regard.text.tokenizers.special_tokens import END
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="COMPILER: there is none for C")

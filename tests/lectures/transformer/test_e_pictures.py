@@ -13,8 +13,8 @@ from matplotlib.text import Text
 from regard.look.lecture_examples import jane_alignment, jane_flow
 from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
 from regard.look.pictures.attention_flow import qkv_flow_diagram
-from regard.look.pictures.boxes import Board, Box
 from regard.look.pictures.concepts.growth import EXPERTS, GROWTH, growth_plot
+from regard.look.pictures.drawing.boxes import Board, Box
 
 Point = tuple[float, float]
 JANE = "Jane visite l'Afrique en septembre"

@@ -15,7 +15,7 @@ from matplotlib.transforms import Bbox
 from regard.look.lecture_examples import jane_flow
 from regard.look.pictures.architecture import architecture_diagram, multi_head_diagram, scaled_dot_product_diagram
 from regard.look.pictures.attention_flow import qkv_flow_diagram
-from regard.look.pictures.boxes import Board, Box, rounded
+from regard.look.pictures.drawing.boxes import Board, Box, rounded
 
 DIAGRAMS: dict[str, Callable[[], Figure]] = {
     "architecture": architecture_diagram,

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from regard.evaluation.bleu import Score
 from regard.evaluation.by_length import Bucket
 from regard.look.pictures.by_length import learning_plot, length_plot, short_count
-from regard.look.pictures.figures import save
+from regard.look.pictures.drawing.figures import save
 
 
 def bucket(low: int, high: int, bleu: float, *, width: float | None = 2.0, count: int = 250, merged: int = 1) -> Bucket:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.look.pictures import colours
+from regard.look.pictures.drawing import colours
 
 
 def cielab(hex_colours: tuple[str, ...]) -> np.ndarray:

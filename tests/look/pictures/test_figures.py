@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from regard.errors import UsageError
-from regard.look.pictures.figures import caption, new_figure, save
+from regard.look.pictures.drawing.figures import caption, new_figure, save
 
 
 def picture() -> Figure:

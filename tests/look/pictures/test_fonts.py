@@ -13,8 +13,8 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
-from regard.look.pictures.figures import new_figure
-from regard.look.pictures.fonts import families_for, fit_fonts, printable
+from regard.look.pictures.drawing.figures import new_figure
+from regard.look.pictures.drawing.fonts import families_for, fit_fonts, printable
 from regard.look.pictures.matrices import alignment_plot
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.look.pictures.colours import colour_of
+from regard.look.pictures.drawing.colours import colour_of
 from regard.look.pictures.terminal import HeatMap
 
 WEIGHTS = [[0.904, 0.091, 0.005], [0.25, 0.5, 0.25]]

@@ -19,7 +19,7 @@ from regard.decoding.searches.sample import Sample
 from regard.errors import UsageError
 from regard.look import plot_trace, trace_text
 from regard.look.heads.statistics import head_statistics
-from regard.look.pictures.colours import TABLE
+from regard.look.pictures.drawing.colours import TABLE
 from regard.look.pictures.search_steps import tree_places
 from regard.look.trace.attention_map import Map
 from regard.look.trace.search_steps import Candidate, Node, Step, Tree

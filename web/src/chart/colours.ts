@@ -1,6 +1,6 @@
-// The colour scheme (light or dark) and the colour scales, shared with the Python plots (regard/look/pictures/colours.json).
+// The colour scheme (light or dark) and the colour scales, shared with the Python plots (regard/look/pictures/drawing/colours.json).
 import { computed, effect, signal } from "@preact/signals";
-import table from "../../../regard/look/pictures/colours.json";
+import table from "../../../regard/look/pictures/drawing/colours.json";
 
 export type Scheme = "light" | "dark";
 export type Scale = "weights" | "signed";

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.look.pictures.arrays.image_attention import COVER, PALE, extent_of, image_attention_plot
-from regard.look.pictures.colours import INK, WEIGHTS
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, WEIGHTS
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 FRAME = 1.1  # inches
 

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, WEIGHTS
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, WEIGHTS
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 PANEL = 1.9  # inches
 MAX_COLUMNS = 5  # panels side by side, with that of the image

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, LINES, RULE, TINTS
-from regard.look.pictures.figures import caption, new_figure, quiet
-from regard.look.pictures.fonts import fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, LINES, RULE, TINTS
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.fonts import fit_fonts, printable
 
 ROW = 1.9  # inches
 AREA = 0.35  # height of the largest weight, as a share of the panel

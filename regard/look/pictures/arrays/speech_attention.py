@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, WEIGHTS
-from regard.look.pictures.figures import caption, new_figure, quiet
-from regard.look.pictures.fonts import fit_fonts, printable
+from regard.look.pictures.drawing.colours import INK, WEIGHTS
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.fonts import fit_fonts, printable
 
 WIDTH = 9.5  # inches
 SOUND, ROW, LEAST_ROWS = 1.6, 0.28, 4  # heights, and the rows that the weights take at least

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from regard.look.pictures.boxes import Board, Box
-from regard.look.pictures.colours import INK
+from regard.look.pictures.drawing.boxes import Board, Box
+from regard.look.pictures.drawing.colours import INK
 
 FORMULAS = {
     "Attention in a recurrent net": (

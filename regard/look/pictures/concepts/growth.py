@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from regard.look.pictures.colours import INK, LINES, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 
 class GrowthPoint(NamedTuple):

@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from regard.layers.recurrent import RNN
-from regard.look.pictures.colours import INK, LINES, PAPER, RULE, TINTS
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, PAPER, RULE, TINTS
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 SENTENCES, STEPS, FEATURES = 8, 24, 16
 LENGTHS = (24, 24, 18, 15, 12, 9, 6, 4)  # of the sentences of the batch: fewer and fewer reach the later steps

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.look.pictures.colours import INK, LINES, MUTED, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, MUTED, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 from regard.positions.absolute import Fraction, Index, Learned, Sinusoidal
 from regard.positions.interface import Position
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from matplotlib.figure import Figure
 
-from regard.look.pictures.colours import INK, LINES, RULE
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, LINES, RULE
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 WIDTHS = (4, 8, 16, 32, 64, 128, 256, 512)
 

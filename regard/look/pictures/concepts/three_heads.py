@@ -13,8 +13,8 @@ from torch import Tensor, stack, tensor, zeros
 
 from regard.attention.dispatch import attend
 from regard.look.lecture_examples import jane_flow
-from regard.look.pictures.colours import INK, RULE, colour_of
-from regard.look.pictures.figures import caption, new_figure, quiet
+from regard.look.pictures.drawing.colours import INK, RULE, colour_of
+from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
 # The features of a word are (person, action, place, time); a head asks for one of them.
 HEADS = {"what is happening?": 1, "when?": 3, "who?": 0}

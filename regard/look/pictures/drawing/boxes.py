@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from regard.look.pictures.colours import INK, MUTED, PAPER, RULE, TINTS, ink_on
+from regard.look.pictures.drawing.colours import INK, MUTED, PAPER, RULE, TINTS, ink_on
 
 Point = tuple[float, float]
 

@@ -12,7 +12,9 @@ from importlib.resources import files
 
 from matplotlib.colors import ListedColormap, to_rgb
 
-TABLE: tuple[str, ...] = tuple(json.loads(files("regard.look.pictures").joinpath("colours.json").read_text("utf-8")))
+TABLE: tuple[str, ...] = tuple(
+    json.loads(files("regard.look.pictures.drawing").joinpath("colours.json").read_text("utf-8"))
+)
 WEIGHTS = ListedColormap(list(TABLE), name="regard")
 
 INK = "#1f2430"

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from regard.errors import UsageError
-from regard.look.pictures.colours import INK, MUTED, PAPER, RULE
+from regard.look.pictures.drawing.colours import INK, MUTED, PAPER, RULE
 
 SUFFIXES = (".png", ".svg", ".pdf")
 NOTEBOOK_DPI = 110

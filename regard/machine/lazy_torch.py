@@ -3,7 +3,7 @@
 C translates without torch, whose import takes longer than everything else that `regard translate` does. The modules on
 the way from a text to C therefore take torch from here:
 
-    from regard.lazy_torch import torch
+    from regard.machine.lazy_torch import torch
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora
 from regard.tasks.losses import Objective, Together
 from regard.tasks.task import Data, Misfit, Task, Tokenizers, Update
 from regard.tasks.validation import LOSS, Validator
-from regard.tasks.word_vector_update import SLICE, PlainUpdate, word_vector_loss
+from regard.tasks.word_vectors.update import SLICE, PlainUpdate, word_vector_loss
 from regard.text.batches.batch import Batch
 from regard.text.batches.cooccurrences import CooccurrenceData
 from regard.text.batches.windows import WindowData

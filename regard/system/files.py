@@ -1,6 +1,6 @@
 """Durable files: synced writes, checksums, atomic replacement, locks.
 
-A file is complete or absent, never partial. What depends on the operating system is in regard/system.
+A file is complete or absent, never partial. What depends on the operating system is in posix.py and windows.py.
 """
 
 from __future__ import annotations

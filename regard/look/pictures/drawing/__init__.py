@@ -1,0 +1,1 @@
+"""What pictures are drawn with: figures, fonts, colours, and boxes with arrows."""

@@ -44,7 +44,7 @@ from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import AligningHead, reading_steps
-from regard.models.config.layer_names import is_cross_attention
+from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN

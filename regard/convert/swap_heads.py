@@ -21,8 +21,8 @@ from regard.convert.head_analysis import Head, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig
 from regard.models.config.exact_heads import check_patterns, pick_heads
-from regard.models.config.layer_names import is_cross_attention
 from regard.models.config.random_features import RandomFeaturesConfig
+from regard.models.layer_names import is_cross_attention
 from regard.models.presets import make_model
 from regard.positions import SCHEMES
 

@@ -10,7 +10,7 @@ from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention
 from regard.models.config import StackConfig
-from regard.models.config.layer_names import is_causal, is_self_attention
+from regard.models.layer_names import is_causal, is_self_attention
 from regard.positions import Position
 
 MAX_LAYERS = 4096  # of a model: each layer has its own seed, and models with other seeds have other ones

@@ -22,7 +22,7 @@ from regard.errors import RegardError
 from regard.evaluation.alignment_heads import choose_aligning_heads, choose_alignment_head
 from regard.evaluation.bleu import Score, corpus_bleu, corpus_chrf
 from regard.models.config import Config
-from regard.models.config.layer_names import is_cross_attention
+from regard.models.layer_names import is_cross_attention
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe

@@ -87,6 +87,7 @@ def test_parts_import_only_from_parts_above() -> None:
 # The order inside the parts that have folders of their own: modules and folders, by name.
 ORDER_INSIDE = {
     "models": (
+        "layer_names",
         "config",
         "decoding_state",
         "protocols",

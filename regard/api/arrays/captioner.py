@@ -30,8 +30,8 @@ from regard.evaluation.captions import exact_share, pointing_share
 from regard.look.trace.inputs.captions import trace_caption
 from regard.look.trace.inputs.input_trace import InputTrace
 from regard.models.config import FrameConfig
-from regard.models.config.layer_names import is_cross_attention
 from regard.models.folder.weights_file import Storage
+from regard.models.layer_names import is_cross_attention
 from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END, PAD, START, UNKNOWN
 from regard.text.tokenizers.tokenizer import Tokenizer

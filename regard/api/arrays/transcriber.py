@@ -39,8 +39,8 @@ from regard.look.trace.inputs.speech import trace_recording
 from regard.models.arrays.speech_input import make_log_mel
 from regard.models.arrays.speech_recognizers import SpeechCTC
 from regard.models.config import SoundConfig
-from regard.models.config.layer_names import is_cross_attention
 from regard.models.folder.weights_file import Storage
+from regard.models.layer_names import is_cross_attention
 from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from regard.api.translation.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import AligningHead, mean_weights
-from regard.models.config.layer_names import is_cross_attention
+from regard.models.layer_names import is_cross_attention
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 from regard.text.tokenizers.tokenizer import Word
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NoReturn
 
 from regard.attention.linear.feature_maps import make_map
-from regard.models.config.layer_names import is_causal, is_self_attention
+from regard.models.layer_names import is_causal, is_self_attention
 from regard.positions import SCHEMES
 from regard.settings import SettingError
 

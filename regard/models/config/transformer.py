@@ -15,10 +15,10 @@ from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, SIZE, vocabulary_of
 from regard.models.config.exact_heads import check_random_features, pick_heads
-from regard.models.config.layer_names import is_cross_attention
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
 from regard.models.config.rotary import ROTARY, RotaryConfig
 from regard.models.config.token_ids import TOKEN_IDS, TokenConfig
+from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS

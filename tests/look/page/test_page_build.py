@@ -19,7 +19,9 @@ def hash_of_sources(web: Path) -> str:
     """Compute the hash that build.mjs writes into build.json: of a list of files in the format of sha256sum."""
     files = {name: web / name for name in FIXED}
     files |= {path.relative_to(web).as_posix(): path for path in (web / "src").rglob("*") if path.is_file()}
-    files["../regard/look/pictures/drawing/colours.json"] = ROOT / "regard" / "look" / "pictures" / "colours.json"
+    files["../regard/look/pictures/drawing/colours.json"] = (
+        ROOT / "regard" / "look" / "pictures" / "drawing" / "colours.json"
+    )
     lines = [f"{sha256(files[name].read_bytes()).hexdigest()}  {name}\n" for name in sorted(files)]
     return sha256("".join(lines).encode()).hexdigest()
 

@@ -20,7 +20,7 @@ from regard.models.config import Config
 from regard.models.folder import FORMAT, read_config, saving, verify_folder
 from regard.models.folder.config_file import STORAGES
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 RELEASED = sorted(path.parent for path in DATA.glob("format-*/*/manifest.json"))
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}

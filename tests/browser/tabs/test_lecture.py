@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 import regard
 
-from ..repeats import some
+from ...repeats import some
 
 SCENES = Path(regard.__file__).parent / "look" / "page" / "static" / "scenes"
 INDEX: list[dict[str, Any]] = json.loads((SCENES / "index.json").read_text("utf-8"))

@@ -14,7 +14,7 @@ from page import expect_address, expect_address_without
 from page_arithmetic import attention_stages
 from playwright.sync_api import Page, expect
 
-from ..repeats import some
+from ...repeats import some
 
 STAGES = ("raw", "scaled", "masked", "weights", "out")
 

@@ -20,7 +20,7 @@ from regard.errors import ModelError, UsageError
 from regard.models.folder import verify_folder
 from regard.models.folder.config_file import MAX_JSON_BYTES
 
-from ..repeats import some
+from ...repeats import some
 
 TINY: dict[str, Any] = {"layers": 1, "dim": 8, "heads": 2, "hidden": 12}
 SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}

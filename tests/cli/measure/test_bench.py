@@ -18,7 +18,7 @@ from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.tasks.loading import load
 
-from ..repeats import by_default
+from ...repeats import by_default
 
 Run = Callable[..., Result]
 QUICK = ("--batch", "2", "--runs", "3", "--tokens", "5", "--source-tokens", "4")

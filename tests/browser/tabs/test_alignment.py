@@ -19,7 +19,7 @@ from regard.look import Trace, merge_words
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
-from ..repeats import by_default
+from ...repeats import by_default
 
 JANE = "Jane visite l'Afrique en septembre"
 NASTY = [

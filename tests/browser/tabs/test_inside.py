@@ -17,7 +17,7 @@ import pytest
 from page import expect_address
 from playwright.sync_api import Page, expect
 
-from ..repeats import by_default
+from ...repeats import by_default
 
 
 def _load(path: Path) -> Any:
@@ -29,7 +29,7 @@ def _load(path: Path) -> Any:
     return module
 
 
-recomputing = _load(Path(__file__).parents[1] / "look" / "recomputing.py")
+recomputing = _load(Path(__file__).parents[2] / "look" / "recomputing.py")
 TYPED = "Les enfants mangent une pomme rouge."
 
 

@@ -37,7 +37,7 @@ from regard.errors import DataError
 from regard.tasks.loading import load
 from regard.text.tokenizers.special_tokens import END
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPT = "from regard.cli import main; main()"
 
 Run = Callable[..., Result]

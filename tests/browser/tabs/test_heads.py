@@ -19,7 +19,7 @@ from regard.look import Trace, head_statistics, rollout
 from regard.look.trace.attention_map import Map
 from regard.look.trace.trace import Axis, Model, Token
 
-from ..repeats import by_default
+from ...repeats import by_default
 
 JANE = "Jane visite l'Afrique en septembre"
 SENTENCE = "Le petit chat noir dort dans le jardin."

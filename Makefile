@@ -56,7 +56,7 @@ page:  ## build the page of `regard explore` into regard/look/page/static (needs
 	cd web && npm ci && npm run build
 
 bench: $(VENV)/.extra-bench  ## run the benchmarks
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in $$(grep -l __main__ benchmarks/*/*.py); do $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

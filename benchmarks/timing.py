@@ -138,7 +138,8 @@ def keep(report: dict[str, object], path: Path | None) -> None:
 def command() -> str:
     """What was asked for, as a reader would: files of other folders by their names only."""
     words = [Path(word).name if word.startswith(("/", "..")) else word for word in sys.argv[1:]]
-    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
+    script = Path(sys.argv[0]).resolve().relative_to(Path(__file__).resolve().parents[1])
+    return shlex.join(["python", script.as_posix(), *words])
 
 
 def hardware(device: str) -> dict[str, object]:

@@ -18,16 +18,21 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def load_script() -> Callable[[str], ModuleType]:
-    """`load_script("train")`: benchmarks/train.py as a module, with its neighbours on the path as when it is run."""
+    """`load_script("train")`: benchmarks/train/train.py as a module."""
 
     def load(name: str) -> ModuleType:
-        sys.path.insert(0, str(ROOT / "benchmarks"))
-        try:
-            return importlib.import_module(name)
-        finally:
-            sys.path.remove(str(ROOT / "benchmarks"))
+        script = path_of(name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(str(ROOT))
+            return importlib.import_module(f"benchmarks.{script.parent.name}.{name}")
 
     return load
+
+
+def path_of(name: str) -> Path:
+    """The path of the script of that name, whichever folder it is in."""
+    (script,) = (ROOT / "benchmarks").glob(f"*/{name}.py")
+    return script
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def run_script(
         script = load_script(name)
         with monkeypatch.context() as patch:
             patch.chdir(ROOT)
-            patch.setattr(sys, "argv", [f"benchmarks/{name}.py", *arguments])
+            patch.setattr(sys, "argv", [path_of(name).relative_to(ROOT).as_posix(), *arguments])
             patch.setattr(torch, "set_num_threads", lambda threads: None)  # the other tests have the same process
             patch.setenv("PYTHONPATH", str(ROOT))  # for the processes that some scripts start
             patch.setenv("OMP_NUM_THREADS", "1")

@@ -12,7 +12,7 @@ import pytest
 
 SCRIPTS = sorted(
     path.stem
-    for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")
+    for path in (Path(__file__).parents[2] / "benchmarks").glob("*/*.py")
     if "__main__" in path.read_text(encoding="utf-8")
 )
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for page.py
 from page import Explorer, install_wheel, make_folders, start_explorer, stop_explorer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/explore.py
+WATCHDOG = 60  # seconds; how long the page takes is measured by benchmarks/commands/explore.py
 WAIT_FOR_WHEEL = 120  # seconds
 ATTEMPTS = 3  # to start the browser
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -26,7 +26,7 @@ from regard.training.signals import Interrupted, StopFlag
 THOROUGH_SECONDS, BRIEF_SECONDS = 2.0, 0.5  # for each part of a trial run
 SHORT_TRAINING = 200  # steps; a shorter training is over before a forecast of its time would help
 SHARE_OF_BEST = 0.75  # of the validations find a better model than before, which is then saved
-LATER_GROWTH = 1.15  # a process on a CPU grows by this factor after the trial run, by benchmarks/forecast.py
+LATER_GROWTH = 1.15  # a process on a CPU grows by this factor after the trial run, by benchmarks/train/forecast.py
 
 
 @dataclass(frozen=True)

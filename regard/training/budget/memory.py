@@ -30,7 +30,7 @@ from regard.training.state.train_state import TrainState
 
 ROWS = (2, 4)  # of the two small batches that are measured
 # On a CPU a process grows by more than its tensors: the allocator keeps part of the freed memory for batches of other
-# shapes, and kernels allocate memory of their own in the first step. Fitted to benchmarks/forecast.py.
+# shapes, and kernels allocate memory of their own in the first step. Fitted to benchmarks/train/forecast.py.
 SLACK = 1.25
 KERNEL_BYTES = 60 << 20
 

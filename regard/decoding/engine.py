@@ -99,7 +99,7 @@ def generate_tokens(
     }
     if isinstance(model, FolderModel):
         if plain and c_search.why_not(model, search, requests) is None:
-            hypotheses = model.c_search.search(requests, **options)
+            hypotheses = model.c_search.search(requests, **options, special=special)
             return [hypotheses[request.number] for request in requests]
         model = model.packed.of(model.module)
     from regard.decoding import module_decoding

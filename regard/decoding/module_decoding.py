@@ -14,6 +14,7 @@ from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Hypothesis, Search, with_rule
 from regard.decoding.searches.speculative import Speculative
+from regard.text.tokenizers.special_tokens import special_tokens_of
 
 
 def decode(
@@ -33,7 +34,8 @@ def decode(
     options: dict[str, Any] = {"alternatives": alternatives, "allow_unknown": allow_unknown}
     with evaluating(model):
         if plain and c_search.why_not(model, search, requests) is None:
-            return model.c_search.search(requests, search=search, **options, batch_tokens=batch_tokens)
+            special = special_tokens_of(model)
+            return model.c_search.search(requests, search=search, **options, batch_tokens=batch_tokens, special=special)
         options |= {"allow_nonsense": allow_nonsense, "cached": cached, "observer": observer}
         hypotheses: dict[int, list[Hypothesis]] = {}
         for rule, group in group_by_rule(requests):

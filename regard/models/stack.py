@@ -183,6 +183,8 @@ def _make_position(config: StackConfig, *, causal: bool) -> Position:
         causal=causal,
         start=config.position_start,
         first=config.frequency_start,
+        base=config.position_base,
+        layout=config.position_layout,
         width=config.position_width,
         rotary=config.rotary_options() if config.position == "rotary" else None,
     )

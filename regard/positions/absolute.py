@@ -123,7 +123,8 @@ class Sinusoidal(Position):
 
     @classmethod
     def for_model(cls, sizes: ModelSizes) -> Self:
-        return cls(dim=sizes.dim, start=sizes.start, first=sizes.first)
+        layout: Layout = sizes.layout  # type: ignore[assignment]  # checked by __init__
+        return cls(dim=sizes.dim, start=sizes.start, first=sizes.first, base=sizes.base, layout=layout)
 
     @property
     def traits(self) -> frozenset[str]:

@@ -55,6 +55,8 @@ def make_position(
     causal: bool = False,
     start: int = 0,
     first: int = 0,
+    base: float = 10000.0,
+    layout: str = "interleaved",
     width: int | None = None,
     rotary: Mapping[str, Any] | None = None,
 ) -> Position:
@@ -62,9 +64,9 @@ def make_position(
 
     The arguments describe the model, and each scheme takes what it needs: "learned" takes max_length, "rotary" and
     "relative" (Shaw's) take head_dim (default dim // heads), "relative" also value_dim (default head_dim), "t5" and
-    "alibi" take heads. In a causal model "t5" has buckets for the past only. "sinusoidal" takes start and first;
-    "learned" takes width, the columns that it appends to token vectors of width dim - width. `rotary` are further
-    options of "rotary". For other options use the class itself.
+    "alibi" take heads. In a causal model "t5" has buckets for the past only. "sinusoidal" takes start, first, base and
+    layout; "learned" takes width, the columns that it appends to token vectors of width dim - width. `rotary` are
+    further options of "rotary". For other options use the class itself.
     """
     check_size("dim", dim)
     check_size("heads", heads)
@@ -78,6 +80,8 @@ def make_position(
         causal=causal,
         start=start,
         first=first,
+        base=base,
+        layout=layout,
         width=width,
         rotary=rotary or {},
     )

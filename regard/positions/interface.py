@@ -25,6 +25,8 @@ class ModelSizes:
     causal: bool = False
     start: int = 0  # the number of the first position, for sinusoidal ones; L1 counts from 1
     first: int = 0  # the first i of their frequencies; L0 starts at 1
+    base: float = 10000.0  # of their wavelengths
+    layout: str = "interleaved"  # of their sines and cosines
     width: int | None = None  # columns of learned positions that are appended to the embedding (L1); None: added
     rotary: Mapping[str, Any] = field(default_factory=dict)  # the options of Rotary beside head_dim
 

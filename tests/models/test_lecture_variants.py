@@ -40,7 +40,7 @@ SIDES = {"source_vocabulary": 11, "target_vocabulary": 13}
 RANDOM = {"attention": "random-features", "random_features": {"features": 8, "sigma": 0.7}}
 VARIANTS: dict[str, tuple[dict[str, Any], str | None]] = {  # settings, and the trait that keeps an engine away
     "concatenated": ({"position": "learned", "position_width": 3, "tie_output": False}, "learned-concat"),
-    "from 1": ({"position_start": 1, "frequency_start": 1}, "sinusoidal-start"),
+    "from 1": ({"position_start": 1, "frequency_start": 1}, None),  # C takes the vectors from the module
     "no output": ({"attention_output": False}, "no-output"),
     "widths": ({"d_k": 3, "d_v": 5}, "head-widths"),
     "odd heads": ({"heads": 3, "d_k": 2, "d_v": 4, "position": "rotary"}, "head-widths"),

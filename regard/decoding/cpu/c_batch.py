@@ -18,6 +18,7 @@ from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, make_hypothesis
 
+MAX_BARRED = 4  # tokens that are never chosen
 OUT_OF_MEMORY = 1  # as translate.h reports it; scores that are not finite show in the log-probabilities
 INT = next(code for code in "il" if array(code).itemsize == 4)
 
@@ -42,7 +43,7 @@ def search_struct(search: Greedy | Beam, alternatives: int) -> SearchStruct:
 
 
 class SpecialStruct(Structure):
-    _fields_ = (("end", c_int32), ("barred_count", c_int32), ("barred", c_int32 * 4))
+    _fields_ = (("end", c_int32), ("barred_count", c_int32), ("barred", c_int32 * MAX_BARRED), ("size", c_int32))
 
 
 class RuleStruct(Structure):

@@ -32,9 +32,10 @@ from regard.models.decoding_state import TransformerState
 from regard.models.language_model import TransformerLM
 from regard.models.transformer import Transformer
 
+C_TRAITS = frozenset({"output-bias", "activation silu"})  # beside those of every fast decoder
 MAX_TEXT_TOKENS = 65_536  # whose attention weights a thread keeps on its stack
 # Random features as linear_step.h implements them, but with heads of one width and an output matrix.
-KNOWN_TRAITS = BLOCK_TRAITS | (linear_step.KNOWN_TRAITS - {"head-widths", "input-widths", "no-output"})
+KNOWN_TRAITS = BLOCK_TRAITS | C_TRAITS | (linear_step.KNOWN_TRAITS - {"head-widths", "input-widths", "no-output"})
 
 
 class CacheStruct(Structure):
@@ -108,8 +109,8 @@ class CDecoder:
         self.rotary = rotary_of(model.decoder)
         self.maker = StructMaker(library, projects_source=False)
         self.stack = self.maker.stack(model.decoder)
-        table, _ = model.output_table
-        self.vocabulary, self.output = len(table), self.maker.matrix(table, None)
+        table, bias = model.output_table
+        self.vocabulary, self.output = len(table), self.maker.matrix(table, bias)
         self.layers = (LayerStruct * len(self.attentions))(*map(self._layer, self.attentions))
 
     def why_not(self, state: Any, tokens: Tensor) -> str | None:

@@ -48,7 +48,7 @@ class CNetwork:
             ("source", model.source, model.encoder),
             ("target", model.target, model.decoder),
         ]
-        table, _ = model.output_table
+        table, bias = model.output_table
         self.source_vocabulary, self.target_vocabulary = len(model.source.embedding.weight), len(table)
         limits = [side.position.max_length for _, side, _ in self.sides if has_scheme(side, "Learned")]
         self.max_positions: int | None = min(limits, default=None)  # of models with learned positions
@@ -59,7 +59,7 @@ class CNetwork:
             decoder=decoder,
             source=self._embedding(model.source),
             target=self._embedding(model.target),
-            output=self.maker.matrix(table, None),
+            output=self.maker.matrix(table, bias),
         )
         self.tables: tuple[int, NetworkStruct, list[np.ndarray]] = 0, self.struct, []
 

@@ -13,7 +13,7 @@ from ctypes import c_int32, c_void_p
 from functools import cache
 from typing import Any
 
-from regard.decoding.cpu.c_batch import PackedBatch, SpecialStruct, Statistics, search_struct
+from regard.decoding.cpu.c_batch import MAX_BARRED, PackedBatch, SpecialStruct, Statistics, search_struct
 from regard.decoding.cpu.c_network import CNetwork
 from regard.decoding.cpu.transformer_arrays import TransformerArrays
 from regard.decoding.requests import Request, make_batches
@@ -23,7 +23,7 @@ from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search
 from regard.machine import number_of_cores, threads_in_use
 from regard.system import usable_cores
-from regard.text.tokenizers.special_tokens import DEFAULT, END, PAD, START, UNKNOWN, special_tokens_of
+from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens, special_tokens_of
 
 MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
@@ -37,14 +37,22 @@ def why_not(model: Any, search: Search, requests: Sequence[Request]) -> str | No
     c_search: CSearch | None = getattr(model, "c_search", None)  # of models with packed weights
     if c_search is None:
         return "C does not implement the model, or its weights are not packed"
-    if special_tokens_of(model) != DEFAULT:
-        return "the model has special tokens of its own"
+    special = special_tokens_of(model)
     return (
-        why_not_search(search)
+        why_not_special(special)
+        or why_not_search(search)
         or why_not_rules(requests)
         or c_search.why_not_now()
-        or why_not_tokens(c_search.network, requests)
+        or why_not_tokens(c_search.network, requests, special)
     )
+
+
+def why_not_special(special: SpecialTokens) -> str | None:
+    """Return the reason why C does not implement these special tokens, or None if it does."""
+    if len(special.ends) > 1:
+        return "the model has several end tokens"
+    most = len(special.never_chosen(allow_unknown=False))
+    return f"{most} tokens are never chosen" if most > MAX_BARRED else None
 
 
 def why_not_search(search: Search) -> str | None:
@@ -63,7 +71,7 @@ def why_not_rules(requests: Sequence[Request]) -> str | None:
     return None
 
 
-def why_not_tokens(network: CNetwork, requests: Sequence[Request]) -> str | None:
+def why_not_tokens(network: CNetwork, requests: Sequence[Request], special: SpecialTokens) -> str | None:
     """Return what is wrong with the tokens of a request, or None; the modules raise the error."""
     positions = network.max_positions
     for request in requests:
@@ -73,7 +81,7 @@ def why_not_tokens(network: CNetwork, requests: Sequence[Request]) -> str | None
                 return "a token is not in the vocabulary"
         if positions is not None and len(source) > positions:
             return "a source has more tokens than there are learned positions"
-        if PAD in source:
+        if special.pad in source:
             return "a source contains padding"
     return None
 
@@ -96,18 +104,26 @@ class CSearch:
         raise NotImplementedError
 
     def search(
-        self, requests: Sequence[Request], *, search: Any, alternatives: int, allow_unknown: bool, batch_tokens: int
+        self,
+        requests: Sequence[Request],
+        *,
+        search: Any,
+        alternatives: int,
+        allow_unknown: bool,
+        batch_tokens: int,
+        special: SpecialTokens = DEFAULT,
     ) -> dict[int, list[Hypothesis]]:
         """Return the hypotheses of each request by its number."""
         network, threads = self.network, usable_threads()
         rows = search.rows(alternatives)
         together = threads > 1 and len(requests) < threads and network.weight_bytes >= SHARED_BYTES
         settings = search_struct(search, alternatives)
-        barred = (PAD, START) if allow_unknown else (PAD, START, UNKNOWN)
-        special = SpecialStruct(END, len(barred), (c_int32 * 4)(*barred))
+        barred = special.never_chosen(allow_unknown)
+        size = network.target_vocabulary if special.tokenizer_size is None else special.tokenizer_size
+        tokens = SpecialStruct(special.end, len(barred), (c_int32 * MAX_BARRED)(*barred), size)
         hypotheses: dict[int, list[Hypothesis]] = {}
         for window in windows(requests, rows, batch_tokens, threads):
-            batches = [PackedBatch(batch, network, settings, special) for batch in window]
+            batches = [PackedBatch(batch, network, settings, tokens) for batch in window]
             self._decode(batches, threads, together)
             for batch in batches:
                 hypotheses |= batch.hypotheses

@@ -8,7 +8,7 @@ from weakref import ref
 from torch import nn
 
 from regard.decoding import decoder_layout
-from regard.decoding.cpu.c_decoder import why_not as why_not_step
+from regard.decoding.cpu.c_decoder import C_TRAITS, why_not as why_not_step
 from regard.decoding.cpu.c_matrix import compiled
 from regard.decoding.cpu.c_network import CNetwork
 from regard.decoding.cpu.c_search import CSearch
@@ -17,7 +17,8 @@ from regard.decoding.model_snapshot import ModelSnapshot
 from regard.models.transformer import Transformer
 from regard.traits import traits_of, why_not_known
 
-KNOWN_TRAITS = BLOCK_TRAITS | INPUT_TRAITS | {"position Position", "position Sinusoidal", "position Learned"}
+POSITIONS = frozenset({"position Position", "position Sinusoidal", "sinusoidal-start", "position Learned"})
+KNOWN_TRAITS = BLOCK_TRAITS | C_TRAITS | INPUT_TRAITS | POSITIONS
 
 
 def make_c_search(model: Any) -> CSearch | None:

@@ -14,18 +14,23 @@ from typing import Any
 
 from regard.errors import UsageError
 from regard.settings import SHARE, ValueRule, check_fields, choice, number
-from regard.text.tokenizers.special_tokens import PAD
+from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 
-ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")  # C knows them by their index
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu", "silu")  # C knows them by their index
 POSITIONS = ("none", "sinusoidal", "learned", "rotary")
 KIND = "transformer"
+SINUSOIDS = {"start": 0, "base": 10000.0, "layout": "interleaved"}  # by default
 COUNT = ValueRule(least=1, most=1024)
 SIZE = ValueRule(least=1, most=2**24)
+TOKEN = ValueRule(least=0, most=2**24)
+EPS = ValueRule(above=0, below=1)
+START_POSITION = ValueRule(least=0, most=2)
+ABOVE_ZERO = ValueRule(above=0, most=1e12)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """The entries of `model` in config.json; see `TransformerConfig` for their meaning. All must be there."""
+    """The entries of `model` in config.json; see `TransformerConfig` for their meaning."""
 
     layers: int = number(rule=COUNT)
     decoder_layers: int | None = number(rule=COUNT)
@@ -46,10 +51,21 @@ class NetworkSettings:
     target_vocabulary: int = number(rule=SIZE)
     share_embeddings: bool
     tie_output: bool
-    pad_id: int = number(rule=ValueRule(least=PAD, most=PAD))
+    pad_id: int = number(rule=TOKEN)
     dropout: float = number(rule=SHARE)  # which acts only in training, like the next two
     attention_dropout: float = number(rule=SHARE)
     hidden_dropout: float = number(rule=SHARE)
+    # In config.json only if they are used.
+    norm_eps: float | None = number(None, rule=EPS)
+    position_start: int = number(0, rule=START_POSITION)
+    position_base: float = number(10000.0, rule=ABOVE_ZERO)
+    position_layout: str = choice("interleaved", ("interleaved", "halves"))
+    output_bias: bool = False
+    unknown_id: int | None = number(DEFAULT.unknown, rule=TOKEN)
+    start_id: int = number(DEFAULT.start, rule=TOKEN)
+    end_ids: tuple[int, ...] = number(DEFAULT.ends, rule=TOKEN)
+    barred_ids: tuple[int, ...] = number(DEFAULT.barred, rule=TOKEN)
+    tokenizer_size: int | None = number(None, rule=SIZE)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -61,6 +77,13 @@ class NetworkSettings:
             raise UsageError("rotary positions need heads of even width")
         if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:
             raise UsageError("one table of vectors cannot serve two vocabularies")
+        if self.position != "sinusoidal" and self.position_options != SINUSOIDS:
+            raise UsageError("only sinusoids have a start, a base and a layout")
+        tokens = {self.pad_id, self.unknown_id, self.start_id, *self.end_ids, *self.barred_ids} - {None}
+        if self.special_tokens != DEFAULT and max(map(int, tokens)) >= min(self.vocabularies):
+            raise UsageError("a special token is not in the vocabulary")
+        if not self.end_ids or (self.tokenizer_size or 0) > min(self.vocabularies):
+            raise UsageError("there is no end token, or the tokenizer is larger than the vocabulary")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> NetworkSettings:
@@ -69,11 +92,23 @@ class NetworkSettings:
             raise UsageError(f"the model is of kind {config.get('kind')!r}")
         settings: dict[str, Any] = config["model"]
         names = {field.name for field in dataclasses.fields(cls)}
+        required = {field.name for field in dataclasses.fields(cls) if is_required(field)}
         if unknown := sorted(settings.keys() - names):
             raise UsageError(f"not implemented here: {', '.join(unknown)}")
-        if missing := sorted(names - settings.keys()):
+        if missing := sorted(required - settings.keys()):
             raise UsageError(f"config.json has no {', '.join(missing)}")
         return cls(**settings)
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        return SpecialTokens(
+            self.pad_id, self.unknown_id, self.start_id, self.end_ids, self.barred_ids, self.tokenizer_size
+        )
+
+    @property
+    def position_options(self) -> dict[str, Any]:
+        """The options of sinusoidal positions."""
+        return {"start": self.position_start, "base": self.position_base, "layout": self.position_layout}
 
     @property
     def head_dim(self) -> int:
@@ -87,3 +122,9 @@ class NetworkSettings:
     def max_positions(self) -> int | None:
         """The number of tokens of the longest text that the model has positions for; None: no limit."""
         return self.max_length if self.position == "learned" else None
+
+
+def is_required(setting: dataclasses.Field[Any]) -> bool:
+    """Whether each config.json has the setting; a choice without a default is declared with None."""
+    is_choice = bool(setting.metadata) and bool(setting.metadata["rule"].choices)
+    return setting.default is dataclasses.MISSING or (is_choice and setting.default is None)

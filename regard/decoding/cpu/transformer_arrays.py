@@ -66,7 +66,9 @@ class Sinusoidal:
     layout: str = "interleaved"
     first: int = 0
 
-    traits: ClassVar = frozenset({"position Sinusoidal"})
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"position Sinusoidal", *(["sinusoidal-start"] if self.start else [])})
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,11 @@ class TransformerArrays:
     target: TokenInput
     decoder: StackArrays
     output: Array | None  # (V, p); None: the table of the target
+    output_bias: Array | None  # (V,)
 
     @property
-    def output_table(self) -> tuple[Array, None]:
-        return self.target.embedding.weight if self.output is None else self.output, None
+    def output_table(self) -> tuple[Array, Array | None]:
+        return self.target.embedding.weight if self.output is None else self.output, self.output_bias
 
 
 def make_arrays(settings: NetworkSettings, weights: Mapping[str, Array]) -> TransformerArrays:
@@ -161,6 +164,7 @@ def make_arrays(settings: NetworkSettings, weights: Mapping[str, Array]) -> Tran
         ),
         maker.stack("decoder", settings.decoder_layers or settings.layers, cross=True),
         None if settings.tie_output else maker.take("output.weight", settings.target_vocabulary, settings.dim),
+        maker.take("output_bias", settings.target_vocabulary) if settings.output_bias else None,
     )
     if maker.unused:
         raise UsageError(f"the weight {min(maker.unused)!r} belongs to no part of the model")
@@ -185,7 +189,7 @@ class _ArraysMaker:
             table = self.take(f"{side}.position.table", settings.max_length, settings.dim)
             return TokenInput(embedding, Learned(table))
         if settings.position == "sinusoidal":
-            return TokenInput(embedding, Sinusoidal(settings.dim))
+            return TokenInput(embedding, Sinusoidal(settings.dim, **settings.position_options))
         return TokenInput(embedding, NoPosition() if settings.position == "none" else None)
 
     def stack(self, name: str, layers: int, *, cross: bool) -> StackArrays:
@@ -224,6 +228,6 @@ class _ArraysMaker:
     def norm(self, name: str) -> Norm:
         weight = self.take(f"{name}.weight", self.settings.dim)
         if self.settings.norm == "rms":
-            return Norm(weight, None, 1e-6, frozenset({"RMSNorm"}))
+            return Norm(weight, None, self.settings.norm_eps or 1e-6, frozenset({"RMSNorm"}))
         bias = self.take(f"{name}.bias", self.settings.dim) if self.settings.bias else None
-        return Norm(weight, bias, 1e-5, frozenset({"LayerNorm"}))
+        return Norm(weight, bias, self.settings.norm_eps or 1e-5, frozenset({"LayerNorm"}))

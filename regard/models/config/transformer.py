@@ -16,7 +16,7 @@ from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, SIZE, vocabulary_of
 from regard.models.config.exact_heads import check_random_features, pick_heads
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
-from regard.models.config.rotary import ROTARY, RotaryConfig
+from regard.models.config.rotary import ABOVE_ZERO, ROTARY, RotaryConfig
 from regard.models.config.token_ids import TOKEN_IDS, TokenConfig
 from regard.models.layer_names import is_cross_attention
 from regard.positions import SCHEMES
@@ -27,6 +27,8 @@ NORMS = ("layer", "rms")
 POOLINGS = ("mean", "max", "first", "learned")
 MECHANISMS = ("softmax", "random-features")
 FIRST = ValueRule(least=0, most=1)  # counting starts at 0 or at 1
+START_POSITION = ValueRule(least=0, most=2)  # M2M100 counts from 2
+LAYOUTS = ("interleaved", "halves")  # of sines and cosines
 EPS = ValueRule(above=0, below=1)
 # Settings that came after the first version of the model folder.
 LATER = frozenset(
@@ -36,7 +38,9 @@ LATER = frozenset(
     }
 )
 # Settings of format 2 of the model folder, which older versions cannot read.
-FORMAT_2 = frozenset({"norm_eps", "qkv_bias", "input_norm", "output_bias", *ROTARY, *TOKEN_IDS})
+FORMAT_2 = frozenset(
+    {"norm_eps", "qkv_bias", "input_norm", "output_bias", "position_base", "position_layout", *ROTARY, *TOKEN_IDS}
+)
 NEW_ACTIVATIONS = ("silu", "geglu-tanh")  # also of format 2
 
 
@@ -72,8 +76,10 @@ class StackConfig(RotaryConfig, TokenConfig, metaclass=FlatNames):
     norm_eps: float | None = number(None, rule=EPS)  # None: 1e-5 of layer, 1e-6 of rms
     order: str = choice("post", ORDERS)
     position: str = choice("sinusoidal", SCHEMES)
-    position_start: int = number(0, rule=FIRST)  # of sinusoidal positions; L1 counts words from 1
+    position_start: int = number(0, rule=START_POSITION)  # of sinusoidal positions; L1 counts words from 1
     frequency_start: int = number(0, rule=FIRST)  # the first i of their frequencies; L0 starts at 1
+    position_base: float = number(10000.0, rule=ABOVE_ZERO)  # of sinusoidal positions: base^(-2i/dim)
+    position_layout: str = choice("interleaved", LAYOUTS)  # of their sines and cosines
     position_width: int | None = number(None, rule=SIZE)  # of learned positions, appended (L1); None: added
     max_length: int = number(1024, rule=SIZE)  # of learned positions; other schemes have no limit
     score: str = choice("scaled", SCORES)  # of exact attention
@@ -118,8 +124,9 @@ class StackConfig(RotaryConfig, TokenConfig, metaclass=FlatNames):
             raise SettingError("attention_output", message, "d_v")
 
     def _check_positions(self) -> None:
-        for name in ("position_start", "frequency_start"):
-            if getattr(self, name) and self.position != "sinusoidal":
+        defaults = {"position_start": 0, "frequency_start": 0, "position_base": 10000.0, "position_layout": LAYOUTS[0]}
+        for name, default in defaults.items():
+            if getattr(self, name) != default and self.position != "sinusoidal":
                 message = f"{name} is a setting of position = 'sinusoidal', and position is {self.position!r}"
                 raise SettingError(name, message, "position")
         if self.position_width is None:

@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "gpt": {"order": "pre", "position": "learned", "activation": "gelu-tanh"},
     "wide": {"dim": 144, "heads": 2},  # heads that are wider than a tile
     "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
+    "marian": {"activation": "silu", "output_bias": True, "norm_eps": 1e-4, "position_layout": "halves"},
 }
 
 

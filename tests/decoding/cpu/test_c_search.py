@@ -49,6 +49,18 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "wide": {"dim": 144, "heads": 2, "activation": "gelu-tanh"},  # heads that are wider than a vector
     "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
+    "imported": {
+        "activation": "silu",
+        "output_bias": True,
+        "norm_eps": 1e-4,
+        "position_layout": "halves",
+        "position_base": 99.0,
+        "position_start": 2,
+        "pad_id": 2,
+        "unknown_id": 0,
+        "barred_ids": (2, 1),
+        "tokenizer_size": 50,
+    },
 }
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from regard.decoding.cpu import folder_model
 from regard.decoding.cpu.c_search import why_not
 from regard.decoding.cpu.folder_model import FolderModel, why_not_settings, why_not_weights
-from regard.decoding.cpu.network_settings import NetworkSettings
+from regard.decoding.cpu.network_settings import NetworkSettings, is_required
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
 from regard.decoding.requests import make_requests
@@ -50,6 +50,21 @@ KINDS: dict[str, dict[str, Any]] = {
         "decoder_layers": None,
     },
     "untied": {"tie_output": False, "position": "none", "activation": "gelu-tanh", "source_vocabulary": 80},
+    "imported": {
+        "activation": "silu",
+        "output_bias": True,
+        "norm_eps": 1e-4,
+        "position_layout": "halves",
+        "position_base": 99.0,
+        "position_start": 2,
+        "share_embeddings": True,
+        "pad_id": 2,
+        "unknown_id": 1,
+        "start_id": 2,
+        "end_ids": (3,),
+        "barred_ids": (2, 0),
+        "tokenizer_size": 68,
+    },
 }
 TEXTS = [[5 + (i * j) % 60 for i in range(2 + 3 * j)] + [END] for j in range(1, 6)]
 
@@ -128,7 +143,24 @@ def test_requests_that_c_does_not_implement(tmp_path: Path) -> None:
 def test_every_setting_is_known_or_refused() -> None:
     """A new setting of the config is in config.json, where C does not know it."""
     written = TransformerConfig(**SIDES).to_dict()
-    assert written.keys() == {field.name for field in dataclasses.fields(NetworkSettings)}
+    fields = dataclasses.fields(NetworkSettings)
+    assert written.keys() == {field.name for field in fields if is_required(field)}
+    used: dict[str, Any] = {
+        "norm_eps": 1e-6,
+        "position_start": 2,
+        "position_base": 9.0,
+        "position_layout": "halves",
+        "output_bias": True,
+        "pad_id": 3,
+        "unknown_id": 1,
+        "start_id": 4,
+        "end_ids": (0,),
+        "barred_ids": (4,),
+    }
+    config = TransformerConfig(**SIDES, **used, tokenizer_size=60)
+    ours = NetworkSettings.from_config({"kind": "transformer", "model": config.to_dict()})
+    assert {field.name: getattr(config, field.name) for field in fields} == dataclasses.asdict(ours)
+    assert ours.special_tokens == config.special_tokens
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -169,7 +201,8 @@ def settings_reason(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: An
         {"qk_norm": True},
         {"form": "slice"},
         {"attention": "random-features", "position": "none"},
-        {"pad_id": 5},
+        {"frequency_start": 1},
+        {"input_norm": True},
     ],
     ids=lambda settings: next(iter(settings)) + str(next(iter(settings.values()))),
 )

@@ -20,7 +20,9 @@ typedef struct {           /* a text contains each of `tokens` exactly once and 
   int32_t count, barred_count;
 } Rule;
 
-typedef struct { int end, barred_count, barred[4]; } Special;  /* END, and the tokens that are never written */
+typedef struct {  /* END, and the tokens that are never written: some, and those from `size` on */
+  int end, barred_count, barred[4], size;
+} Special;
 
 typedef struct {  /* what is known of a row after some pieces */
   float top, total;                /* the largest score, and the sum of e^(score - top) */
@@ -113,6 +115,7 @@ static void choose_among(Choice *choice, const Limits *limits, float *x, int fir
     int token = limits->special->barred[i] - first;
     if (token >= 0 && token < count) x[token] = -INFINITY;
   }
+  for (int i = limits->special->size > first ? limits->special->size - first : 0; i < count; i++) x[i] = -INFINITY;
   if (has_rule(limits)) apply_rule(choice, limits, x, first, count);
   for (int section = 0; section * SECTION < count; section++)
     if (maxima[section] > best[K - 1].logp)

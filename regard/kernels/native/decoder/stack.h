@@ -7,7 +7,7 @@
 #define REGARD_STACK
 #include "sparse_product.h"
 
-enum { RELU, GELU, GELU_TANH, SWIGLU };
+enum { RELU, GELU, GELU_TANH, SWIGLU, SILU };
 enum { FEED_ROWS = 96 };  /* rows whose hidden layer is computed at once, so that it stays in the cache */
 
 typedef struct { const float *weight, *bias; float eps; int rms; } Norm;
@@ -76,7 +76,7 @@ static void add_norm(float *x, const float *y, Norm n, float *z, int rows, int p
 static float activation(float x, int kind) {
   if (kind == GELU) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
   if (kind == GELU_TANH) return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-  return x / (1.0f + expf(-x));  /* SiLU, for SwiGLU */
+  return x / (1.0f + expf(-x));  /* SiLU, also for SwiGLU */
 }
 
 static void activate(const float *x, float *y, int rows, int hidden, int kind, Thread t) {

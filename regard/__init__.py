@@ -100,6 +100,7 @@ _WHERE = {
     "look": "regard.look",
     # interop
     "import_model": "regard.interop.importing",
+    "export_model": "regard.interop.exports.exporting",
     # api
     "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",

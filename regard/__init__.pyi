@@ -36,6 +36,7 @@ from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.demo.stories import demo_stories as demo_stories
+from regard.interop.exports.exporting import export_model as export_model
 from regard.interop.importing import import_model as import_model
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block

@@ -122,7 +122,7 @@ ORDER_INSIDE = {
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
-    "interop": ("weight_table", "files", "families", "chat_template", "importing", "card", "comparison"),
+    "interop": ("weight_table", "files", "families", "chat_template", "importing", "card", "comparison", "exports"),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason

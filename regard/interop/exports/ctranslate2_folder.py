@@ -14,7 +14,7 @@ from regard.interop.files.ctranslate2_file import quantized, scalar, write_file
 from regard.interop.weight_table import WeightTable
 from regard.machine.lazy_torch import torch
 from regard.models.config import TransformerConfig
-from regard.models.config.transformer import StackConfig
+from regard.models.config.stack import StackConfig
 from regard.positions.absolute import sinusoidal
 from regard.system.files import write_synced
 from regard.text.tokenizers.subwords import SubwordTokenizer

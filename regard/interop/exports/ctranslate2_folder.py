@@ -15,7 +15,7 @@ from regard.interop.weight_table import WeightTable
 from regard.machine.lazy_torch import torch
 from regard.models.config import TransformerConfig
 from regard.models.config.stack import StackConfig
-from regard.positions.absolute import sinusoidal
+from regard.positions.sinusoids import sinusoidal
 from regard.system.files import write_synced
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files

@@ -40,13 +40,13 @@ def export(source: ModelSource, out: Path, storage: str) -> None:
 
 def tokenizer_names(source: ModelSource) -> dict[str, bytes]:
     """Return the files of the tokenizers, sentencepiece models under the names that others use for them."""
-    own = tokenizer_files(*source.tokenizers)
+    files = tokenizer_files(*source.tokenizers)
     new = {
         "tokenizer.model": "sentencepiece.model",
         "source.tokenizer.model": "source.spm",
         "target.tokenizer.model": "target.spm",
     }
-    return {new.get(name, name): content for name, content in own.items()}
+    return {new.get(name, name): content for name, content in files.items()}
 
 
 def _settings(source: ModelSource) -> dict[str, Any]:

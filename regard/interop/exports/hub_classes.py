@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.interop.exports.model_source import ModelSource
@@ -114,7 +115,10 @@ def _llama(source: ModelSource) -> HubModel | str:
     if kind == "llama":
         settings |= {"attention_bias": config.bias, "mlp_bias": config.bias}
     if config.window is not None:
-        settings |= {"sliding_window": config.window, "max_position_embeddings": max(context_of(source), 1 + config.window)}
+        settings |= {
+            "sliding_window": config.window,
+            "max_position_embeddings": max(context_of(source), 1 + config.window),
+        }
     weights = unscaled(source)
     if config.rope_layout == "interleaved":
         weights = {name: _halves(config, name, weight) for name, weight in weights.items()}
@@ -137,13 +141,7 @@ def _halves(config: TransformerLMConfig, name: str, weight: Tensor) -> Tensor:
     if name.endswith("_norm.weight"):
         return to_halves(weight, 1)
     queries, keys, values = weight.split([config.heads * d, groups * d, groups * d])
-    return _cat(to_halves(queries, config.heads), to_halves(keys, groups), values)
-
-
-def _cat(*parts: Tensor) -> Tensor:
-    import torch
-
-    return torch.cat(parts)
+    return torch.cat([to_halves(queries, config.heads), to_halves(keys, groups), values])
 
 
 def _gpt2(source: ModelSource) -> HubModel | str:
@@ -169,7 +167,12 @@ def _gpt2(source: ModelSource) -> HubModel | str:
 
 def _gpt_neox(source: ModelSource) -> HubModel | str:
     config = source.config
-    values = {"order": ("pre",), "position": ("rotary",), "activation": (*GPT2_ACTIVATIONS,), "rope_scaling": ("none", "linear")}
+    values = {
+        "order": ("pre",),
+        "position": ("rotary",),
+        "activation": (*GPT2_ACTIVATIONS,),
+        "rope_scaling": ("none", "linear"),
+    }
     free = ("norm_eps", "scale_embedding", "tie_output", "rope_base", "rope_fraction", "rope_factor")
     if setting := unsupported(config, free=free, values=values):
         return f"GPT-NeoX in transformers does not compute {setting}"
@@ -220,7 +223,12 @@ def encoder(source: ModelSource) -> HubModel | str:
     """Return the sentence encoder as a BertModel, or why it is none."""
     config: EncoderConfig = source.config
     activations = {ours: theirs for theirs, ours in reversed(bert.ACTIVATIONS.items())}
-    values = {"position": ("learned",), "input_norm": (True,), "activation": (*activations,), "pooling": ("mean", "max", "first")}
+    values = {
+        "position": ("learned",),
+        "input_norm": (True,),
+        "activation": (*activations,),
+        "pooling": ("mean", "max", "first"),
+    }
     if setting := unsupported(config, free=("norm_eps", "scale_embedding", "normalize"), values=values):
         return f"BERT in transformers does not compute {setting}"
     settings = {
@@ -259,17 +267,14 @@ def _planned(
     make_plan: Callable[[SettingsFile, TokenIds], Plan],
 ) -> HubModel:
     """Return the model with the table of weights that an import of these settings has."""
-    special, around = source.special, source.around_source()
-    tokens = TokenIds(special.start, special.ends, special.pad, special.unknown, source.tokenizers[1].size, *map(tuple, around))
-    plan = make_plan(SettingsFile("config.json", settings), replace_tokens(tokens, source))
+    special = source.special
+    before, after = source.around_source() if isinstance(source.config, EncoderConfig) else (source.before_target(), [])
+    size = source.tokenizers[1].size
+    tokens = TokenIds(
+        special.start, special.ends, special.pad, special.unknown, size, before=tuple(before), after=tuple(after)
+    )
+    plan = make_plan(SettingsFile("config.json", settings), tokens)
     return HubModel(architecture, settings, weights, plan.rows, "" if architecture == "BertModel" else plan.prefix)
-
-
-def replace_tokens(tokens: TokenIds, source: ModelSource) -> TokenIds:
-    """Return the tokens with what stands before a text of a language model."""
-    if isinstance(source.config, EncoderConfig):
-        return tokens
-    return tokens._replace(before=tuple(source.before_target()), after=())
 
 
 def _layer_eps(eps: float | None) -> float:
@@ -278,6 +283,3 @@ def _layer_eps(eps: float | None) -> float:
 
 def _both(ours: str, theirs: str, rows: int) -> list[Row]:
     return [Row(f"{ours}.{what}", (Part(f"{theirs}.{what}", rows),)) for what in ("weight", "bias")]
-
-
-__all__ = ["HubModel", "context_of", "encoder", "language_model", "replace", "token_settings", "unscaled"]

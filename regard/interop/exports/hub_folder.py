@@ -65,7 +65,11 @@ def _settings(source: ModelSource, model: HubModel, storage: str) -> dict[str, b
 def _sentence_transformers(source: ModelSource) -> dict[str, Any]:
     """Return what sentence-transformers reads: the modules, the pooling, and the longest text."""
     config: EncoderConfig = source.config
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if config.normalize else [])]
+    modules = [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+        *([("2_Normalize", "Normalize")] if config.normalize else []),
+    ]
     pooling = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens"}[config.pooling]
     return {
         "modules.json": [

@@ -18,8 +18,9 @@ from regard.interop.exports.model_source import ModelSource, vocabulary_of
 from regard.models.config import TransformerLMConfig
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.imported import ImportedTokenizer
-from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS, UNKNOWN
-from regard.text.tokenizers.subwords import SubwordTokenizer
+from regard.text.tokenizers.imported_file import BLANKS, EACH_CHARACTER, OUTER_SPACES
+from regard.text.tokenizers.special_tokens import PLACEHOLDERS, SPECIAL_TOKENS, UNKNOWN
+from regard.text.tokenizers.subwords import ESCAPE, SubwordTokenizer
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer
 
 COMPARED_TEXTS = 1000
@@ -82,9 +83,6 @@ def _characters(tokenizer: CharacterTokenizer) -> Any:
     return library
 
 
-EACH_CHARACTER = r"[\s\S]"
-
-
 def _subwords(tokenizer: SubwordTokenizer) -> Any:
     from tokenizers import Regex, Tokenizer as Library, decoders, models, normalizers, pre_tokenizers
 
@@ -98,15 +96,17 @@ def _subwords(tokenizer: SubwordTokenizer) -> Any:
     if not unigram:
         raise UsageError("a subword tokenizer with merges (bpe) has no form in the tokenizers library yet")
     library = Library(models.Unigram(list(zip(names, scores, strict=True)), UNKNOWN, byte_fallback=True))
+    escapes = {ESCAPE: ESCAPE + "0", SPACE: ESCAPE + "1"}
+    blanks = [normalizers.Replace(Regex(BLANKS), " "), normalizers.Replace(Regex(OUTER_SPACES), "")]
     library.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.Replace(Regex(BLANKS), " "), normalizers.Strip()]
+        [*blanks, normalizers.NFC(), *(normalizers.Replace(*escape) for escape in escapes.items())]
     )
     library.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
-    library.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(replacement=SPACE)])
+    restored = [decoders.Replace(escaped, character) for character, escaped in reversed(escapes.items())]
+    library.decoder = decoders.Sequence(
+        [decoders.ByteFallback(), decoders.Metaspace(replacement=SPACE), decoders.Fuse(), *restored]
+    )
     return library
-
-
-BLANKS = r"[ \t-\r\x{1c}-\x{1f}\x{85}\x{2028}\x{2029}]+"
 
 
 def compare(ours: Tokenizer, theirs: Tokenizer) -> None:
@@ -115,6 +115,8 @@ def compare(ours: Tokenizer, theirs: Tokenizer) -> None:
     for _ in range(COMPARED_TEXTS):
         tokens = [draws.randrange(len(SPECIAL_TOKENS), ours.size) for _ in range(draws.randrange(1, 12))]
         text = ours.decode(tokens)
+        if any(placeholder in text for placeholder in PLACEHOLDERS):  # no text contains them
+            continue
         expected = ours.encode(text)
         if theirs.encode(text) != expected or theirs.decode(expected) != ours.decode(expected):
             raise UsageError(

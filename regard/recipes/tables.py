@@ -32,6 +32,7 @@ ARRAY_KEYS = (
     "rows",
     "shift",
     "flip",
+    "erase",
     "scenes",
     "items",
     "joined",
@@ -93,6 +94,7 @@ class DataRecipe:
     bare: float = number(0.0, rule=SHARE)
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
+    erase: float = number(0.0, rule=PART)  # share of the images of which training covers a rectangle
     joined: int = number(1, rule=ValueRule(least=1, most=64))  # recordings that are joined to one, at most
     growth: int = number(0, rule=WHOLE)  # epochs after which training joins one more; 0: as many from the start
     speed: float = number(0.0, rule=ValueRule(least=0, most=0.5))  # training plays them so much faster or slower

@@ -1,6 +1,6 @@
 """How Transformers grew since 2018 (L3): parameters of published models against time.
 
-Sizes and dates are those of the papers, which docs/pictures.md lists.
+Sizes and dates are those of the papers, which docs/learn/pictures.md lists.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def growth_plot() -> Figure:
             color=INK,
         )
     axes.set_yscale("log")
-    axes.set(ylabel="parameters", xlim=(2016.9, 2025.7), ylim=(4e7, 6e12))
+    axes.set(ylabel="parameters", xlim=(2016.5, 2025.7), ylim=(4e7, 6e12))
     axes.set_title("Growth of Transformers", fontsize=13, weight="bold", color=INK, loc="left")
     axes.grid(color=RULE, linewidth=0.6)
     axes.legend(frameon=False, labelcolor=INK, loc="lower right")
@@ -106,8 +106,8 @@ def growth_plot() -> Figure:
     times, years = largest.parameters / first.parameters, largest.time - first.time
     caption(
         figure,
-        f"Sizes and dates of the papers (docs/pictures.md). {largest.name} has {times:,.0f} times the parameters of "
-        f"{first.name}, {years:.1f} years later. A token uses only some parameters of a mixture of experts (dash, "
+        f"Sizes and dates of the papers (docs/learn/pictures.md). {largest.name} has {times:,.0f} times the parameters "
+        f"of {first.name}, {years:.1f} years later. A token uses only some parameters of a mixture of experts (dash, "
         "where the paper has their number).",
     )
     return figure

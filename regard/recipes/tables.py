@@ -44,6 +44,7 @@ ARRAY_KEYS = (
 )
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
+CAPTURED_OPTIMIZERS = (None, "adam", "adamw")  # those whose steps can be captured as CUDA graphs
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
@@ -241,6 +242,12 @@ class TrainingRecipe:
             raise SettingError(
                 "training.capture",
                 "training.capture needs fp32, bf16 or fp8: with fp16 the loss scale changes between steps",
+            )
+        if self.capture and self.optimizer not in CAPTURED_OPTIMIZERS:
+            raise SettingError(
+                "training.capture",
+                f"training.capture needs adam or adamw, whose learning rate can change inside a captured step, "
+                f"but optimizer is {self.optimizer}",
             )
         if self.precision == "fp8" and self.kernels == "off":
             raise SettingError(

@@ -40,7 +40,8 @@ DAMAGE = (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipf
 class TorchFile:
     """The tensors of a state dict by name, read one at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, part: str | None = None) -> None:
+        """`part` is the name of the state dict in a checkpoint that has several parts; `content` is all of it."""
         self.path = path
         self.archive: zipfile.ZipFile | None = None
         self.starts: dict[Storage, int] = {}  # of the storages of the old format
@@ -52,7 +53,10 @@ class TorchFile:
         except DAMAGE as error:
             message = str(error) if isinstance(error, ModelError) else f"cannot be read: {shortened(error)}"
             raise ModelError(f"{path}: {message}") from error
-        self.tensors = self._tensors(content)
+        if part is not None and (not isinstance(content, dict) or part not in content):
+            raise ModelError(f"{path}: it has no {part!r}")
+        self.content: dict[str, Any] = content
+        self.tensors = self._tensors(content if part is None else content[part])
 
     def keys(self) -> list[str]:
         return list(self.tensors)

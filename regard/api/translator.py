@@ -7,6 +7,7 @@ C4, E8, H1.
 
 from __future__ import annotations
 
+import copy
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from regard.api.translation.placeholder_reader import restore_all, show_tokens
 from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
+from regard.api.translation.text_frame import TextFrame
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
@@ -47,7 +49,7 @@ from regard.evaluation.alignment_heads import AligningHead, reading_steps
 from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
+from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 if TYPE_CHECKING:
@@ -91,11 +93,13 @@ class Translator:
             rows = getattr(config, f"{side}_vocabulary")
             if tokenizer.size > rows:
                 raise ModelError(f"the {side} tokenizer has {tokenizer.size} tokens, but the model only {rows}")
-        if target_tokenizer.size < rows:  # the model could write tokens that have no text
+        self.special = special_tokens_of(model)
+        if target_tokenizer.size < (self.special.tokenizer_size or rows):  # the model could write tokens without a text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
         self.longest = longest_text(model)  # only learned positions have a limit
-        start = getattr(config, "source_start", False)
-        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest, start=start)
+        self._use_frame(
+            TextFrame.from_info(self.info, self.special, source_start=getattr(config, "source_start", False))
+        )
 
     @cached_property
     def model(self) -> Any:
@@ -119,6 +123,24 @@ class Translator:
         """What searches: the arrays of a folder, until someone asks for the modules, which can change."""
         unchanged = self._folder_model is not None and "model" not in vars(self)
         return self._folder_model if unchanged else self.decoding_model
+
+    def between(self, source: str | None = None, target: str | None = None) -> Translator:
+        """Return this translator for two languages, of a model that has codes for several; None keeps a language.
+
+        It shares the model. Everything else that reads a text, such as a trace, then uses these languages.
+        """
+        translator = copy.copy(self)
+        translator._use_frame(self.frame.between(source, target))
+        return translator
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes of the languages between which the model chooses; most models have none."""
+        return sorted(self.frame.codes)
+
+    def _use_frame(self, frame: TextFrame) -> None:
+        self.frame = frame
+        self.reader = SourceReader(self.source_tokenizer, info=self.info, longest=self.longest, frame=frame)
 
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
@@ -153,6 +175,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation: ...
 
     @overload
@@ -169,6 +193,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> list[Translation]: ...
 
     def translate(
@@ -184,6 +210,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or a list of sentences; a list gives a list.
 
@@ -199,13 +227,19 @@ class Translator:
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
+
+        `source` and `target` are the languages for a model that has codes for several, as in `between`.
         """
+        if source is not None or target is not None:
+            options: Any = {"beam": beam, "search": search, "alternatives": alternatives, "prefix": prefix}
+            options |= {"include": include, "max_tokens": max_tokens, "attention": attention, "guard": guard}
+            return self.between(source, target).translate(text, numbers=numbers, **options)
         texts = [text] if isinstance(text, str) else list(text)
-        search = chosen_search(beam, search, alternatives)
+        search = chosen_search(beam, search, alternatives, default=self.info.get("search"))
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
+        split = [self._split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
@@ -221,8 +255,9 @@ class Translator:
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
             batch = [searchable[i] for i in which]
             find = SentenceSearch(
-                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
-            )
+                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard,
+                self.special,
+            )  # fmt: skip
             return [
                 [
                     self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
@@ -270,8 +305,9 @@ class Translator:
         from regard.decoding.forced import score_tokens
 
         read = [self.read(text) for text in sources]
-        ids = [[*self.encode_target(text, source), END] for text, source in zip(targets, read, strict=True)]
-        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids)
+        ids = [[*self.encode_target(text, source), self.special.end] for text, source in zip(targets, read, strict=True)]
+        prefixes = [self.frame.before_target()] * len(ids)
+        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids, prefixes=prefixes)
         results = [
             ScoredText(text, self.target_tokenizer.pieces(tokens), scores.logps)
             for tokens, scores, text in zip(ids, scored, targets, strict=True)
@@ -299,14 +335,14 @@ class Translator:
         read, ids = self._read_pair(source, target)
         layers = self._forced_attention(read.ids, ids)
         merge, source_words, target_words = self._merge_words(read, target, ids, words)
-        rows = reading_steps(ids) if shifted else range(len(ids))
+        rows = reading_steps(ids, self.special.ends) if shifted else range(len(ids))
         maps = {name: merge(weights[:, list(rows)]) for name, weights in layers.items() if is_cross_attention(name)}
         return maps, source_words, target_words
 
     def _read_pair(self, source: str, target: str) -> tuple[Source, list[int]]:
         """Return the source as the model reads it, and the tokens of a translation of it, with the end token."""
         read = self.read(source)
-        return read, [*self.encode_target(target, read), END]
+        return read, [*self.frame.before_target(), *self.encode_target(target, read), self.special.end]
 
     def _merge_words(
         self, read: Source, target: str, ids: Sequence[int], words: Splitter | None
@@ -376,6 +412,12 @@ class Translator:
         """Return the alignment (m, n) of m target tokens, from the attention maps of their forced decoding."""
         return alignment_weights(layers, ids, self.info, self.model.config)
 
+    def _split(self, text: str) -> list[TextPart]:
+        """Split a long text into parts, each with the code of the target language that the text begins with."""
+        code = self.reader.code_of(text)
+        parts = split_text(text[len(code) :], self._fits)
+        return [part._replace(text=code + part.text) for part in parts] if code else parts
+
     def _fits(self, text: str) -> bool:
         """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
         if self.reader.fits(text) or is_repetitive(text):
@@ -386,8 +428,9 @@ class Translator:
         self, text: str, prefix: str | None, include: Sequence[str], number: int, guard: bool
     ) -> SentenceRequest:
         source = self._read_part(text, guard)
-        start = self.encode_target(prefix, source) if prefix else []
-        return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
+        start = [*self.frame.before_target(), *(self.encode_target(prefix, source) if prefix else [])]
+        phrases = [self.encode_target(phrase, source) for phrase in include]
+        return SentenceRequest(source, start, phrases, number, bool(prefix))
 
     def _copy(self, source: Source) -> Translation:
         """Return the source itself as its translation."""
@@ -404,7 +447,7 @@ class Translator:
             f"({text[:20].strip()!r}…)",
             stacklevel=3,
         )
-        return Source(text, [END], [], has_letters=False, units=[])
+        return Source(text, [self.special.end], [], has_letters=False, units=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
@@ -413,7 +456,7 @@ class Translator:
 
     def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
         """Make a translation of tokens; each UNKNOWN becomes its most attended source word, placeholders their text."""
-        written = [token for token in ids if token != END]
+        written = [token for token in ids if token not in self.special.ends]
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
@@ -427,12 +470,13 @@ class Translator:
             finished=finished,
             translator=self,
         )
-        if UNKNOWN in written and result.attention.cross is not None:
+        unknown = self.special.unknown
+        if unknown in written and result.attention.cross is not None:
             weights = weights_of_head(result.attention.layers, self.info, self.model.config)
-            copies = most_attended_words(weights, source.ids, source.units, ids)
-            copies = fit_copies(copies, ids, result.tokens)
+            copies = most_attended_words(weights, source.ids, source.units, ids, unknown)
+            copies = fit_copies(copies, ids, result.tokens, unknown)
             result.text = self.target_tokenizer.decode(written, unknown=copies)
-            result.words = name_copies(self.target_tokenizer, written, result.words, copies)
+            result.words = name_copies(self.target_tokenizer, written, result.words, copies, unknown)
         if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
             result.text = restore_all(result.text, source.carried)
             result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]

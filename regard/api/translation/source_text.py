@@ -12,12 +12,13 @@ from typing import Any
 
 from regard.api.translation.copy_unknown_words import hide_names, hide_unseen
 from regard.api.translation.placeholder_reader import PlaceholderReader
+from regard.api.translation.text_frame import CODE, TextFrame
 from regard.errors import DataError
 from regard.text.augment.proper_names import may_have_names
 from regard.text.placeholders.placeholders import Carried, restore
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS, START
+from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
 from regard.text.tokenizers.subwords import ESCAPE
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
@@ -43,16 +44,17 @@ class Source:
 class SourceReader:
     """Encodes sentences for one model. `info` is its config.json, `longest` the number of its learned positions.
 
-    `start` puts the start token before each sentence, as L2 does.
+    `frame` are the tokens around each sentence.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None, start: bool = False
+        self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None, frame: TextFrame | None = None
     ) -> None:
-        self.tokenizer, self.longest, self.start = tokenizer, longest, start
+        self.tokenizer, self.longest = tokenizer, longest
+        self.frame = TextFrame(after=(END,)) if frame is None else frame
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
-        self.trained: int | None = trained if isinstance(trained, int) else None
+        self.trained: int | None = trained if isinstance(trained, int) else info.get("max_tokens")
         self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
         self._familiar = self._seen | {" ", *PLACEHOLDERS}
         known = info.get("known_names")
@@ -78,15 +80,20 @@ class SourceReader:
         units = words
         if isinstance(self.tokenizer, CharacterTokenizer):
             units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
-        if self.start:
-            tokens = [START, *tokens]
-            words, units = _shifted(words), _shifted(units)
-        self._check_length(text, len(tokens))
-        return Source(text, [*tokens, END], words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
+        before, after = self.frame.around_source(coded=bool(self.code_of(text)))
+        words, units = _shifted(words, len(before)), _shifted(units, len(before))
+        ids = [*before, *tokens, *after]
+        self._check_length(text, len(ids) - 1)
+        return Source(text, ids, words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
+
+    def code_of(self, text: str) -> str:
+        """Return the code of the target language that a text begins with, such as ">>deu<<"; mostly an empty text."""
+        match = CODE.match(text) if self.frame.codes else None
+        return "" if match is None else match[0]
 
     def fits(self, text: str) -> bool:
         """Whether a text is no longer than those of training, and fits the positions of the model."""
-        positions = None if self.longest is None else self.longest - 1 - self.start
+        positions = None if self.longest is None else self.longest - 1 - len(self.frame.before)
         limits = [limit for limit in (self.trained, positions) if limit is not None]
         if not self.placeholders.has_room(text):
             return False
@@ -159,6 +166,6 @@ def seen_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[
     return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))
 
 
-def _shifted(words: Sequence[Word]) -> list[Word]:
-    """Return the words of tokens that have one more token before them."""
-    return [word._replace(start=word.start + 1, end=word.end + 1) for word in words]
+def _shifted(words: list[Word], count: int) -> list[Word]:
+    """Return the words of tokens that have more tokens before them."""
+    return [word._replace(start=word.start + count, end=word.end + count) for word in words] if count else words

@@ -305,7 +305,8 @@ class Translator:
         from regard.decoding.forced import score_tokens
 
         read = [self.read(text) for text in sources]
-        ids = [[*self.encode_target(text, source), self.special.end] for text, source in zip(targets, read, strict=True)]
+        end = self.special.end
+        ids = [[*self.encode_target(text, source), end] for text, source in zip(targets, read, strict=True)]
         prefixes = [self.frame.before_target()] * len(ids)
         scored = score_tokens(self.decoding_model, [source.ids for source in read], ids, prefixes=prefixes)
         results = [

@@ -76,7 +76,11 @@ def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) ->
 
 
 def most_attended_words(
-    weights: Tensor, source: Sequence[int], words: Sequence[Word], target: Sequence[int], unknown_id: int | None = UNKNOWN
+    weights: Tensor,
+    source: Sequence[int],
+    words: Sequence[Word],
+    target: Sequence[int],
+    unknown_id: int | None = UNKNOWN,
 ) -> list[str]:
     """Return, for each unknown token of the target, the text of the source word with the largest weight (m, n).
 

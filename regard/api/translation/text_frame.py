@@ -73,6 +73,11 @@ class TextFrame:
         code = [self._code("target", self.chosen[1])] if self.target_code == "target" else []
         return [*self.target_before, *code]
 
+    @property
+    def code_places(self) -> tuple[str | None, str | None]:
+        """Where the codes of the source and of the target language stand."""
+        return self.source_code, self.target_code
+
     def _places(self) -> Sequence[tuple[str, str | None, str | None]]:
         return ("source", self.source_code, self.chosen[0]), ("target", self.target_code, self.chosen[1])
 

@@ -1,8 +1,8 @@
 """Check a sentencepiece model of other authors before sentencepiece reads it, because sentencepiece trusts its input.
 
-subword_file.py accepts only what regard writes. A foreign model may have any pieces, settings and rules for characters.
-The rules are a trie in an array, which sentencepiece follows without looking where the array ends: each step that a text
-can take is tried here first.
+subword_file.py accepts only what regard writes. A foreign model may have any pieces, settings and rules for
+characters. The rules are a trie in an array, which sentencepiece follows without looking where the array ends: each
+step that a text can take is tried here first.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _read_piece(message: bytes) -> ForeignPiece:
 def check_rules(rules: bytes) -> None:
     """Raise ModelError unless no text leads out of the rules for characters, `precompiled_charsmap`.
 
-    They are the size of the trie in bytes, the trie as units of 32 bits, and texts that end with NUL. A unit has a label
-    (a byte), the offset of its children, and says whether one of them is a value, the place of a text.
+    They are the size of the trie in bytes, the trie as units of 32 bits, and texts that end with NUL. A unit has a
+    label (a byte), the offset of its children, and says whether one of them is a value, the place of a text.
     """
     error = ModelError("not a sentencepiece model: its rules for characters are damaged")
     if len(rules) > MAX_RULES_BYTES or len(rules) < 4:

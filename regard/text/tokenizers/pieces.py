@@ -95,7 +95,8 @@ class PieceTokenizer:
             return self._text(content)
         words, replacements = [], iter(unknown)
         for is_unknown, run in groupby(content, self._unknown.__eq__):
-            words += [next(replacements, "") for _ in run] if is_unknown else [self._text(list(run))]
+            tokens = list(run)
+            words += [next(replacements, "") for _ in tokens] if is_unknown else [self._text(tokens)]
         return " ".join(filter(None, words))
 
     def _text(self, tokens: Sequence[int]) -> str:

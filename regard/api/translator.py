@@ -36,7 +36,6 @@ from regard.api.translation.placeholder_reader import restore_all, show_tokens
 from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
-from regard.api.translation.text_frame import TextFrame
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
@@ -48,6 +47,7 @@ from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import AligningHead, reading_steps
 from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
+from regard.text.text_frame import TextFrame
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
@@ -233,7 +233,7 @@ class Translator:
         if source is not None or target is not None:
             options: Any = {"beam": beam, "search": search, "alternatives": alternatives, "prefix": prefix}
             options |= {"include": include, "max_tokens": max_tokens, "attention": attention, "guard": guard}
-            return self.between(source, target).translate(text, numbers=numbers, **options)
+            return self.between(source, target).translate(text, numbers=numbers, **options)  # type: ignore[arg-type]
         texts = [text] if isinstance(text, str) else list(text)
         search = chosen_search(beam, search, alternatives, default=self.info.get("search"))
         check_draft(self, search)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from regard.api.translation.text_frame import TextFrame
 from regard.errors import ModelError, UsageError
 from regard.interop.importing import Imported
 from regard.machine.lazy_torch import torch
 from regard.models.config import TransformerConfig, TransformerLMConfig
 from regard.text.chat import ChatFormat
+from regard.text.text_frame import TextFrame
 
 TEXTS = (
     "The cat sat on the mat.",

@@ -91,7 +91,7 @@ class _Pair:
         self.files = (generation, settings)
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
-        values = [file.take(key, kind, None) for file in self.files]
+        values: list[Any] = [file.take(key, kind, None) for file in self.files]
         return next((value for value in values if value is not None), default)
 
     def tokens(self, key: str) -> tuple[int, ...]:

@@ -105,7 +105,17 @@ ORDER_INSIDE = {
         "presets",
         "folder",
     ),
-    "text": ("random_streams", "chat", "files", "tokenizers", "placeholders", "batches", "augment", "check"),
+    "text": (
+        "random_streams",
+        "chat",
+        "files",
+        "tokenizers",
+        "text_frame",
+        "placeholders",
+        "batches",
+        "augment",
+        "check",
+    ),
     "decoding": (
         "requests",
         "searches",
@@ -123,7 +133,10 @@ ORDER_INSIDE = {
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
-    "interop": ("weight_table", "files", "families", "chat_template", "importing", "card", "comparison"),
+    "interop": (
+        *("weight_table", "files", "translator_tokens", "families", "marian_tokenizers", "translators"),
+        *("chat_template", "importing", "card", "comparison"),
+    ),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason

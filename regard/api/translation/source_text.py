@@ -12,13 +12,13 @@ from typing import Any
 
 from regard.api.translation.copy_unknown_words import hide_names, hide_unseen
 from regard.api.translation.placeholder_reader import PlaceholderReader
-from regard.api.translation.text_frame import CODE, TextFrame
 from regard.errors import DataError
 from regard.text.augment.proper_names import may_have_names
 from regard.text.placeholders.placeholders import Carried, restore
+from regard.text.text_frame import TextFrame
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS
+from regard.text.tokenizers.special_tokens import END, LANGUAGE_CODE, PLACEHOLDERS, SPECIAL_TOKENS
 from regard.text.tokenizers.subwords import ESCAPE
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
@@ -88,7 +88,7 @@ class SourceReader:
 
     def code_of(self, text: str) -> str:
         """Return the code of the target language that a text begins with, such as ">>deu<<"; mostly an empty text."""
-        match = CODE.match(text) if self.frame.codes else None
+        match = LANGUAGE_CODE.match(text) if self.frame.codes else None
         return "" if match is None else match[0]
 
     def fits(self, text: str) -> bool:

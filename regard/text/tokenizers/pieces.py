@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
@@ -19,12 +18,11 @@ import sentencepiece
 
 from regard.errors import ModelError
 from regard.text.tokenizers.foreign_subword_file import read_foreign_pieces
+from regard.text.tokenizers.special_tokens import LANGUAGE_CODE
 from regard.text.tokenizers.subword_file import BYTE, CONTROL, UNKNOWN
 from regard.text.tokenizers.tokenizer import SPACE, Word, group_words
 
 MAX_TOKENS = 2**22
-CODE = re.compile(r">>[^<>\s]{1,64}<<")  # of a language, before a text
-BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 class PieceTokenizer:
@@ -67,7 +65,7 @@ class PieceTokenizer:
     @cached_property
     def codes(self) -> dict[str, int]:
         """The tokens of languages by their names: ">>deu<<" is "deu"."""
-        return {name[2:-2]: token for name, token in self._tokens.items() if CODE.fullmatch(name)}
+        return {name[2:-2]: token for name, token in self._tokens.items() if LANGUAGE_CODE.fullmatch(name)}
 
     def token(self, name: str) -> int | None:
         """Return the token of this name, such as "</s>", or None."""
@@ -75,7 +73,7 @@ class PieceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         code: list[int] = []
-        if self._has_codes and (match := CODE.match(text)):
+        if self._has_codes and (match := LANGUAGE_CODE.match(text)):
             code, text = [self._tokens.get(match[0], self._unknown)], text[match.end() :]
         text = text.encode(errors="replace").decode()  # half surrogates are no characters
         numbers = self._model.encode(text)
@@ -116,7 +114,7 @@ class PieceTokenizer:
     def _blank(self, token: int) -> tuple[bool, bool] | None:
         """Return whether a token begins with a space, and whether it is nothing else; None if it is special."""
         name = self._names[token]
-        if (token in self._special and token != self._unknown) or (self._has_codes and CODE.fullmatch(name)):
+        if (token in self._special and token != self._unknown) or (self._has_codes and LANGUAGE_CODE.fullmatch(name)):
             return None
         return name.startswith(SPACE), name == SPACE
 

@@ -6,7 +6,6 @@ Models for several languages read the code of a language before the source (Mari
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from regard.errors import UsageError, unknown_name
 from regard.text.tokenizers.special_tokens import SpecialTokens
 
-CODE = re.compile(r">>[^<>\s]{1,64}<<")  # of a language, before a text
 SHOWN_CODES = 12
 
 

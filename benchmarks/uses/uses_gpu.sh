@@ -57,7 +57,7 @@ pictures() { local name=$1 script=$2; shift 2
 
 judged=(--parts test combinations longer --system pointer-generator)
 demo=(training.batch_tokens=4096 training.steps=5000)
-wide=(training.capture=true training.batch_tokens=8192 training.lr=1.5e-3 training.warmup=200 training.steps=6000
+wide=(training.batch_tokens=8192 training.lr=1.5e-3 training.warmup=200 training.steps=6000
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=4 model.hidden=512)
 summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -30,14 +31,14 @@ class Allowance:
         self.available = float(self.per_minute)
 
     def seconds_until(self, texts: int) -> float:
-        """Return 0 and take the texts, or return in how many seconds they will be available."""
+        """Return 0 and take the texts, or return in how many seconds they will be available; never is infinite."""
         now = time.monotonic()
         gained = (now - self.updated) * self.per_minute / 60
         self.available, self.updated = min(self.per_minute, self.available + gained), now
         if texts <= self.available:
             self.available -= texts
             return 0.0
-        return (min(texts, self.per_minute) - self.available) * 60 / self.per_minute
+        return math.inf if texts > self.per_minute else (texts - self.available) * 60 / self.per_minute
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ def read_keys(path: Path) -> list[Key]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--key-file {path}: {getattr(error, 'strerror', None) or 'not ASCII text'}") from error
     entries = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
-    keys = [parse_key(f"--key-file {path}, line {number}", line) for number, line in entries if line[:1] not in ("", "#")]
+    keys = [
+        parse_key(f"--key-file {path}, line {number}", line) for number, line in entries if line[:1] not in ("", "#")
+    ]
     if not keys:
         raise UsageError(f"--key-file {path}: there is no key in it. Make one with: {MAKE_KEY} > {path}")
     names = [key.name for key in keys]

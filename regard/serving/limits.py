@@ -34,6 +34,7 @@ class ServiceLimits:
     header_bytes: int = 2**14
     characters: int = 5_000  # of a text
     texts: int = 64  # of a request
+    all_characters: int = 40_000  # of all texts of a request
     alternatives: int = 8  # of a text: translations, or completions of a prompt
     rows: int = 256  # of a request: texts x alternatives
     tokens: int = 8_192  # of all texts of a request, as the model reads them
@@ -44,7 +45,8 @@ class ServiceLimits:
 
     def __str__(self) -> str:
         return (
-            f"{self.bytes:,} bytes, {self.texts} texts, {self.tokens:,} tokens and {self.seconds:g} seconds per request; "
+            f"{self.bytes:,} bytes, {self.texts} texts, {self.all_characters:,} characters, {self.tokens:,} tokens and "
+            f"{self.seconds:g} seconds per request; "
             f"{self.characters:,} characters, {self.alternatives} alternatives and {self.new_tokens:,} new tokens per "
             f"text; {self.queue} unfinished requests per model; {self.connections:,} connections"
         )

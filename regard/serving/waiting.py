@@ -27,7 +27,7 @@ async def await_work(request: Request, work: Future[Result]) -> Result:
             raise DisconnectedError
         return done.result()
     finally:
-        done.cancel()  # nothing, if it is done
+        work.cancel()  # nothing, if it is done
         disconnected.cancel()
 
 

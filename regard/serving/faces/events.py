@@ -17,7 +17,7 @@ KEEP_ALIVE_SECONDS = 15.0  # between two events, while a request waits
 END = object()
 
 Result = TypeVar("Result")
-Send = Callable[[Any], None]  # may be called in any thread
+Send = Callable[[Any], object]  # may be called in any thread
 
 
 async def event_stream(

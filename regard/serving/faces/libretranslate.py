@@ -56,7 +56,9 @@ def libretranslate_routes(service: Service) -> list[Route]:
             request, path, texts, limits=service.limits, count=1 + alternatives, attention=attention
         )
         answers = [answer(result, fields, alternatives) for result in translated.texts]
-        content = {name: [each[name] for each in answers] for name in answers[0]} if is_list else answers[0]
+        content: dict[str, Any] = answers[0]
+        if is_list:
+            content = {name: [each[name] for each in answers] for name in content}
         if confidence is not None:
             detected = {"confidence": confidence, "language": source}
             content["detectedLanguage"] = [detected] * len(texts) if is_list else detected
@@ -113,14 +115,16 @@ def libretranslate_routes(service: Service) -> list[Route]:
 
 def read_texts(fields: dict[str, Any]) -> tuple[list[str], bool]:
     """Return the texts of `q`, and whether it is a list."""
-    q = fields.get("q")
-    texts = q if isinstance(q, list) else [q]
+    q: Any = fields.get("q")
+    texts: list[Any] = q if isinstance(q, list) else [q]
     if not q or not any(texts):
         raise RequestError(400, "Invalid request: missing q parameter", field="q")
     if not all(isinstance(text, str) for text in texts):
         raise RequestError(400, "Invalid request: q must be a text or a list of texts", field="q")
     if any("\ud800" <= letter <= "\udfff" for text in texts if not text.isascii() for letter in text):
-        raise RequestError(400, "Invalid request: q contains an unpaired surrogate, which is not a character", field="q")
+        raise RequestError(
+            400, "Invalid request: q contains an unpaired surrogate, which is not a character", field="q"
+        )
     return texts, isinstance(q, list)
 
 
@@ -141,7 +145,8 @@ async def read_source(service: Service, fields: dict[str, Any], texts: Sequence[
     detected, confidence = await run_in_threadpool(detect_language, " ".join(texts))
     if detected not in service.models.sources:
         available = ", ".join(service.models.sources)
-        message = f"the text is probably {language_name(detected)} ({detected}), which no model translates; available: {available}"
+        language = f"{language_name(detected)} ({detected})"
+        message = f"the text is probably {language}, which no model translates; available: {available}"
         raise RequestError(400, message, field="source")
     return detected, confidence
 

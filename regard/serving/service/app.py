@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
 from regard.errors import ModelError, RegardError
 from regard.serving.faces.fields import body_key
@@ -28,7 +28,7 @@ def create_service(
     service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = (), log: LogFormat = "off"
 ) -> RequestLog:
     """Create the application. `hosts` are its valid host names; pages of `origins` may use it, too (CORS)."""
-    routes: list[BaseRoute] = [*operation_routes(service), *libretranslate_routes(service)]
+    routes = all_routes(service)
     app = Starlette(routes=routes)
     for kind in (RegardError, HTTPException, DisconnectedError):
         app.add_exception_handler(kind, AnswerError(service))
@@ -47,10 +47,15 @@ def create_service(
         guard,
         metrics=service.metrics,
         seconds=service.limits.seconds,
-        routes=[route.path for route in routes if hasattr(route, "path")],
+        routes=[route.path for route in routes],
         stopping=lambda: service.stopping,
         log=log,
     )
+
+
+def all_routes(service: Service) -> list[Route]:
+    """Return the routes of all APIs."""
+    return [*operation_routes(service), *libretranslate_routes(service)]
 
 
 class AnswerError:
@@ -75,4 +80,3 @@ class AnswerError:
             message = f"unknown path {path!r}" if error.status_code == 404 else str(error.detail)
             return refuse(path, error.status_code, message, **dict(error.headers or {}))
         return refuse(path, 503 if isinstance(error, ModelError) else 400, str(error))
-

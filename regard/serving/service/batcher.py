@@ -3,10 +3,10 @@
 Each model has a batcher with one thread. When the thread is idle, a text is computed at once, alone; under load the
 batches grow by themselves. The result of a text does not depend on the batch that it is in.
 
-The order is that of fair queueing (self-clocked; Golestani 1994): each text gets a tag, the cost of its request up to
-and including this text, after the tag that is being served. The smallest tag is next. So a list of texts does not stand
-before a single text, a long text not before short ones, and the costs of a client with many requests count as many
-times: a second client gets the same share as the first.
+The order is that of fair queueing (self-clocked; Golestani 1994): the next text is the one with the smallest tag. The
+tag of a request's first text is its cost, added to the tag that is served when it arrives; that of each later text is
+its cost, added to the tag of the text before. So a list of texts does not stand before a single text, and a long text
+not before short ones. The costs of a client with several requests count as many times, so all clients get equal shares.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class BatchedRequest:
     done: Future[list[Any]] = field(default_factory=Future)
     next: int = 0  # the index of the first text that is in no batch yet
     left: int = field(init=False)  # texts without a result
-    weight: int = 1  # unfinished requests of this client when this one arrived
     submitted: float = field(default_factory=time.monotonic)
     started: float = 0.0  # when its first text entered a batch
     ended: float = 0.0  # when its last batch ended
@@ -75,7 +74,12 @@ class Batcher:
     """
 
     def __init__(
-        self, name: str, compute: Compute, *, queue: int, on_batch: Callable[[int, list[float], float], None] | None = None
+        self,
+        name: str,
+        compute: Compute,
+        *,
+        queue: int,
+        on_batch: Callable[[int, list[float], float], None] | None = None,
     ) -> None:
         self.name, self.compute, self.queue, self.on_batch = name, compute, queue, on_batch
         self.busy_since: float | None = None  # when the batch that is being computed began
@@ -104,7 +108,6 @@ class Batcher:
                     f"{len(self)} requests are already waiting for {self.name!r}: try again later", self.retry_seconds()
                 )
             self._unfinished[request.client] += 1
-            request.weight = self._unfinished[request.client]
             self._number += 1
             self._waiting_cost += sum(TEXT_COST + len(text) for text in request.texts)
             self._push(self._clock, self._number, request)
@@ -129,7 +132,8 @@ class Batcher:
             self._condition.notify()
 
     def _push(self, tag: float, number: int, request: BatchedRequest) -> None:
-        heapq.heappush(self._heap, (tag + request.next_cost * request.weight, number, request))
+        tag += request.next_cost * self._unfinished[request.client]
+        heapq.heappush(self._heap, (tag, number, request))
 
     def _finish(self, request: BatchedRequest) -> None:
         """Forget a request that is done or cancelled; texts that are in no batch yet never will be."""
@@ -193,10 +197,13 @@ class Batcher:
                 deliver(request, index, result)
 
     def _compute(self, batch: list[tuple[BatchedRequest, int]]) -> Sequence[Any]:
-        """Return the results of a batch. If it fails, each text is computed alone, so that only its own request fails."""
+        """Return the results of a batch. If it fails, compute each text alone, so that only its own request fails."""
         texts, options = [request.texts[index] for request, index in batch], batch[0][0].options
         try:
-            return self.compute(texts, options)
+            results = list(self.compute(texts, options))
+            if len(results) != len(texts):
+                raise RuntimeError(f"{self.name!r} returned {len(results)} results for {len(texts)} texts")
+            return results
         except Exception as error:
             if len(batch) == 1:
                 if not isinstance(error, RegardError):

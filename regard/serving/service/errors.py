@@ -14,7 +14,9 @@ TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 class RequestError(RegardError):
     """A request that cannot be answered; `field` is the part of it that is wrong."""
 
-    def __init__(self, status: int, message: str, *, field: str | None = None, retry_seconds: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, *, field: str | None = None, retry_seconds: int | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.field = status, field
         self.headers = {} if retry_seconds is None else {"Retry-After": str(retry_seconds)}

@@ -33,7 +33,7 @@ class LoadOptions(NamedTuple):
 class TranslationOptions(NamedTuple):
     """Options that the texts of a batch share."""
 
-    count: int = 1  # translations of each text
+    translations: int = 1  # of each text
     attention: bool = False
 
 
@@ -47,8 +47,8 @@ class HostedModel:
         self.task_face = face_for(kind_of(folder))  # such as "translator"
         if self.task_face not in FACES:
             raise UsageError(
-                f"{name} is a model for a {self.task_face}; `regard serve` serves models that translate, write text, or "
-                "embed sentences"
+                f"{name} is a model for a {self.task_face}; `regard serve` serves models that translate, "
+                "write text, or embed sentences"
             )
         self.languages = languages_of(name, folder) if self.task_face == "translator" else None
         self.state: State = "waiting"
@@ -105,8 +105,12 @@ class HostedModel:
         if self.task_face == "embedder":
             return face.embed(texts)
         width = self.options.beam
-        wide_enough = None if width is None else max(width, options.count)
-        return face.translate(texts, beam=wide_enough, alternatives=options.count, attention=options.attention)
+        wide_enough = None if width is None else max(width, options.translations)
+        results = face.translate(texts, beam=wide_enough, alternatives=options.translations)
+        if options.attention:
+            for result in results:
+                result.attention  # noqa: B018  # a cached property: computed now, in this thread
+        return results
 
     def _observe(self, rows: int, queued: Sequence[float], seconds: float) -> None:
         self.metrics.batch_rows.labels(self.name).observe(rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serving.keys import ANONYMOUS, Key
@@ -84,8 +85,7 @@ class RequestLog:
         path = scope["path"]
         if self.stopping() and path not in OPERATIONS:
             self.metrics.rejected.labels("stopping").inc()
-            headers = {"Retry-After": "1", "Connection": "close"}
-            await refuse(path, 503, "the server is stopping", **headers)(scope, receive, send)
+            await refuse_stopping(path)(scope, receive, send)
             return
         try:
             async with asyncio.timeout(self.seconds):
@@ -96,6 +96,10 @@ class RequestLog:
                 raise  # in the middle of a response: uvicorn closes the connection
             message = f"the request took more than {self.seconds:g} seconds: send fewer or shorter texts"
             await refuse(path, 504, message)(scope, receive, send)
+        except asyncio.CancelledError:  # the drain is over, and this request has not been answered
+            if not record.status:
+                await refuse_stopping(path)(scope, receive, send)
+            raise
 
     def _count(self, scope: Scope, record: RequestRecord) -> None:
         route, seconds = self._route(scope["path"]), time.monotonic() - record.started
@@ -130,3 +134,7 @@ class RequestLog:
         if path in self.routes:
             return path
         return next((route for route in self.routes if route != "/" and path.startswith(f"{route}/")), "other")
+
+
+def refuse_stopping(path: str) -> Response:
+    return refuse(path, 503, "the server is stopping", **{"Retry-After": "1", "Connection": "close"})

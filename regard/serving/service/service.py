@@ -9,8 +9,17 @@ from dataclasses import dataclass, field
 from regard.errors import RegardError
 from regard.serving.keys import KeyRing
 from regard.serving.limits import SERVICE_LIMITS, ServiceLimits
+from regard.serving.service.detection import can_detect, identifier
 from regard.serving.service.hosted_models import HostedModels
 from regard.serving.service.metrics import Metrics
+
+
+def warm_up() -> None:
+    """Import PyTorch, which alignments and rare searches need, and load the language detector."""
+    import torch  # noqa: F401
+
+    if can_detect():
+        identifier()
 
 
 @dataclass(eq=False)
@@ -38,6 +47,16 @@ class Service:
         if any(model.stuck for model in models):
             return "a model does not answer"
         return None
+
+    def load(self) -> None:
+        """Load the models in another thread, then what the first requests would wait for."""
+
+        def load_all() -> None:
+            self.models.load()
+            if self.models.translators:
+                warm_up()
+
+        threading.Thread(target=load_all, name="load", daemon=True).start()
 
     def reload(self) -> None:
         """Read the keys again, and the models whose folders have changed, in another thread."""

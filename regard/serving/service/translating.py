@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from regard.serving.keys import Key
 from regard.serving.limits import ServiceLimits
-from regard.serving.service.batcher import BatchedRequest
+from regard.serving.service.batcher import MAX_RETRY_SECONDS, BatchedRequest
 from regard.serving.service.errors import RequestError
 from regard.serving.service.hosted_models import HostedModel, HostedModels, TranslationOptions
 from regard.serving.service.request_log import RequestRecord
@@ -33,7 +33,7 @@ class Translated:
 
 
 def check_request(limits: ServiceLimits, key: Key, texts: Sequence[str], *, each: int = 1, field: str = "q") -> None:
-    """Raise a RequestError if a request exceeds the limits of the server or of its key; `each` is the rows of a text."""
+    """Raise a RequestError if a request exceeds limits of the server or of its key; `each` is the rows of a text."""
     if len(texts) > limits.texts:
         message = f"the request has {len(texts)} texts; the limit is {limits.texts}: send several requests"
         raise RequestError(400, message, field=field)
@@ -41,21 +41,30 @@ def check_request(limits: ServiceLimits, key: Key, texts: Sequence[str], *, each
     if longest > limits.characters:
         message = f"a text has {longest:,} characters; the limit is {limits.characters:,}: split it"
         raise RequestError(400, message, field=field)
+    if (characters := sum(map(len, texts))) > limits.all_characters:
+        message = (
+            f"the texts have {characters:,} characters; the limit is {limits.all_characters:,}: send several requests"
+        )
+        raise RequestError(400, message, field=field)
     if len(texts) * each > limits.rows:
         message = f"{len(texts)} texts with {each} results each are more than {limits.rows}: ask for less"
         raise RequestError(400, message, field=field)
     if key.allowance is not None and (seconds := key.allowance.seconds_until(len(texts))):
         message = f"this key may send {key.allowance.per_minute} texts per minute: try again later"
-        raise RequestError(429, message, retry_seconds=max(1, min(120, round(seconds))))
+        raise RequestError(429, message, retry_seconds=max(1, round(min(MAX_RETRY_SECONDS, seconds))))
 
 
 def find_path(models: HostedModels, source: str, target: str) -> list[HostedModel]:
     """Return the one or two models that translate between two languages; RequestError if there are none."""
     if source not in models.sources:
-        raise RequestError(400, f"{source} is not supported as source; available: {', '.join(models.sources)}", field="source")
+        raise RequestError(
+            400, f"{source} is not supported as source; available: {', '.join(models.sources)}", field="source"
+        )
     if (path := models.paths.get((source, target))) is None:
         available = ", ".join(models.targets(source))
-        raise RequestError(400, f"{target} is not supported as target of {source}; available: {available}", field="target")
+        raise RequestError(
+            400, f"{target} is not supported as target of {source}; available: {available}", field="target"
+        )
     return path
 
 
@@ -67,14 +76,16 @@ async def translate(
     limits: ServiceLimits,
     count: int = 1,
     attention: bool = False,
-    on_text: Callable[[str], None] | None = None,
+    on_text: Callable[[str], object] | None = None,
 ) -> Translated:
     """Translate texts along a path of models; through two models, the first one's best translations.
 
     `on_text` is called with the growing translation of the first text, in the thread of the batcher.
     """
     if attention and len(path) > 1:
-        raise RequestError(400, "attention is not available for a translation through another language", field="attention")
+        raise RequestError(
+            400, "attention is not available for a translation through another language", field="attention"
+        )
     for model in path[:-1]:
         first = await translate_once(request, model, texts, limits, TranslationOptions())
         texts = [translation.text for translation in first]
@@ -89,19 +100,22 @@ async def translate_once(
     texts: Sequence[str],
     limits: ServiceLimits,
     options: TranslationOptions,
-    on_text: Callable[[str], None] | None = None,
+    on_text: Callable[[str], object] | None = None,
 ) -> list[Translation]:
     """Translate texts with one model."""
     record: RequestRecord = request.scope["regard.record"]
     large = model.face is None or sum(map(len, texts)) > LARGE_REQUEST
     split, tokens = await run_in_threadpool(split_texts, model, texts) if large else split_texts(model, texts)
     if tokens > limits.tokens:
-        raise RequestError(400, f"the texts have {tokens:,} tokens; the limit is {limits.tokens:,}: send fewer", field="q")
+        raise RequestError(
+            400, f"the texts have {tokens:,} tokens; the limit is {limits.tokens:,}: send fewer", field="q"
+        )
     client: Key = request.scope["regard.key"]
     parts = [part.text for text in split for part in text]
     grow = None if on_text is None else GrowingText(split[0], on_text)
     work = BatchedRequest(client.name, parts, options, grow)
-    results = iter(await await_work(request, model.batcher.submit(work)))
+    translated: list[Any] = await await_work(request, model.batcher.submit(work))
+    results = iter(translated)
     joined = [join(text, parts, [next(results) for _ in parts]) for text, parts in zip(texts, split, strict=True)]
     record.texts = len(texts)
     record.prompt_tokens += tokens
@@ -128,7 +142,7 @@ def join(text: str, parts: Sequence[TextPart], translations: list[Translation]) 
 class GrowingText:
     """Calls a function with the translation of the first parts of a text, whenever there is one more."""
 
-    def __init__(self, parts: Sequence[TextPart], on_text: Callable[[str], None]) -> None:
+    def __init__(self, parts: Sequence[TextPart], on_text: Callable[[str], object]) -> None:
         self.parts, self.on_text = parts, on_text
         self.texts: dict[int, str] = {}
         self.count = 0  # first parts that are translated

@@ -101,12 +101,12 @@ SMALL = {"gradients": ["--length", "10", "--seeds", "2"], "random-features": ["-
 
 
 def draw_pictures(app: Sphinx) -> None:
-    """Make the pictures of pictures.md by the very commands that the page shows."""
+    """Make the pictures of learn/pictures.md by the very commands that the page shows."""
     from regard.cli import app as regard
 
     folder = HERE / "generated"
     folder.mkdir(exist_ok=True)
-    commands = re.findall(r"^\$ regard (plot .*)$", (HERE / "pictures.md").read_text("utf-8"), re.MULTILINE)
+    commands = re.findall(r"^\$ regard (plot .*)$", (HERE / "learn/pictures.md").read_text("utf-8"), re.MULTILINE)
     with TemporaryDirectory(dir=folder) as fresh:
         for command in commands:
             *words, name = shlex.split(command)
@@ -118,7 +118,7 @@ def draw_pictures(app: Sphinx) -> None:
 
 
 def write_crossover(app: Sphinx) -> None:
-    """The shipped tables of exact attention against random features, for random-features.md."""
+    """The shipped tables of exact attention against random features, for learn/random-features.md."""
     from regard.kernels.linear.crossover import SHIPPED, read_tables
 
     folder = HERE / "generated"

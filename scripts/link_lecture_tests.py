@@ -1,5 +1,5 @@
-"""Write the links from the tags of the lectures to their tests: the test column of docs/lectures.md, and
-docs/lecture-tests.md, the page they lead to. Run it when a test of a tag is added or moves; a test tells when.
+"""Write the links from the tags of the lectures to their tests: the test column of docs/learn/lectures.md, and
+docs/learn/lecture-tests.md, the page they lead to. Run it when a test of a tag is added or moves; a test tells when.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "docs/lectures.md"
-PAGE = ROOT / "docs/lecture-tests.md"
+TABLE = ROOT / "docs/learn/lectures.md"
+PAGE = ROOT / "docs/learn/lecture-tests.md"
 TESTS = ROOT / "tests/lectures"
 TEST_COLUMN = 4  # of a row split at its bars
 TITLE = """# The tests of the lectures

@@ -1,4 +1,4 @@
-"""Make the notebooks of docs/notebooks/ from the pages beside them: python scripts/make_notebooks.py
+"""Make the notebooks of docs/learn/notebooks/ from the pages beside them: python scripts/make_notebooks.py
 
 Text becomes Markdown cells, and each Python block a code cell. Run it when one of the pages changes; a test tells when.
 """
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGES = Path(__file__).parents[1] / "docs" / "notebooks"
+PAGES = Path(__file__).parents[1] / "docs" / "learn" / "notebooks"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 ITSELF = re.compile(r"\sYou can also run it as a \[notebook\]\([^)]*\)\.")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.md[^)]*\)")  # to another page, which a notebook does not have beside it

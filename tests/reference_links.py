@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
-LINK = re.compile(r"\[([^\]]+)\]\(reference/([\w-]+\.md)#(\w+)\)")
+LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*reference/([\w-]+\.md)#(\w+)\)")
 
 
 def reference_names(text: str) -> list[str]:

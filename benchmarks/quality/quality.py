@@ -6,8 +6,8 @@
     python benchmarks/quality/quality.py --tables                 write the tables of docs/results.md
     python benchmarks/quality/quality.py --picture                draw BLEU by sentence length and attention
 
-Runs in a folder that holds data/ (docs/data.md). A run appends one JSON line to the results; stopped at any time, the
-same command goes on. See benchmarks/README.md.
+Runs in a folder that holds data/ (docs/training/data.md). A run appends one JSON line to the results. The same command
+continues a run that was stopped. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.quality.quality_systems import DATA, LAST_CHARACTERS, Run, all_runs
 from benchmarks.quality.quality_tables import draw_picture, read_results, write_tables
 
-RESULTS = Path(__file__).parents[1] / "results" / "quality.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "quality" / "quality.jsonl"
 PARTS = ("test", "validation")  # the second to tune on
 LAST_TENTH = "tinyshakespeare-last.txt"
 

@@ -144,7 +144,7 @@ def summary_of(results: dict[str, list[dict[str, float]]], words: int) -> dict[s
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data; see docs/data.md")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data; see docs/training/data.md")
     parser.add_argument("--analogies", type=Path, metavar="VECTORS", help="only ask these vectors for analogies")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)

@@ -41,7 +41,7 @@ from regard.text.batches.pairs import PairData
 from regard.text.tokenizers.special_tokens import END, PAD, SEPARATOR, START, pad_batch
 from regard.training.recipe.toml_file import read_recipe
 
-RESULTS = Path(__file__).parents[1] / "results" / "stories.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "uses" / "stories.jsonl"
 RECIPES = {"summaries": "demo-summarizer", "answers": "demo-answerer"}
 SYSTEMS = ("pointer-generator", "transformer", "t5")
 PARTS = ("test", "combinations", "longer")

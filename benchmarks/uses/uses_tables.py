@@ -1,6 +1,6 @@
 """The tables of docs/results.md about stories, images, captions and series, from the files that uses_gpu.sh wrote.
 
-    python benchmarks/uses/uses_tables.py benchmarks/results/*-uses-*.jsonl
+    python benchmarks/uses/uses_tables.py benchmarks/results/uses/*-uses-*.jsonl
 
 A line of a file is a result of stories.py, or a report of images.py, captions.py or series.py. Runs with the same
 settings but another seed, or other horizons, become one row: mean and standard deviation of the seeds.

@@ -1,6 +1,6 @@
 """The entry point of attention: `attend` checks its arguments and picks the fastest backend that can do the work.
 
-D1, D4, D9, D10, D13. Every backend agrees with `attend_reference`; docs/architecture.md states the tolerances.
+D1, D4, D9, D10, D13. Every backend agrees with `attend_reference`; docs/develop/architecture.md states the tolerances.
 
     B batch   H heads   m queries   n keys   d_k key width   d_v value width
 """

@@ -4,7 +4,7 @@ Each has one file, here or in arrays/ or copying/, and a line in TASKS; its mode
 
     task_for("transformer").objective(recipe.training)
 
-`register(MyTask())` adds a task of your own and its models; docs/extend.md shows a complete one.
+`register(MyTask())` adds a task of your own and its models; docs/develop/extend.md shows a complete one.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def check_files(data: DataRecipe) -> None:
             if not Path(name).exists():
                 raise DataError(
                     f"{missing_file(Path(name))} (data.{key} names it). Where the data of regard's own recipes comes "
-                    f"from and how to lay it out is in docs/data.md; --set data.{key}=FILE names another file"
+                    f"from and how to lay it out is in docs/training/data.md; --set data.{key}=FILE names another file"
                 )
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-PAGES = ["index", "pictures", "reference/attention"]
+PAGES = ["index", "learn/pictures", "reference/attention"]
 OTHERS = [
-    "lectures",
-    "letters",
-    "recipes",
-    "lecture-tests",
-    "architecture",
-    "train",
-    "translate",
-    "compare",
+    "learn/lectures",
+    "learn/letters",
+    "training/recipes",
+    "learn/lecture-tests",
+    "develop/architecture",
+    "training/train",
+    "use/translate",
+    "learn/compare",
 ]  # made of the same: tables, code, pictures
 
 
@@ -34,7 +34,7 @@ def test_page_is_clean_on_a_desk_and_fits_a_phone(name: str, wide: Any, docs_add
 
 def test_pictures_are_shown(wide: Any, docs_address: str) -> None:
     """A picture that is missing or broken has no width of its own."""
-    wide.page.goto(f"{docs_address}/pictures.html", wait_until="networkidle")
+    wide.page.goto(f"{docs_address}/learn/pictures.html", wait_until="networkidle")
     widths = wide.page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
     assert len(widths) >= 8 and min(widths) > 200
 

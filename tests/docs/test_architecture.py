@@ -1,4 +1,4 @@
-"""The numbers on docs/architecture.md are those that the code and the tests go by."""
+"""The numbers on docs/develop/architecture.md are those that the code and the tests go by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from regard import errors
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/develop/architecture.md").read_text(encoding="utf-8")
 
 
 def test_tolerances_are_those_that_are_tested() -> None:

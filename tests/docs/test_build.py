@@ -20,8 +20,8 @@ def test_pages_are_built(built_docs: Path) -> None:
 
 def test_every_picture_was_made_by_its_command(built_docs: Path) -> None:
     """Each block of pictures.md is one `regard plot … -o NAME`, which the build ran, and NAME is shown below it."""
-    text = (ROOT / "docs/pictures.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```(\w+)\n(.*?)```\n!\[[^]]+\]\(generated/([\w.-]+)\)", text, re.DOTALL)
+    text = (ROOT / "docs/learn/pictures.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n(.*?)```\n!\[[^]]+\]\(\.\./generated/([\w.-]+)\)", text, re.DOTALL)
     assert len(blocks) == text.count("```") // 2 >= 8
     for language, body, name in blocks:
         assert language == "console"

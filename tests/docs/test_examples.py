@@ -1,6 +1,6 @@
 """Every example of the README and the docs is run: Python blocks as they stand, commands through the command line.
 
-The commands of docs/pictures.md are run when that page is built (test_build.py), so not a second time here.
+The commands of docs/learn/pictures.md are run when that page is built (test_build.py), so not a second time here.
 Commands with pipes and redirections go through a shell.
 The blocks of a page share their names and run from top to bottom in an empty folder. A block that cannot run has
 the comment `<!-- not run: reason -->` on the line before it.

@@ -17,7 +17,7 @@ def test_notebooks_are_those_of_the_pages(tmp_path: Path) -> None:
     fresh = script.write_notebooks(tmp_path)
     assert [path.stem for path in fresh] == ["multi-head-attention", "self-attention"]
     for path in fresh:
-        shipped = ROOT / "docs" / "notebooks" / path.name
+        shipped = ROOT / "docs" / "learn" / "notebooks" / path.name
         assert shipped.read_text("utf-8") == path.read_text("utf-8"), "run scripts/make_notebooks.py"
         cells = json.loads(path.read_text("utf-8"))["cells"]
         page = shipped.with_suffix(".md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""docs/recipes.md lists every setting of a recipe with its true default: no key missing, none invented."""
+"""docs/training/recipes.md lists every setting of a recipe with its true default: no key missing, none invented."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.training.recipe.defaults import complete
 from regard.training.recipe.schema import TABLES, DataRecipe, Recipe
 from regard.training.recipe.toml_file import shipped_recipes
 
-PAGE = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/training/recipes.md").read_text(encoding="utf-8")
 FROM_TOKENIZER = {"vocabulary", "source_vocabulary", "target_vocabulary", "pad_id", *TOKEN_IDS}
 MODEL_TABLES = [
     ("### Transformers", ("transformer", "transformer-lm", "encoder", "classifier", "summarizer", "answerer")),

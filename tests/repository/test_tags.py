@@ -1,6 +1,6 @@
 """Every tag of the lectures has a test named after it, or is listed as pending with the reason.
 
-The list of tags is the table on docs/lectures.md, whose links to code, tests and pictures must resolve.
+The list of tags is the table on docs/learn/lectures.md, whose links to code, tests and pictures must resolve.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def test_links_to_tests_are_up_to_date() -> None:
 
 @by_row
 def test_picture_exists(row: Row) -> None:
-    """The picture column links to headings of docs/pictures.md."""
-    headings = re.findall(r"^## (.+)$", (ROOT / "docs/pictures.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """The picture column links to headings of docs/learn/pictures.md."""
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs/learn/pictures.md").read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings}
     linked = re.findall(r"\]\(pictures\.md#([\w-]+)\)", row.picture)
     assert bool(linked) == bool(row.picture)

@@ -1,6 +1,6 @@
 """A task of its own, as a user would write one: which class does a line of text belong to?
 
-docs/extend.md shows a shorter form of it.
+docs/develop/extend.md shows a shorter form of it.
 """
 
 from __future__ import annotations

@@ -79,8 +79,10 @@ class NetworkSettings:
             raise UsageError("one table of vectors cannot serve two vocabularies")
         if self.position != "sinusoidal" and self.position_options != SINUSOIDS:
             raise UsageError("only sinusoids have a start, a base and a layout")
-        tokens = {self.pad_id, self.unknown_id, self.start_id, *self.end_ids, *self.barred_ids} - {None}
-        if self.special_tokens != DEFAULT and max(map(int, tokens)) >= min(self.vocabularies):
+        tokens = [self.pad_id, self.start_id, *self.end_ids, *self.barred_ids]
+        if self.unknown_id is not None:
+            tokens.append(self.unknown_id)
+        if self.special_tokens != DEFAULT and max(tokens) >= min(self.vocabularies):
             raise UsageError("a special token is not in the vocabulary")
         if not self.end_ids or (self.tokenizer_size or 0) > min(self.vocabularies):
             raise UsageError("there is no end token, or the tokenizer is larger than the vocabulary")

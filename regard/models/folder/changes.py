@@ -34,7 +34,7 @@ def why_not_saved(model: nn.Module) -> str | None:
         return None
     return (
         f"{change}, so the folder would load as another model: register your own score or position scheme, or a kind "
-        "of model with your own modules (docs/extend.md), or save model.state_dict() yourself"
+        "of model with your own modules (docs/develop/extend.md), or save model.state_dict() yourself"
     )
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "2026-11-18-decode-real-cpu.json"
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "decode" / "2026-11-18-decode-real-cpu.json"
 
 
 @pytest.fixture
@@ -21,5 +21,5 @@ def test_the_pages_agree_with_the_results(script: ModuleType) -> None:
     table = script.make_table(json.loads(RESULTS.read_text(encoding="utf-8")))
     for page in script.PAGES:
         assert f"<!-- table: decode-real -->\n{table}<!-- end of table -->" in page.read_text(encoding="utf-8"), (
-            f"run `python benchmarks/decode/decode_real.py --table benchmarks/results/{RESULTS.name}`"
+            f"run `python benchmarks/decode/decode_real.py --table benchmarks/results/decode/{RESULTS.name}`"
         )

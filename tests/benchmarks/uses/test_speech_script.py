@@ -13,7 +13,7 @@ import pytest
 from regard.arrays.speech.recordings import make_recordings
 
 ROOT = Path(__file__).parents[3]
-RESULTS = ROOT / "benchmarks" / "results" / "2026-11-18-speech-h200.json"
+RESULTS = ROOT / "benchmarks" / "results" / "uses" / "2026-11-18-speech-h200.json"
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_the_page_agrees_with_the_results(script: ModuleType) -> None:
     table = script.table_of(json.loads(RESULTS.read_text(encoding="utf-8")))
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert f"<!-- table: speech -->\n{table}<!-- end of table -->" in page, (
-        f"run `python benchmarks/uses/speech.py --table benchmarks/results/{RESULTS.name}`"
+        f"run `python benchmarks/uses/speech.py --table benchmarks/results/uses/{RESULTS.name}`"
     )
 
 

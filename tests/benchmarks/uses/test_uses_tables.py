@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-RESULTS = sorted((Path(__file__).parents[3] / "benchmarks" / "results").glob("*-uses-*.jsonl"))
+RESULTS = sorted((Path(__file__).parents[3] / "benchmarks" / "results" / "uses").glob("*-uses-*.jsonl"))
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_the_page_agrees_with_the_results(script: ModuleType) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     tables = {name: table(lines) for name, table in script.TABLES.items()}
     assert script.filled(page, tables) == page, (
-        "run `python benchmarks/uses/uses_tables.py benchmarks/results/*-uses-*.jsonl`"
+        "run `python benchmarks/uses/uses_tables.py benchmarks/results/uses/*-uses-*.jsonl`"
     )
 
 

@@ -41,7 +41,7 @@ def test_every_text_is_inside_the_sheet(name: str, clipped) -> None:
 
 
 def test_the_page_cites_a_paper_for_every_model() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "pictures.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "learn" / "pictures.md").read_text("utf-8")
     rows = [f"| {point.name} | {point.year} | {point.parameters / 1e9:,.4g} | {point.paper} |" for point in GROWTH]
     assert "\n".join(rows) in page
 

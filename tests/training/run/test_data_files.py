@@ -50,7 +50,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     files = {"source": str(there), "target": str(there) + "x"}
     missing = {"validation_source": str(tmp_path / "no" / "val.fr"), "validation_target": str(there)}
     message = (
-        r"train\.frx: no such file; did you mean .*train\.fr\? \(data\.target names it\).*docs/data\.md.*--set data\.t"
+        r"train\.frx: no such file; did you mean .*train\.fr\? \(data\.target names it\)"
+        r".*docs/training/data\.md.*--set data\.t"
     )
     recipe = Recipe(name="x", data=DataRecipe(**files, **missing))
     with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-// Traces (regard-trace/1): types, decoding and checks. docs/traces.md describes the format.
+// Traces (regard-trace/1): types, decoding and checks. docs/use/traces.md describes the format.
 
 export interface Token {
   text: string;

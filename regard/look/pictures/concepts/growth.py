@@ -1,6 +1,6 @@
 """How Transformers grew since 2018 (L3): parameters of published models against time.
 
-Sizes and dates are those of the papers, which docs/pictures.md lists.
+Sizes and dates are those of the papers, which docs/learn/pictures.md lists.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def growth_plot() -> Figure:
     times, years = largest.parameters / first.parameters, largest.time - first.time
     caption(
         figure,
-        f"Sizes and dates of the papers (docs/pictures.md). {largest.name} has {times:,.0f} times the parameters of "
-        f"{first.name}, {years:.1f} years later. A token uses only some parameters of a mixture of experts (dash, "
+        f"Sizes and dates of the papers (docs/learn/pictures.md). {largest.name} has {times:,.0f} times the parameters "
+        f"of {first.name}, {years:.1f} years later. A token uses only some parameters of a mixture of experts (dash, "
         "where the paper has their number).",
     )
     return figure

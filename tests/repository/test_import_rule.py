@@ -122,7 +122,18 @@ ORDER_INSIDE = {
         "benchmark",
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
-    "interop": ("weight_table", "files", "families", "chat_template", "importing", "card", "comparison", "exports"),
+    "interop": (
+        "weight_table",
+        "rotary_order",
+        "supported_settings",
+        "files",
+        "families",
+        "chat_template",
+        "importing",
+        "card",
+        "comparison",
+        "exports",
+    ),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }
 # (file, what it imports from below): the reason

@@ -42,7 +42,7 @@ def export_model(
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of another tool: ct2 (CTranslate2) or argos (Argos Translate, LibreTranslate).",
+            help="Format of another tool: ct2 (CTranslate2), argos (Argos Translate), hf (transformers).",
             show_default="a model folder of regard",
         ),
     ] = None,

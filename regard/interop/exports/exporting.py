@@ -13,10 +13,12 @@ from regard.errors import UsageError, unknown_name
 FORMATS = {
     "ct2": "ctranslate2_folder",
     "argos": "argos_package",
+    "hf": "hub_folder",
 }
 TOOLS = {
     "ct2": "CTranslate2",
     "argos": "Argos Translate and LibreTranslate",
+    "hf": "transformers",
 }
 
 

@@ -7,6 +7,7 @@ says how the layer computes.
 from __future__ import annotations
 
 from regard.errors import UsageError
+from regard.interop.supported_settings import unsupported
 from regard.interop.weight_table import Part, Row
 from regard.models.config import Config, EncoderConfig, TransformerConfig, TransformerLMConfig
 from regard.models.config.transformer import StackConfig
@@ -24,25 +25,25 @@ ENCODINGS = "position_encodings/encodings"
 Number = tuple[int | float, str]  # a value and its type
 
 
+FREE = (
+    *("kv_heads", "d_k", "d_v", "norm_eps", "position_start", "position_base", "position_layout", "frequency_start"),
+    *("qk_norm", "bias", "qkv_bias", "input_norm", "scale_embedding", "rope_base", "rope_layout", "rope_fraction"),
+    *("share_embeddings", "tie_output", "output_bias", "source_start", "pooling", "normalize"),
+)
+VALUES = {
+    "activation": (*ACTIVATIONS,),
+    "norm": ("layer", "rms"),
+    "order": ("post", "pre"),
+    "position": ("none", "sinusoidal", "learned", "rotary"),
+}
+
+
 def why_not(config: Config) -> str | None:
     """Return why CTranslate2 cannot compute a model with these settings; None if it can."""
     if type(config) not in KINDS or not isinstance(config, StackConfig):
         return f"CTranslate2 has no model of the kind {config.kind!r}"
-    bounds = {
-        "attention": "softmax",
-        "score": "scaled",
-        "form": "projected",
-        "attention_output": True,
-        "window": None,
-        "position_width": None,
-        "rope_scaling": "none",
-        "rope_attention_factor": 1.0,
-    }
-    for name, value in bounds.items():
-        if getattr(config, name) != value:
-            return f"CTranslate2 does not compute {name} = {getattr(config, name)!r}"
-    if config.position not in ("none", "sinusoidal", "learned", "rotary"):
-        return f"CTranslate2 does not compute position = {config.position!r} as regard does"
+    if setting := unsupported(config, free=FREE, values=VALUES):
+        return f"CTranslate2 does not compute {setting}"
     if config.key_width != config.value_width:
         return "CTranslate2 has one width for the queries, keys and values of a head"
     if config.kv_heads not in (None, config.heads) and "encoder" in config.stacks:

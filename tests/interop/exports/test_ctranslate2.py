@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
-from small_models import make_tokenizer
+from random_models import SIZES, random_model
 
 import regard
 from regard.api.model_names import SHIPPED
 from regard.errors import UsageError
 from regard.interop.exports.exporting import export_model
 from regard.models.config import EncoderConfig, TransformerConfig, TransformerLMConfig
-from regard.text.tokenizers.imported import ImportedTokenizer
 
-SIZES: dict[str, Any] = {"layers": 2, "dim": 16, "heads": 4, "hidden": 24}
 # Between them, every option that CTranslate2 knows.
 OPTIONS: dict[str, dict[str, Any]] = {
     "post": {"order": "post", "scale_embedding": True, "share_embeddings": True},
@@ -40,18 +38,6 @@ LM_OPTIONS: dict[str, dict[str, Any]] = {
     "gpt": {"position": "learned", "max_length": 30, "activation": "gelu-tanh", "order": "pre",
             "scale_embedding": False},
 }  # fmt: skip
-
-
-def random_model(folder: Path, config: Any) -> Any:
-    """Save a random model, with all weights and biases away from their initial values."""
-    torch.manual_seed(len(str(config)))
-    model = regard.make_model(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    library = make_tokenizer()
-    regard.save_model(model, folder, tokenizer=ImportedTokenizer(library.to_str().encode()))
-    return model
 
 
 def names_of(folder: Path, name: str) -> list[str]:

@@ -62,6 +62,9 @@ def serve_models(
     lazy: Annotated[bool, typer.Option("--lazy/--preload", help="Load a model when it is first used.")] = False,
     queue: Annotated[int, typer.Option(min=1, help="Unfinished requests per model; more are refused.")] = 128,
     seconds: Annotated[float, typer.Option(min=1, help="Time limit of a request.")] = 60.0,
+    drain: Annotated[
+        float, typer.Option(min=2, help="Seconds for running requests to finish when the server is stopped.")
+    ] = 10.0,
     log: Annotated[Log, typer.Option(help="Format of the access log, on stderr.")] = Log.text,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -97,7 +100,7 @@ def serve_models(
     socket = listen(host, port, ports=1)
     typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}/")
     typer.echo(f"limits: {limits}\nPress Ctrl-C to stop", err=True)
-    serve_until_stopped(service, app, socket, begin=(lambda: None) if lazy else service.load)
+    serve_until_stopped(service, app, socket, begin=(lambda: None) if lazy else service.load, drain_seconds=drain)
 
 
 def name_folders(models: list[str]) -> dict[str, Path]:

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import uvicorn
 
-from regard.serving.listener import DRAIN_SECONDS, server_config
+from regard.serving.listener import server_config
 from regard.serving.service.request_log import RequestLog
 from regard.serving.service.service import Service
 from regard.system.process_exit import stop_signals
@@ -26,15 +26,15 @@ CLOSE_SECONDS = 1  # for responses that are still running after the drain
 
 
 class DrainingServer(uvicorn.Server):
-    """Stops when no request is running any more, at the latest after DRAIN_SECONDS; a second signal stops at once."""
+    """Stops when no request is running any more, at the latest after `drain_seconds`; a second signal stops at once."""
 
-    def __init__(self, service: Service, app: RequestLog) -> None:
+    def __init__(self, service: Service, app: RequestLog, drain_seconds: float) -> None:
         config = server_config(app)
         config.limit_concurrency = service.limits.connections
         config.timeout_graceful_shutdown = CLOSE_SECONDS
         config.h11_max_incomplete_event_size = service.limits.header_bytes
         super().__init__(config)
-        self.service, self.log = service, app
+        self.service, self.log, self.drain_seconds = service, app, drain_seconds
         self.stop_time = float("inf")
         self.exit_code = 0
 
@@ -49,20 +49,20 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; uvicorn asks ten times a second."""
         drained = time.monotonic() - self.stop_time
-        if drained > DRAIN_SECONDS - CLOSE_SECONDS or (drained > MIN_DRAIN_SECONDS and not self.log.running):
+        if drained > self.drain_seconds - CLOSE_SECONDS or (drained > MIN_DRAIN_SECONDS and not self.log.running):
             self.should_exit = True
         return await super().on_tick(counter)
 
 
 def serve_until_stopped(
-    service: Service, app: RequestLog, listening: socket.socket, *, begin: Callable[[], None]
+    service: Service, app: RequestLog, listening: socket.socket, *, begin: Callable[[], None], drain_seconds: float
 ) -> NoReturn:
     """Serve until SIGTERM or Ctrl-C, finish the running requests, and exit the process with code 143 or 130.
 
     `begin` starts the loading of the models, after the signal handlers are installed. As in `serve_until_interrupted`,
     the process exits without shutting the interpreter down.
     """
-    server = DrainingServer(service, app)
+    server = DrainingServer(service, app, drain_seconds)
     hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
     for number in stop_signals():
         if number != hang_up:

@@ -184,7 +184,7 @@ class Process:
 def process(tmp_path: Path) -> Iterator[Process]:
     key_file = tmp_path / "keys.txt"
     key_file.write_text("anna:the-first-key-of-this-test\n")
-    running = Process("fr-en", "--key-file", str(key_file), "--log", "json", log=tmp_path / "log.txt")
+    running = Process("fr-en", "--key-file", str(key_file), "--log", "json", "--drain", "60", log=tmp_path / "log.txt")
     yield running
     running.process.kill()
     running.process.wait()

@@ -56,7 +56,7 @@ pictures() { local name=$1 script=$2; shift 2
 ( while sleep 10; do bundle; done ) & keeper=$!
 
 judged=(--parts test combinations longer --system pointer-generator)
-wide=(training.batch_tokens=8192 training.lr=1e-3 training.warmup=200 training.steps=5000
+wide=(training.capture=true training.batch_tokens=8192 training.lr=1.5e-3 training.warmup=200 training.steps=8000
   model.layers=3 model.decoder_layers=1 model.dim=128 model.heads=8 model.hidden=512)
 summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
@@ -73,12 +73,11 @@ for seed in 1 2 3; do stories answers-wide-$seed answers "${judged[@]}" "${wide[
 for data in etth1 etth2; do
   series forecaster-$data --datasets $data --seeds 1 2 3 --models forecaster
   series forecaster-dry-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.shortcut_dropout=0
-  series forecaster-short-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.lookback=336 training.batch_tokens=37632
-  series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst
+  series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst --set model.lookback=512
 done
 stories answers-demo answers "${judged[@]}" --seed 1
 pictures captions-images-2 captions --tasks images --systems captioner --seeds 1 --set model.layers=2
-stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 1
+stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 0.33
 stories answers-transformer answers --parts test combinations longer --seed 1 --system transformer
 stories summaries-t5 summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system t5 --rates 1
 stories summaries-transformer summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system transformer

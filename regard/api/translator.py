@@ -26,15 +26,16 @@ from regard.api.translation.alignment_head import (
     end_word,
     weights_of_head,
 )
-from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words, name_copies
+from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words
 from regard.api.translation.default_search import chosen_search
 from regard.api.translation.degenerate_output import is_repetitive
 from regard.api.translation.distinct_texts import find_distinct, linked
 from regard.api.translation.foreign_input import warn_about_foreign
-from regard.api.translation.placeholder_reader import restore_all, show_tokens
+from regard.api.translation.placeholder_reader import restore_all
 from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
+from regard.api.translation.tokens_and_words import SentenceTokens
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
@@ -215,7 +216,7 @@ class Translator:
             for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
-        has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
+        has_words = [_can_be_searched(request.source, guard) for request in requests]
         searchable = list(compress(requests, has_words))
 
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
@@ -408,7 +409,7 @@ class Translator:
             f"({text[:20].strip()!r}…)",
             stacklevel=3,
         )
-        return Source(text, [END], [], has_letters=False, units=[])
+        return Source(text, [END], has_letters=False, tokenizer=self.source_tokenizer, replaced_words=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
@@ -421,23 +422,25 @@ class Translator:
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
-            source_tokens=show_tokens(self.source_tokenizer, source.ids, source.originals),
-            tokens=show_tokens(self.target_tokenizer, ids, source.carried),
             source_ids=source.ids,
             ids=ids,
-            source_words=source.words,
-            words=self.target_tokenizer.words(written),
             score=score,
             finished=finished,
             translator=self,
+            pieces=(pieces := SentenceTokens(self, source, ids)),
         )
         if UNKNOWN in written and result.attention.cross is not None:
             weights = weights_of_head(result.attention.layers, self.info, self.model.config)
             copies = most_attended_words(weights, source.ids, source.units, ids)
-            copies = fit_copies(copies, ids, result.tokens)
-            result.text = self.target_tokenizer.decode(written, unknown=copies)
-            result.words = name_copies(self.target_tokenizer, written, result.words, copies)
+            pieces.copies = fit_copies(copies, ids, result.tokens)
+            result.text = self.target_tokenizer.decode(written, unknown=pieces.copies)
         if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
             result.text = restore_all(result.text, source.carried)
-            result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result
+
+
+def _can_be_searched(source: Source, guard: bool) -> bool:
+    """Whether a source has words; with `guard`, also letters."""
+    if source.has_letters:
+        return len(source.ids) > 1 + source.start
+    return not guard and bool(source.words)

@@ -142,6 +142,11 @@ async def read_source(service: Service, fields: dict[str, Any], texts: Sequence[
         raise RequestError(400, f"format {str(fields['format'])[:20]} is not supported: send text", field="format")
     if (source := read_code(fields, "source")) != "auto":
         return source, None
+    return await detect_source(service, texts)
+
+
+async def detect_source(service: Service, texts: Sequence[str]) -> tuple[str, float]:
+    """Return the detected language of texts, and the confidence; RequestError if no model translates it."""
     detected, confidence = await run_in_threadpool(detect_language, " ".join(texts))
     if detected not in service.models.sources:
         available = ", ".join(service.models.sources)

@@ -11,8 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.errors import ModelError, RegardError
+from regard.serving.faces.deepl import deepl_routes
 from regard.serving.faces.fields import body_key
 from regard.serving.faces.libretranslate import libretranslate_routes
+from regard.serving.faces.openai.chat import chat_routes
+from regard.serving.faces.openai.completions import completion_routes
+from regard.serving.faces.openai.embeddings import embedding_routes
+from regard.serving.faces.openai.models import model_routes
 from regard.serving.faces.operations import OPEN_PATHS, operation_routes
 from regard.serving.request_guard import LOOPBACK, Guard
 from regard.serving.service.batcher import QueueFullError
@@ -55,7 +60,9 @@ def create_service(
 
 def all_routes(service: Service) -> list[Route]:
     """Return the routes of all APIs."""
-    return [*operation_routes(service), *libretranslate_routes(service)]
+    openai = [model_routes, completion_routes, chat_routes, embedding_routes]
+    faces = [operation_routes, libretranslate_routes, deepl_routes, *openai]
+    return [route for face in faces for route in face(service)]
 
 
 class AnswerError:

@@ -33,6 +33,7 @@ def error_content(path: str, status: int, message: str, field: str | None = None
 
 
 def refuse(path: str, status: int, message: str, *, field: str | None = None, **headers: str) -> Response:
-    """Return an error response."""
+    """Return an error response. DeepL's clients know a wrong key by 403."""
+    status = 403 if status == 401 and path.startswith("/v2/") else status
     content = json.dumps(error_content(path, status, message, field))
     return Response(content, status, headers, media_type="application/json")

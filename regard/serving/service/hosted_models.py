@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import ModelError, RegardError, UsageError
 from regard.models.folder.config_file import read_json
@@ -15,6 +15,9 @@ from regard.serving.service.batcher import Batcher
 from regard.serving.service.metrics import Metrics
 from regard.tasks import face_for
 from regard.tasks.folder_face import kind_of
+
+if TYPE_CHECKING:
+    from regard.serving.service.writing import WritingBatch
 
 State = Literal["waiting", "loading", "ready", "failed"]
 PAIR = re.compile(r"([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,3})?)-([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,3})?)")
@@ -55,8 +58,26 @@ class HostedModel:
         self.error: str | None = None
         self.face: Any = None  # what `regard.load` returns
         self.fingerprint: bytes | None = None  # of the folder as it was loaded
-        self.batcher = Batcher(name, self._compute, queue=queue, on_batch=self._observe)
+        self.batcher: Batcher | WritingBatch
+        if self.task_face == "writer":
+            from regard.serving.service.writing import WritingBatch  # imports PyTorch, which translators can do without
+
+            self.batcher = WritingBatch(name, self.load, queue=queue, metrics=metrics)
+        else:
+            self.batcher = Batcher(name, self._compute, queue=queue, on_batch=self._observe)
         metrics.queue_length.labels(name).set_function(self.batcher.__len__)
+
+    @property
+    def batches(self) -> Batcher:
+        """The batcher of texts that are computed as a whole."""
+        assert isinstance(self.batcher, Batcher)
+        return self.batcher
+
+    @property
+    def writing(self) -> WritingBatch:
+        """The batch of texts that grow token by token, of a language model."""
+        assert not isinstance(self.batcher, Batcher)
+        return self.batcher
 
     def load(self) -> Any:
         """Return the model, loading it if that has not been done; ModelError if it cannot be loaded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 
 from regard.errors import RegardError
@@ -31,6 +32,7 @@ class Service:
     limits: ServiceLimits = SERVICE_LIMITS
     keys: KeyRing | None = None
     stopping: bool = False
+    characters: Counter[str] = field(default_factory=Counter)  # translated through DeepL's API since the start, by key
     reloading: threading.Lock = field(default_factory=threading.Lock)
 
     def why_not_ready(self) -> str | None:

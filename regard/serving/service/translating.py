@@ -32,12 +32,17 @@ class Translated:
     pivot: str | None
 
 
-def check_request(limits: ServiceLimits, key: Key, texts: Sequence[str], *, each: int = 1, field: str = "q") -> None:
-    """Raise a RequestError if a request exceeds limits of the server or of its key; `each` is the rows of a text."""
+def check_request(
+    limits: ServiceLimits, key: Key, texts: Sequence[str], *, each: int = 1, field: str = "q", long_texts: bool = False
+) -> None:
+    """Raise a RequestError if a request exceeds limits of the server or of its key; `each` is the rows of a text.
+
+    `long_texts` allows texts as long as the whole request.
+    """
     if len(texts) > limits.texts:
         message = f"the request has {len(texts)} texts; the limit is {limits.texts}: send several requests"
         raise RequestError(400, message, field=field)
-    longest = max(map(len, texts), default=0)
+    longest = 0 if long_texts else max(map(len, texts), default=0)
     if longest > limits.characters:
         message = f"a text has {longest:,} characters; the limit is {limits.characters:,}: split it"
         raise RequestError(400, message, field=field)
@@ -114,7 +119,7 @@ async def translate_once(
     parts = [part.text for text in split for part in text]
     grow = None if on_text is None else GrowingText(split[0], on_text)
     work = BatchedRequest(client.name, parts, options, grow)
-    translated: list[Any] = await await_work(request, model.batcher.submit(work))
+    translated: list[Any] = await await_work(request, model.batches.submit(work))
     results = iter(translated)
     joined = [join(text, parts, [next(results) for _ in parts]) for text, parts in zip(texts, split, strict=True)]
     record.texts = len(texts)

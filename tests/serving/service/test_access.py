@@ -36,7 +36,7 @@ def test_without_a_key_every_route_but_the_open_ones_denies(locked: Running) -> 
     for method, path in methods_and_paths(locked.service):
         for headers in ({}, {"Authorization": "Bearer wrong-key-wrong-key"}, {"Authorization": f"Basic {KEY}"}):
             answer = locked.ask(method, path, {} if method == "POST" else None, headers)
-            if answer.status == 401:
+            if answer.status == (403 if path.startswith("/v2/") else 401):
                 assert "WWW-Authenticate".lower() in answer.headers and KEY not in answer.content.decode()
             else:
                 opened.add(path)

@@ -98,8 +98,8 @@ def read(source: str | Path, *, family: str | None = None, allow_keys: Collectio
     settings.finish()
     info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
     if isinstance(plan.config, EncoderConfig):
-        config, limit, told = with_pooling(plan.config, folder)
-        plan, notes = replace(plan, config=config), told
+        config, limit, notes = with_pooling(plan.config, folder)
+        plan = replace(plan, config=config)
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
         info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
     elif template := _chat_template(folder):

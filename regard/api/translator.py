@@ -206,7 +206,7 @@ class Translator:
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
+        split = [self.split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
@@ -252,6 +252,10 @@ class Translator:
                 for alternative in result.alternatives:
                     alternative.attention  # noqa: B018  # a cached property: computed now
         return results[0] if isinstance(text, str) else results
+
+    def split(self, text: str) -> list[TextPart]:
+        """Return the parts in which `translate` translates a text; most texts have one (split_long_text.py)."""
+        return split_text(text, self._fits)
 
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...

@@ -25,6 +25,7 @@ class Part(NamedTuple):
     name: str | None  # None: they have none, and ours is zero, such as a bias that only our layer has
     rows: int
     skipped: int = 0  # rows of theirs before these
+    value: float = 0.0  # of ours, if they have none
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class WeightTable:
         for row in self.rows.values():
             shapes = self.their_shapes(row)
             weights = [
-                torch.zeros(shape) if part.name is None else get(part.name)[part.skipped :]
+                torch.full(shape, part.value) if part.name is None else get(part.name)[part.skipped :]
                 for part, shape in zip(row.parts, shapes, strict=True)
             ]
             weight = stack(weights, transposed=row.transposed)
@@ -99,8 +100,8 @@ class WeightTable:
             parts = get(row.ours).split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
                 if part.name is None:
-                    if bool(weight.any()):
-                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not zero")
+                    if bool((weight != part.value).any()):
+                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not {part.value:g}")
                     continue
                 weight = torch.cat([weight.new_zeros(part.skipped, *weight.shape[1:]), weight])
                 yield part.name, (weight.T if row.transposed else weight).contiguous()

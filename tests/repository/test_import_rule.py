@@ -129,6 +129,7 @@ ORDER_INSIDE = {
         "files",
         "families",
         "chat_template",
+        "single_files",
         "importing",
         "card",
         "comparison",

@@ -240,7 +240,7 @@ class Translator:
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [self._split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
+        split = [self.split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
@@ -287,6 +287,15 @@ class Translator:
                 for alternative in result.alternatives:
                     alternative.attention  # noqa: B018  # a cached property: computed now
         return results[0] if isinstance(text, str) else results
+
+    def split(self, text: str) -> list[TextPart]:
+        """Return the parts in which `translate` translates a text; most texts have one (split_long_text.py).
+
+        Each part has the code of the target language that the text begins with, if there is one.
+        """
+        code = self.reader.code_of(text)
+        parts = split_text(text[len(code) :], self._fits)
+        return [part._replace(text=code + part.text) for part in parts] if code else parts
 
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...
@@ -413,12 +422,6 @@ class Translator:
     def alignment_weights(self, layers: Mapping[str, Tensor], ids: Sequence[int]) -> Tensor:
         """Return the alignment (m, n) of m target tokens, from the attention maps of their forced decoding."""
         return alignment_weights(layers, ids, self.info, self.model.config)
-
-    def _split(self, text: str) -> list[TextPart]:
-        """Split a long text into parts, each with the code of the target language that the text begins with."""
-        code = self.reader.code_of(text)
-        parts = split_text(text[len(code) :], self._fits)
-        return [part._replace(text=code + part.text) for part in parts] if code else parts
 
     def _fits(self, text: str) -> bool:
         """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""

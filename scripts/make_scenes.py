@@ -30,7 +30,7 @@ from regard.look.pictures.concepts.normalization import state_changes
 from regard.look.pictures.concepts.three_heads import search_weights, three_heads_weights
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
-from regard.positions.absolute import distance_variance
+from regard.positions.sinusoids import distance_variance
 from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[1]

@@ -7,6 +7,7 @@ C4, E8, H1.
 
 from __future__ import annotations
 
+import copy
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +48,9 @@ from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import AligningHead, reading_steps
 from regard.models.layer_names import is_cross_attention
 from regard.text.placeholders.placeholders import hide_carried, restore
+from regard.text.text_frame import TextFrame
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
+from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 if TYPE_CHECKING:
@@ -92,11 +94,13 @@ class Translator:
             rows = getattr(config, f"{side}_vocabulary")
             if tokenizer.size > rows:
                 raise ModelError(f"the {side} tokenizer has {tokenizer.size} tokens, but the model only {rows}")
-        if target_tokenizer.size < rows:  # the model could write tokens that have no text
+        self.special = special_tokens_of(model)
+        if target_tokenizer.size < (self.special.tokenizer_size or rows):  # the model could write tokens without a text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
         self.longest = longest_text(model)  # only learned positions have a limit
-        start = getattr(config, "source_start", False)
-        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest, start=start)
+        self._use_frame(
+            TextFrame.from_info(self.info, self.special, source_start=getattr(config, "source_start", False))
+        )
 
     @cached_property
     def model(self) -> Any:
@@ -120,6 +124,24 @@ class Translator:
         """What searches: the arrays of a folder, until someone asks for the modules, which can change."""
         unchanged = self._folder_model is not None and "model" not in vars(self)
         return self._folder_model if unchanged else self.decoding_model
+
+    def between(self, source: str | None = None, target: str | None = None) -> Translator:
+        """Return this translator for two languages, of a model that has codes for several; None keeps a language.
+
+        It shares the model. Everything else that reads a text, such as a trace, then uses these languages.
+        """
+        translator = copy.copy(self)
+        translator._use_frame(self.frame.between(source, target))
+        return translator
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes of the languages between which the model chooses; most models have none."""
+        return sorted(self.frame.codes)
+
+    def _use_frame(self, frame: TextFrame) -> None:
+        self.frame = frame
+        self.reader = SourceReader(self.source_tokenizer, info=self.info, longest=self.longest, frame=frame)
 
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
@@ -154,6 +176,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation: ...
 
     @overload
@@ -170,6 +194,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> list[Translation]: ...
 
     def translate(
@@ -185,6 +211,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or a list of sentences; a list gives a list.
 
@@ -200,13 +228,19 @@ class Translator:
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
+
+        `source` and `target` are the languages for a model that has codes for several, as in `between`.
         """
+        if source is not None or target is not None:
+            options: Any = {"beam": beam, "search": search, "alternatives": alternatives, "prefix": prefix}
+            options |= {"include": include, "max_tokens": max_tokens, "attention": attention, "guard": guard}
+            return self.between(source, target).translate(text, numbers=numbers, **options)  # type: ignore[arg-type]
         texts = [text] if isinstance(text, str) else list(text)
-        search = chosen_search(beam, search, alternatives)
+        search = chosen_search(beam, search, alternatives, default=self.info.get("search"))
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
+        split = [self.split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
@@ -222,8 +256,9 @@ class Translator:
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
             batch = [searchable[i] for i in which]
             find = SentenceSearch(
-                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
-            )
+                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard,
+                self.special,
+            )  # fmt: skip
             return [
                 [
                     self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
@@ -253,6 +288,15 @@ class Translator:
                     alternative.attention  # noqa: B018  # a cached property: computed now
         return results[0] if isinstance(text, str) else results
 
+    def split(self, text: str) -> list[TextPart]:
+        """Return the parts in which `translate` translates a text; most texts have one (split_long_text.py).
+
+        Each part has the code of the target language that the text begins with, if there is one.
+        """
+        code = self.reader.code_of(text)
+        parts = split_text(text[len(code) :], self._fits)
+        return [part._replace(text=code + part.text) for part in parts] if code else parts
+
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...
 
@@ -271,8 +315,10 @@ class Translator:
         from regard.decoding.forced import score_tokens
 
         read = [self.read(text) for text in sources]
-        ids = [[*self.encode_target(text, source), END] for text, source in zip(targets, read, strict=True)]
-        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids)
+        end = self.special.end
+        ids = [[*self.encode_target(text, source), end] for text, source in zip(targets, read, strict=True)]
+        prefixes = [self.frame.before_target()] * len(ids)
+        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids, prefixes=prefixes)
         results = [
             ScoredText(text, self.target_tokenizer.pieces(tokens), scores.logps)
             for tokens, scores, text in zip(ids, scored, targets, strict=True)
@@ -300,14 +346,14 @@ class Translator:
         read, ids = self._read_pair(source, target)
         layers = self._forced_attention(read.ids, ids)
         merge, source_words, target_words = self._merge_words(read, target, ids, words)
-        rows = reading_steps(ids) if shifted else range(len(ids))
+        rows = reading_steps(ids, self.special.ends) if shifted else range(len(ids))
         maps = {name: merge(weights[:, list(rows)]) for name, weights in layers.items() if is_cross_attention(name)}
         return maps, source_words, target_words
 
     def _read_pair(self, source: str, target: str) -> tuple[Source, list[int]]:
         """Return the source as the model reads it, and the tokens of a translation of it, with the end token."""
         read = self.read(source)
-        return read, [*self.encode_target(target, read), END]
+        return read, [*self.frame.before_target(), *self.encode_target(target, read), self.special.end]
 
     def _merge_words(
         self, read: Source, target: str, ids: Sequence[int], words: Splitter | None
@@ -387,8 +433,9 @@ class Translator:
         self, text: str, prefix: str | None, include: Sequence[str], number: int, guard: bool
     ) -> SentenceRequest:
         source = self._read_part(text, guard)
-        start = self.encode_target(prefix, source) if prefix else []
-        return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
+        start = [*self.frame.before_target(), *(self.encode_target(prefix, source) if prefix else [])]
+        phrases = [self.encode_target(phrase, source) for phrase in include]
+        return SentenceRequest(source, start, phrases, number, bool(prefix))
 
     def _copy(self, source: Source) -> Translation:
         """Return the source itself as its translation."""
@@ -405,7 +452,7 @@ class Translator:
             f"({text[:20].strip()!r}…)",
             stacklevel=3,
         )
-        return Source(text, [END], has_letters=False, tokenizer=self.source_tokenizer, replaced_words=[])
+        return Source(text, [self.special.end], has_letters=False, tokenizer=self.source_tokenizer, replaced_words=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
@@ -414,7 +461,7 @@ class Translator:
 
     def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
         """Make a translation of tokens; each UNKNOWN becomes its most attended source word, placeholders their text."""
-        written = [token for token in ids if token != END]
+        written = [token for token in ids if token not in self.special.ends]
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
@@ -425,10 +472,11 @@ class Translator:
             translator=self,
             pieces=(pieces := SentenceTokens(self, source, ids)),
         )
-        if UNKNOWN in written and result.attention.cross is not None:
+        unknown = self.special.unknown
+        if unknown in written and result.attention.cross is not None:
             weights = weights_of_head(result.attention.layers, self.info, self.model.config)
-            copies = most_attended_words(weights, source.ids, source.units, ids)
-            pieces.copies = fit_copies(copies, ids, result.tokens)
+            copies = most_attended_words(weights, source.ids, source.units, ids, unknown)
+            pieces.copies = fit_copies(copies, ids, result.tokens, unknown)
             result.text = self.target_tokenizer.decode(written, unknown=pieces.copies)
         if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
             result.text = restore_all(result.text, source.carried)
@@ -438,5 +486,5 @@ class Translator:
 def _can_be_searched(source: Source, guard: bool) -> bool:
     """Whether a source has words; with `guard`, also letters."""
     if source.has_letters:
-        return len(source.ids) > 1 + source.start
+        return len(source.ids) > source.after + source.start
     return not guard and bool(source.words)

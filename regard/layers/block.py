@@ -17,6 +17,7 @@ from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
+from regard.layers.ssru import SSRU, SSRUCache
 
 ORDERS = ("post", "pre")
 
@@ -50,6 +51,8 @@ class StackBlock(Protocol):
 class Block(nn.Module):
     """One block of an encoder (E3), or with `cross_attention` one of an encoder-decoder's decoder (E4).
 
+    A recurrent layer can take the place of a decoder's self-attention (ssru.py).
+
         order "post", as in the paper: x <- Norm(x + Sublayer(x))
         order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
 
@@ -60,7 +63,7 @@ class Block(nn.Module):
     def __init__(
         self,
         *,
-        self_attention: Attention,
+        self_attention: Attention | SSRU,
         feed_forward: nn.Module,
         norm: Callable[[], nn.Module],
         cross_attention: Attention | None = None,
@@ -91,7 +94,7 @@ class Block(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        cache: Cache | None = None,
+        cache: Cache | SSRUCache | None = None,
         memory: Tensor | Source | None = None,  # what cross-attention attends to, (B, n, p) or from `project_source`
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
@@ -102,7 +105,7 @@ class Block(nn.Module):
             x = self._sublayer(x, self.cross_norm, partial(self._attend_to_memory, memory=memory, mask=memory_mask))
         return self._sublayer(x, self.feed_norm, self.feed_forward)
 
-    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache:
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache | SSRUCache:
         """Return an empty cache for the tokens of a text, for self-attention."""
         return self.self_attention.new_cache(batch, capacity, static=static)
 

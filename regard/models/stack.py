@@ -18,6 +18,7 @@ from regard.layers.block import Block, StackBlock
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.layers.ssru import SSRU
 from regard.models.attention_layers import make_attention
 from regard.models.config import StackConfig
 from regard.positions import Position, make_position
@@ -151,8 +152,11 @@ def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -
         position = None
         if shared.acts_on == "attention":
             position = shared if shared.shared else _make_position(config, causal=causal)
+        recurrent = causal and getattr(config, "decoder_self", "attention") == "ssru"
         return Block(
-            self_attention=make_attention(config, f"{stack}.{number}.self", position),
+            self_attention=SSRU(dim=config.dim)
+            if recurrent
+            else make_attention(config, f"{stack}.{number}.self", position),
             cross_attention=make_attention(config, f"{stack}.{number}.cross", None) if cross else None,
             feed_forward=FeedForward(
                 dim=config.dim,

@@ -18,12 +18,13 @@ from regard.models.config.exact_heads import check_random_features, pick_heads
 from regard.models.config.random_features import DEFAULTS, FLAT_NAMES, TABLE, RandomFeaturesConfig, nest_settings
 from regard.models.config.rotary import ABOVE_ZERO, ROTARY, RotaryConfig
 from regard.models.config.token_ids import TOKEN_IDS, TokenConfig
-from regard.models.layer_names import is_cross_attention
+from regard.models.layer_names import is_causal, is_cross_attention
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 NORMS = ("layer", "rms")
+DECODER_SELF = ("attention", "ssru")  # self-attention, or the recurrent layer of layers/ssru.py
 POOLINGS = ("mean", "max", "first", "learned")
 MECHANISMS = ("softmax", "random-features")
 FIRST = ValueRule(least=0, most=1)  # counting starts at 0 or at 1
@@ -39,7 +40,7 @@ LATER = frozenset(
 )
 # Settings of format 2 of the model folder, which older versions cannot read.
 FORMAT_2 = frozenset(
-    {"norm_eps", "qkv_bias", "input_norm", "output_bias", "position_base", "position_layout", *ROTARY, *TOKEN_IDS}
+    {"norm_eps", "qkv_bias", "input_norm", "output_bias", "position_base", "position_layout", "decoder_self", *ROTARY, *TOKEN_IDS}
 )
 NEW_ACTIVATIONS = ("silu", "geglu-tanh")  # also of format 2
 
@@ -245,10 +246,16 @@ class TransformerConfig(StackConfig):
     tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
     output_bias: bool = False  # of the output layer
     source_start: bool = False  # the source begins with the start token, as the target does (L2)
+    decoder_self: str = choice("attention", DECODER_SELF)  # what mixes the tokens of the target
 
     @property
     def kind(self) -> str:
         return "transformer"
+
+    @property
+    def attention_layers(self) -> list[str]:
+        layers = super().attention_layers
+        return [layer for layer in layers if not (is_causal(layer) and self.decoder_self == "ssru")]
 
     @property
     def stacks(self) -> dict[str, int]:
@@ -286,6 +293,8 @@ class PointerGeneratorConfig(TransformerConfig):
         super().__post_init__()
         if self.output_bias:
             raise SettingError("output_bias", "a model that copies has no output_bias")
+        if self.decoder_self != "attention":
+            raise SettingError("decoder_self", "a model that copies has self-attention in its decoder")
         if self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
                 "source_vocabulary",

@@ -60,9 +60,9 @@ _WHERE = {
     "RecurrentLMConfig": "regard.models.config",
     "RecurrentTranslator": "regard.models.recurrent.translator",
     "RecurrentTranslatorConfig": "regard.models.config",
-    "SentenceEncoder": "regard.models.sentence_encoder",
+    "SentenceEncoder": "regard.models.encoders.sentence_encoder",
     "EncoderConfig": "regard.models.config",
-    "TextClassifier": "regard.models.text_classifier",
+    "TextClassifier": "regard.models.encoders.text_classifier",
     "ClassifierConfig": "regard.models.config",
     "PointerGenerator": "regard.models.pointer_generator",
     "SummarizerConfig": "regard.models.config",
@@ -100,6 +100,7 @@ _WHERE = {
     "look": "regard.look",
     # interop
     "import_model": "regard.interop.importing",
+    "export_model": "regard.interop.exports.exporting",
     # api
     "load": "regard.tasks.loading",
     "Translator": "regard.api.translator",

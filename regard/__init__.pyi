@@ -36,6 +36,7 @@ from regard.decoding.searches.sample import Sample as Sample
 from regard.decoding.searches.speculative import Speculative as Speculative
 from regard.demo.corpus import demo_pairs as demo_pairs
 from regard.demo.stories import demo_stories as demo_stories
+from regard.interop.exports.exporting import export_model as export_model
 from regard.interop.importing import import_model as import_model
 from regard.kernels.linear.attend import attend_features as attend_features
 from regard.layers.block import Block as Block
@@ -74,13 +75,13 @@ from regard.models.config import (
     TransformerConfig as TransformerConfig,
     TransformerLMConfig as TransformerLMConfig,
 )
+from regard.models.encoders.sentence_encoder import SentenceEncoder as SentenceEncoder
+from regard.models.encoders.text_classifier import TextClassifier as TextClassifier
 from regard.models.folder import load_model as load_model, save_model as save_model
 from regard.models.language_model import RecurrentLM as RecurrentLM, TransformerLM as TransformerLM
 from regard.models.pointer_generator import PointerGenerator as PointerGenerator
 from regard.models.presets import make_model as make_model, preset as preset
 from regard.models.recurrent.translator import RecurrentTranslator as RecurrentTranslator
-from regard.models.sentence_encoder import SentenceEncoder as SentenceEncoder
-from regard.models.text_classifier import TextClassifier as TextClassifier
 from regard.models.torch_weights import from_torch as from_torch
 from regard.models.transformer import Transformer as Transformer
 from regard.positions import register_position as register_position

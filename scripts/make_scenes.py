@@ -4,12 +4,13 @@
 
 web/scenes.toml contains the scenes; the traces are recorded with the shipped models. Run it when either changes. The
 texts contain no typed results: a name in braces, such as {weight_of_k1}, is a number computed here from what the scene
-shows.
+shows: from its matrices, its trace, or the measured lengths in benchmarks/results.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tomllib
 from pathlib import Path
@@ -36,13 +37,21 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"
 TARGET = ROOT / "regard" / "look" / "page" / "static" / "scenes"
 TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features")
-FIELDS = ("id", "tag", "title", "question", "choices", "answer", "state", "trace", "notes")
+FIELDS = ("id", "tag", "title", "question", "choices", "answer", "state", "trace", "notes", "curves")
+DRAWN_STEP = 7  # of E10: the first letter after the line break, where any letter may come
+LENGTHS = ROOT / "benchmarks" / "results" / "quality" / "2026-11-18-length-curves-h200.json"
 
 
-def read_scenes(path: Path = SOURCE) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Read the scenes in the format of the page, and the traces that they need."""
+def read_traces(path: Path = SOURCE) -> dict[str, dict[str, Any]]:
+    """Read which traces the scenes need."""
+    wanted: dict[str, dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["traces"]
+    return wanted
+
+
+def read_scenes(path: Path = SOURCE, folder: Path = TARGET) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Read the scenes in the format of the page, and the traces that they need, which are in the folder."""
     content = tomllib.loads(path.read_text("utf-8"))
-    traces, numbers = content["traces"], scene_numbers()
+    traces, numbers = content["traces"], scene_numbers() | trace_numbers(folder)
     scenes = [make_scene(scene, traces, numbers) for scene in content["scenes"]]
     ids = [scene["id"] for scene in scenes]
     if len(set(ids)) < len(ids):
@@ -54,7 +63,8 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any], numbers: dict[str,
     """Return a scene in the format of the page, with the computed numbers in its texts."""
     if unknown := scene.keys() - set(FIELDS):
         raise SystemExit(f"scene {scene.get('tag')}: unknown {', '.join(unknown)}")
-    tab = dict(parse_qsl(scene["state"], strict_parsing=True))["tab"]
+    state = scene["state"].format_map(numbers)
+    tab = dict(parse_qsl(state, strict_parsing=True))["tab"]
     if tab not in TABS:
         raise SystemExit(f"scene {scene['tag']}: there is no tab {tab!r}")
     trace = scene.get("trace")
@@ -62,7 +72,10 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any], numbers: dict[str,
         raise SystemExit(f"scene {scene['tag']}: no trace {trace!r} is recorded")
     texts = {field: scene.get(field, "").format_map(numbers) for field in ("question", "answer", "notes")}
     name = scene.get("id") or scene["tag"].lower().replace(", ", "-")
-    return {"id": name, **scene, **texts, "trace": None if trace is None else f"{trace}.json"}
+    made = {"id": name, **scene, **texts, "state": state, "trace": None if trace is None else f"{trace}.json"}
+    if "curves" in scene:
+        made["curves"] = measured_curves()
+    return made
 
 
 def record_trace(wanted: dict[str, Any]) -> Trace | None:
@@ -82,7 +95,9 @@ def record_trace(wanted: dict[str, Any]) -> Trace | None:
 
 def scene_numbers() -> dict[str, str]:
     """Return the text of each number, by its name."""
-    examples = (worked_example, search, three_heads, self_attention, position_variance, norms, missing_factor)
+    examples = (
+        worked_example, search, three_heads, self_attention, position_variance, norms, missing_factor, lengths,
+    )  # fmt: skip
     return {name: text for example in examples for name, text in example().items()}
 
 
@@ -158,8 +173,70 @@ def missing_factor() -> dict[str, str]:
     return {"error_without_factor": f"{error:.2f}"}
 
 
+def lengths() -> dict[str, str]:
+    """D17: BLEU at the shortest and the longest texts, and with attention at the lengths of its training and beyond."""
+    scores = {
+        system["name"]: [bucket["bleu"]["value"] for bucket in system["buckets"]] for system in measured_lengths()
+    }
+    limits = {system["name"]: system["limit"] for system in measured_lengths()}
+    values = {
+        "without_short": scores["RNNenc-50"][0],
+        "without_long": scores["RNNenc-50"][-1],
+        "with_least": min(scores["RNNsearch-50"]),
+        "with_most": max(scores["RNNsearch-50"]),
+        "shorter_short": scores["RNNsearch-30"][0],
+        "shorter_long": scores["RNNsearch-30"][-1],
+    }
+    return {name: f"{value:.1f}" for name, value in values.items()} | {
+        "longest_trained": str(limits["RNNsearch-50"]),
+        "shorter_trained": str(limits["RNNsearch-30"]),
+    }
+
+
+def measured_lengths() -> list[dict[str, Any]]:
+    """Return the systems of benchmarks/quality/length_curves.py with their scores by length."""
+    systems: list[dict[str, Any]] = json.loads(LENGTHS.read_text("utf-8"))["systems"]
+    return systems
+
+
+def measured_curves() -> dict[str, Any]:
+    """D17: BLEU by length in the format of the page."""
+    systems = measured_lengths()
+    buckets = systems[0]["buckets"]
+    return {
+        "title": "BLEU by sentence length, with and without attention",
+        "note": "GRU encoder-decoders with Bahdanau's attention and without attention, each trained on texts of at most "
+        "50 and of at most 30 words (`benchmarks/quality/length_curves.py`). Bands: 95% intervals.",
+        "lengths": [f"{bucket['low']} to {bucket['high']}" for bucket in buckets],
+        "words": [(bucket["low"] + bucket["high"]) / 2 for bucket in buckets],
+        "systems": [
+            {
+                "name": f"{'' if system['name'].startswith('RNNsearch') else 'no '}attention, {system['limit']} words",
+                "bleu": [round(bucket["bleu"]["value"], 1) for bucket in system["buckets"]],
+                "low": [round(bucket["bleu"]["interval"][0], 1) for bucket in system["buckets"]],
+                "high": [round(bucket["bleu"]["interval"][1], 1) for bucket in system["buckets"]],
+            }
+            for system in systems
+        ],
+    }
+
+
+def trace_numbers(folder: Path) -> dict[str, str]:
+    """D13 and E10: the tokens on both axes of the question, and the token that was drawn at the step that E10 shows."""
+    question, story = (Trace.load(folder / f"{name}.json") for name in ("question", "story"))
+    step = story.steps[DRAWN_STEP]
+    drawn = next(candidate for candidate in step.candidates if candidate.token == step.chosen)
+    return {
+        "source_tokens": str(len(question.axes["source"].tokens)),
+        "target_tokens": str(len(question.axes["target"].tokens)),
+        "drawn_step": str(DRAWN_STEP),
+        "drawn_token": drawn.text,
+        "drawn_probability": f"{100 * math.exp(drawn.logp):.1f}\u00a0%",
+    }
+
+
 def main(folder: Path = TARGET) -> None:
-    scenes, wanted = read_scenes()
+    wanted = read_traces()
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.glob("*.json"):
         if file.stem not in wanted:
@@ -171,6 +248,7 @@ def main(folder: Path = TARGET) -> None:
             continue
         trace.save(folder / f"{name}.json")
         sys.stdout.write(f"{name}: {trace.output!r}\n")
+    scenes, _ = read_scenes(folder=folder)
     index = json.dumps(scenes, ensure_ascii=False, indent=1)
     (folder / "index.json").write_text(index + "\n", "utf-8")
     sys.stdout.write(f"{len(scenes)} scenes, {len(wanted)} traces\n")

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import regard
 from benchmarks.timing import command, hardware, keep
+from benchmarks.uses.deadline import over, train_until
 from regard.api.arrays.captioner import Captioner
 from regard.arrays.captions import CaptionedImages
 from regard.arrays.images import Images, read_images
@@ -53,7 +53,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "video": {
         "model.frames": FRAMES,
         "model.patch": 8,
-        "model.stem": "patches",
         "data.scenes": 20_000,
         "training.steps": 3000,
         "training.validate_every": 750,
@@ -105,7 +104,9 @@ class PlainCaptioner(nn.Module):
         return [row[: row.index(END)] if END in row else row for row in rows]
 
 
-def train_peer(recipe: Recipe, task: str, tests: dict[str, CaptionedImages], device: torch.device) -> dict[str, Any]:
+def train_peer(
+    recipe: Recipe, task: str, tests: dict[str, CaptionedImages], device: torch.device, deadline: float | None
+) -> dict[str, Any]:
     """Train the peer on regard's batches as the recipe says; return its scores on the test scenes."""
     torch.manual_seed(recipe.training.seed)
     training, owner = recipe.training, task_for(recipe.kind)
@@ -146,28 +147,31 @@ def train_peer(recipe: Recipe, task: str, tests: dict[str, CaptionedImages], dev
             nn.utils.clip_grad_norm_(model.parameters(), training.clip)
             optimizer.step()
             step += 1
-            if step % (training.validate_every or steps) == 0 or step == steps:
+            late = over(deadline)
+            if step % (training.validate_every or steps) == 0 or step == steps or late:
                 score = exact(corpora.validation)
                 print(f"step {step}: exactly right {score:.1%}", flush=True)
                 if score > best:
                     best, best_weights = score, copy.deepcopy(model.state_dict())
-            if step == steps:
+            if step == steps or late:
+                steps = step
                 break
         epoch += 1
     model.load_state_dict(best_weights)
     return {
         **{f"{part}_exact": exact(test) for part, test in tests.items()},
         "validation": best,
+        "steps": steps,
         "parameters": sum(weight.numel() for weight in model.parameters()),
     }
 
 
 def train_regard(
-    recipe: Recipe, tests: dict[str, CaptionedImages], device: torch.device, *, quiet: bool
+    recipe: Recipe, tests: dict[str, CaptionedImages], device: torch.device, deadline: float | None, *, quiet: bool
 ) -> dict[str, Any]:
     """Train a captioner with regard; return its scores on the test scenes."""
     with tempfile.TemporaryDirectory() as folder:
-        trained = regard.train(recipe, out=Path(folder) / "run", quiet=quiet)
+        trained, steps = train_until(deadline, recipe, out=Path(folder) / "run", quiet=quiet)
         captioner = trained.load(device=device)
     assert isinstance(captioner, Captioner)
     scores = {part: captioner.evaluate(test) for part, test in tests.items()}
@@ -179,6 +183,7 @@ def train_regard(
             if known(scores[part][key])
         },
         "validation": trained.scores["exact"],
+        "steps": steps,
         "parameters": sum(weight.numel() for weight in captioner.model.parameters()),
     }
 
@@ -251,6 +256,7 @@ def parsed_options() -> argparse.Namespace:
     )
     parser.add_argument("--plain", action="store_true", help="without kernels of our own and captured graphs")
     parser.add_argument("--quick", action="store_true", help="a few steps on demo shapes, to see that it runs")
+    parser.add_argument("--until", type=float, help="end trainings at this time, in seconds since 1970")
     parser.add_argument("--verbose", action="store_true", help="print the progress of regard's trainings")
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     return parser.parse_args()
@@ -295,10 +301,10 @@ def main() -> int:
             for system in options.systems:
                 recipe, started = recipe_of(task, system, seed, options), time.perf_counter()
                 if system == "peer":
-                    scores = train_peer(recipe, task, tests, device)
+                    scores = train_peer(recipe, task, tests, device, options.until)
                 else:
-                    scores = train_regard(recipe, tests, device, quiet=not options.verbose)
-                result = {"seed": seed, "steps": recipe.training.steps, **scores}
+                    scores = train_regard(recipe, tests, device, options.until, quiet=not options.verbose)
+                result = {"seed": seed, **scores}
                 result["seconds"] = round(time.perf_counter() - started, 1)
                 results.setdefault(f"{task}/{system}", []).append(result)
                 print(task, system, result, file=sys.stderr, flush=True)

@@ -28,9 +28,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-import regard
 from benchmarks.timing import command, hardware, keep
+from benchmarks.uses.deadline import over, train_until
 from regard.arrays.images import Images, read_images
 from regard.demo.images import demo_images
 from regard.models.config import ImageClassifierConfig
@@ -92,14 +93,19 @@ class TransformersViT(nn.Module):
 
 
 def train_peer(
-    model: nn.Module, recipe: Recipe, data: tuple[Any, Any], lr: float, device: torch.device
-) -> tuple[nn.Module, float]:
-    """Train a network on regard's batches as the recipe says; return it with its best weights and their accuracy."""
+    model: nn.Module, recipe: Recipe, data: tuple[Any, Any], lr: float, device: torch.device, deadline: float | None
+) -> tuple[nn.Module, float, int]:
+    """Train a network on regard's batches as the recipe says.
+
+    Return it with its best weights, their accuracy on the validation part, and the steps it took.
+    """
     training, (train, validation) = recipe.training, data
     model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=training.weight_decay, betas=training.betas)
     steps, warmup = training.steps or 1, training.warmup or 0
-    best, best_weights = -1.0, copy.deepcopy(model.state_dict())
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(training.ema), use_buffers=True)
+    judged = average if training.ema else model
+    best, best_weights = -1.0, copy.deepcopy(judged.state_dict())
     step = epoch = 0
     while step < steps:
         for batch in train.batches(epoch):
@@ -115,16 +121,20 @@ def train_peer(
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), training.clip)
             optimizer.step()
+            if training.ema and step >= warmup:
+                average.update_parameters(model)
             step += 1
-            if step % (training.validate_every or steps) == 0 or step == steps:
-                right = sum(correct(model, part.source, part.labels[:, 0], device) for part in validation.batches(0))
+            late = over(deadline)
+            if step % (training.validate_every or steps) == 0 or step == steps or late:
+                right = sum(correct(judged, part.source, part.labels[:, 0], device) for part in validation.batches(0))
                 if right > best:
-                    best, best_weights = right, copy.deepcopy(model.state_dict())
-            if step == steps:
+                    best, best_weights = right, copy.deepcopy(judged.state_dict())
+            if step == steps or late:
+                steps = step
                 break
         epoch += 1
-    model.load_state_dict(best_weights)
-    return model, best / len(validation)
+    judged.load_state_dict(best_weights)
+    return judged, best / len(validation), steps
 
 
 def correct(model: nn.Module, images: Tensor, labels: Tensor, device: torch.device) -> int:
@@ -143,14 +153,19 @@ def test_accuracy(model: nn.Module, test: Images, device: torch.device) -> float
 
 
 def measure(
-    system: str, recipe: Recipe, data: tuple[Any, Any] | None, test: Images, cnn_lr: float, device: torch.device
+    system: str,
+    recipe: Recipe,
+    data: tuple[Any, Any] | None,
+    test: Images,
+    device: torch.device,
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Train one system; return its accuracy on the test and validation parts, parameters and seconds."""
+    """Train one system; return its accuracy on the test and validation parts, parameters, steps and seconds."""
     started = time.perf_counter()
     torch.manual_seed(recipe.training.seed)
     if system == "regard":
         with tempfile.TemporaryDirectory() as folder:
-            trained = regard.train(recipe, out=Path(folder) / "run", quiet=True)
+            trained, steps = train_until(options.until, recipe, out=Path(folder) / "run", quiet=not options.verbose)
             classifier, validation = trained.load(device=device), trained.scores["accuracy"]
         model = classifier.model
         accuracy = classifier.evaluate(test)["accuracy"]
@@ -158,12 +173,13 @@ def measure(
         assert data is not None
         config: Any = model_config(recipe.kind, with_size(recipe).model, source_vocabulary=14, target_vocabulary=14)
         model = PlainCNN(config.height) if system == "cnn" else TransformersViT(config)
-        lr = cnn_lr if system == "cnn" else recipe.training.lr or 1e-3
-        model, validation = train_peer(model, recipe, data, lr, device)
+        lr = options.cnn_lr if system == "cnn" else recipe.training.lr or 1e-3
+        model, validation, steps = train_peer(model, recipe, data, lr, device, options.until)
         accuracy = test_accuracy(model, test, device)
     parameters = sum(weight.numel() for weight in model.parameters())
     seconds = round(time.perf_counter() - started, 1)
-    return {"accuracy": accuracy, "validation": validation, "parameters": parameters, "seconds": seconds}
+    scores = {"accuracy": accuracy, "validation": validation, "parameters": parameters}
+    return {**scores, "steps": steps, "seconds": seconds}
 
 
 def parsed_options() -> argparse.Namespace:
@@ -174,6 +190,8 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings that differ from the recipe"
     )
+    parser.add_argument("--until", type=float, help="end trainings at this time, in seconds since 1970")
+    parser.add_argument("--verbose", action="store_true", help="print the progress of regard's trainings")
     parser.add_argument("--cnn-lr", type=float, default=1e-3)
     parser.add_argument("--quick", action="store_true", help="a few steps of a small model, to see that it runs")
     parser.add_argument("--check", action="store_true", help="exit with 1 if the target is missed")
@@ -208,7 +226,7 @@ def main() -> int:
                 part.move(device)
         for system in options.systems:
             try:
-                result = measure(system, recipe, data, test, options.cnn_lr, device)  # type: ignore[arg-type]
+                result = measure(system, recipe, data, test, device, options)  # type: ignore[arg-type]
             except ImportError as error:  # transformers is optional
                 print(f"{system}: {error}", file=sys.stderr)
                 continue

@@ -29,8 +29,8 @@ from typing import Any
 
 import torch
 
-import regard
 from benchmarks.timing import hardware
+from benchmarks.uses.deadline import over, train_until
 from regard.decoding.engine import generate_tokens
 from regard.demo.stories import PARTS as DEMO_PARTS, Story, StoryQuestion, demo_questions, demo_stories
 from regard.evaluation.answers import answer_scores, normalized
@@ -70,10 +70,12 @@ def target_of(sample: Sample) -> str:
     return story.summary if asked is None else asked.answer
 
 
-def train_regard(task: str, settings: dict[str, Any], folder: Path, *, copies: bool, quiet: bool) -> Any:
-    """Train with the shipped recipe, or the Transformer on the same pairs; return the run."""
+def train_regard(
+    task: str, settings: dict[str, Any], folder: Path, *, copies: bool, quiet: bool, deadline: float | None
+) -> tuple[Any, int]:
+    """Train with the shipped recipe, or the Transformer on the same pairs; return the run and its steps."""
     if copies:
-        return regard.train(RECIPES[task], out=folder / "run", overrides=settings, quiet=quiet)
+        return train_until(deadline, RECIPES[task], out=folder / "run", overrides=settings, quiet=quiet)
     recipe = read_recipe(RECIPES[task], settings)
     files = {}
     for part, prefix, count in (("train", "", recipe.data.demo), ("validation", "validation_", recipe.data.validation)):
@@ -89,7 +91,7 @@ def train_regard(task: str, settings: dict[str, Any], folder: Path, *, copies: b
         training=dataclasses.replace(recipe.training, label_smoothing=0.0, pointing=0.0),
         decoding=dataclasses.replace(recipe.decoding, sentences=0),
     )
-    return regard.train(without_copying, out=folder / "run", quiet=quiet)
+    return train_until(deadline, without_copying, out=folder / "run", quiet=quiet)
 
 
 def greedy_writer(model: Any, tokenizer: Any) -> Write:
@@ -113,9 +115,9 @@ def training_batches(data: PairData, device: str) -> Iterator[Batch]:
 
 
 def train_t5(
-    task: str, settings: dict[str, Any], device: str, rates: Sequence[float]
-) -> tuple[Write, Any, int, dict[str, float]]:
-    """Train T5 with the best of these rates; return its writer, the tokenizer, its size, the rate and its loss."""
+    task: str, settings: dict[str, Any], device: str, rates: Sequence[float], deadline: float | None
+) -> tuple[Write, Any, int, dict[str, Any]]:
+    """Train T5 with the best of these rates; return its writer, the tokenizer, its size, and how it was trained."""
     from regard.tasks import task_for
 
     recipe = read_recipe(RECIPES[task], {**settings, "data.max_length": 512})
@@ -129,11 +131,11 @@ def train_t5(
     models = []
     for factor in rates:
         rate = factor * float(recipe.training.lr or 1e-3)
-        model = fit_t5(recipe, train, tokenizers[0].size, rate, device)
+        model, steps = fit_t5(recipe, train, tokenizers[0].size, rate, device, deadline)
         with torch.no_grad():
             losses = [float(t5_loss(model.eval(), batch.to(device))) for batch in validation.batches(0)]
-        models.append((mean(losses), rate, model))
-    loss, rate, model = min(models, key=lambda entry: entry[0])
+        models.append((mean(losses), rate, steps, model))
+    loss, rate, steps, model = min(models, key=lambda entry: entry[0])
 
     def write(sources: list[list[int]]) -> list[str]:
         tokens = pad_batch(sources).to(device)
@@ -142,11 +144,13 @@ def train_t5(
         return [tokenizers[0].decode(row[1 : ([*row, END]).index(END)]) for row in ids.tolist()]
 
     size = sum(parameter.numel() for parameter in model.parameters())
-    return write, tokenizers[0], size, {"rate": rate, "validation_loss": loss}
+    return write, tokenizers[0], size, {"rate": rate, "validation_loss": loss, "steps": steps}
 
 
-def fit_t5(recipe: Any, train: PairData, vocabulary: int, rate: float, device: str) -> Any:
-    """Train a T5 of the recipe's sizes with its batches, steps and schedule."""
+def fit_t5(
+    recipe: Any, train: PairData, vocabulary: int, rate: float, device: str, deadline: float | None
+) -> tuple[Any, int]:
+    """Train a T5 of the recipe's sizes with its batches, steps and schedule; return it with the steps it took."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     sizes, training = recipe.model, recipe.training
@@ -158,7 +162,10 @@ def fit_t5(recipe: Any, train: PairData, vocabulary: int, rate: float, device: s
     )  # fmt: skip
     model = T5ForConditionalGeneration(config).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=training.betas, eps=training.eps)
+    step = 0
     for step, batch in enumerate(islice(training_batches(train, device), training.steps)):
+        if over(deadline):
+            break
         progress = (step - training.warmup) / max(1, training.steps - training.warmup)
         factor = (step + 1) / training.warmup if progress < 0 else (1 + math.cos(math.pi * progress)) / 2
         for group in optimizer.param_groups:
@@ -167,7 +174,7 @@ def fit_t5(recipe: Any, train: PairData, vocabulary: int, rate: float, device: s
         t5_loss(model, batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
         optimizer.step()
-    return model
+    return model, step + 1
 
 
 def t5_loss(model: Any, batch: Batch) -> Any:
@@ -220,14 +227,16 @@ def run(task: str, system: str, seed: int, options: argparse.Namespace) -> dict[
     if options.device != "cpu":
         settings = {"training.precision": "fp32", "training.capture": "false", "training.kernels": "off", **settings}
     wall, cpu = time.perf_counter(), time.process_time()
-    face, extra = None, dict[str, float]()
+    face, extra = None, dict[str, Any]()
     with tempfile.TemporaryDirectory() as name:
         if system == "t5":
-            write, tokenizer, size, extra = train_t5(task, settings, options.device, options.rates)
+            write, tokenizer, size, extra = train_t5(task, settings, options.device, options.rates, options.until)
         else:
-            trained = train_regard(
-                task, settings, Path(name), copies=system == "pointer-generator", quiet=not options.verbose
+            copies, quiet = system == "pointer-generator", not options.verbose
+            trained, steps = train_regard(
+                task, settings, Path(name), copies=copies, quiet=quiet, deadline=options.until
             )
+            extra = {"steps": steps, "validation": trained.scores}
             face = trained.load(device=options.device)
             tokenizer = face.tokenizer
             write, size = greedy_writer(face.model, tokenizer), sum(p.numel() for p in face.model.parameters())
@@ -283,6 +292,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=2000, help="stories or questions of each part")
     parser.add_argument("--pointed", type=int, default=500, help="those of which the pointer is judged")
     parser.add_argument("--verbose", action="store_true", help="print the progress of regard's trainings")
+    parser.add_argument("--until", type=float, help="end trainings at this time, in seconds since 1970")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="print the table of the results and do nothing else")
     options = parser.parse_args()

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# bash benchmarks/uses/uses_gpu.sh [tune|stories|pictures]: many trainings side by side on one GPU, from the root of the repository.
-# tune: several settings with seed 1, judged by validation. stories: stories.py and series.py, three seeds of each and the
-# peers. pictures: images.py and captions.py, likewise.
-# DATA: folder with ett/ and fashion-mnist/ (default data). OUT: folder of uses-PART.jsonl and uses-PART.txt (default runs).
-# LIMIT: seconds (default 520). JOBS: trainings at a time (default 14), the next one starts when one ends. ONLY, EXCEPT:
-# extended regular expressions of the jobs' names. SMALL=1: a few steps of each, one after another, also on a CPU.
+# bash benchmarks/uses/uses_gpu.sh: the trainings of stories.py, series.py, images.py and captions.py side by side on one GPU, from
+# the root of the repository. What the table needs comes first; peers begin as trainings end.
+# DATA: folder with ett/ and fashion-mnist/ (default data). OUT: folder of uses.jsonl and uses.txt (default runs).
+# LIMIT: seconds (default 520); trainings end TEST seconds before it (default 60) and are tested as far as they came.
+# JOBS: trainings at a time (default 20). ONLY, EXCEPT: extended regular expressions of the jobs' names.
+# SMALL=1: a few steps of each, one after another, also on a CPU.
 set -u
-ROOT=$PWD; DATA=${DATA:-data}; OUT=${OUT:-runs}; LIMIT=${LIMIT:-520}; SMALL=${SMALL:-0}; PART=${1:-tune}
-JOBS=${JOBS:-14}; ONLY=${ONLY:-.}; EXCEPT=${EXCEPT:-none}
+ROOT=$PWD; DATA=${DATA:-data}; OUT=${OUT:-runs}; LIMIT=${LIMIT:-520}; TEST=${TEST:-60}; SMALL=${SMALL:-0}
+JOBS=${JOBS:-20}; ONLY=${ONLY:-.}; EXCEPT=${EXCEPT:-none}
 [ -f regard/version.py ] || { echo "run this from the root of the repository"; exit 2; }
 export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=${THREADS:-1} MPLBACKEND=Agg
-W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses-$PART.jsonl; LOG=$OUT/uses-$PART.txt; QUICK=(); TINY=(); DEVICE=cuda; RUNNING=()
+W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses.jsonl; LOG=$OUT/uses.txt; QUICK=(); TINY=(); DEVICE=cuda; RUNNING=()
+UNTIL=$(($(date +%s) + LIMIT - TEST))
 if [ "$SMALL" = 1 ]; then
   QUICK=(--quick); DEVICE=cpu
   for setting in data.demo=300 data.validation=40 training.steps=4 training.validate_every=4 training.warmup=1 \
@@ -41,81 +42,49 @@ bundle() { { cat "$W"/*.jsonl; for file in "$W"/*.json; do tr -d '\n' <"$file"; 
 # job NAME COMMAND…: in the background as soon as fewer than JOBS run, stopped when the time is over
 job() { local name=$1; shift; [[ $name =~ $ONLY && ! $name =~ $EXCEPT ]] || return 0
   while [ "$(jobs -rp | wc -l)" -gt "$JOBS" ]; do sleep 0.5; done  # one more than JOBS: the keeper below
-  if [ $((LIMIT - SECONDS)) -lt 60 ]; then echo "[${SECONDS}s] $name: not started, no time left" | tee "$W/$name.log"; return 0; fi
+  if [ $((LIMIT - TEST - SECONDS)) -lt 45 ]; then echo "[${SECONDS}s] $name: not started, no time left" | tee "$W/$name.log"; return 0; fi
   ( timeout -k 5 $((LIMIT - SECONDS)) "$@" >"$W/$name.log" 2>&1; echo "[${SECONDS}s] $name: rc $?" | tee -a "$W/$name.log" ) &
   RUNNING+=($!); [ "$SMALL" = 1 ] && wait $!; return 0; }
 # stories NAME TASK OPTIONS…; words with = are settings
 stories() { local name=$1 task=$2 word; shift 2; local words=()
   for word in "$@"; do case $word in *=*) words+=(--set "$word");; *) words+=("$word");; esac; done
-  job "$name" python benchmarks/uses/stories.py --task "$task" --name "$name" --device $DEVICE --verbose --out "$W/$name.jsonl" "${words[@]}" "${TINY[@]}"; }
+  job "$name" python benchmarks/uses/stories.py --task "$task" --name "$name" --device $DEVICE --verbose --until "$UNTIL" \
+    --out "$W/$name.jsonl" "${words[@]}" "${TINY[@]}"; }
 series() { local name=$1; shift; job "$name" python benchmarks/uses/series.py --data "$DATA" "${QUICK[@]}" --out "$W/$name.json" "$@"; }
-images() { local name=$1; shift; job "$name" python benchmarks/uses/images.py --data "$DATA" "${QUICK[@]}" --out "$W/$name.json" "$@"; }
-# captions NAME OPTIONS…: once more in plain PyTorch, if the first try fails within 90 s
-captions() { local name=$1; shift; job "$name" bash -c 'SECONDS=0; "$@" && exit; [ $SECONDS -lt 90 ] || exit 1; echo "again, in plain PyTorch"
-  exec "$@" --plain' captions python benchmarks/uses/captions.py --verbose --data "$DATA" "${QUICK[@]}" --out "$W/$name.json" "$@"; }
-( while sleep 15; do bundle; done ) & keeper=$!
-if [ "$PART" = tune ]; then
-  tuned=(--seed 1 --system pointer-generator --parts validation)
-  wide=(data.demo=200000 training.batch_tokens=8192 training.validate_every=500 training.warmup=300 decoding.sentences=200
-    model.layers=4 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512 training.lr=1e-3 training.steps=6000)
-  stories answers-128 answers "${tuned[@]}" "${wide[@]}"
-  stories answers-128-captured answers "${tuned[@]}" "${wide[@]}" training.capture=true training.kernels=auto training.precision=bf16
-  stories answers-128-fast answers "${tuned[@]}" "${wide[@]}" training.lr=2e-3
-  stories answers-128-shallow answers "${tuned[@]}" "${wide[@]}" model.layers=3 model.decoder_layers=1
-  stories answers-64 answers "${tuned[@]}" "${wide[@]}" model.dim=64 model.heads=4 model.hidden=256 training.lr=2e-3
-  stories answers-256 answers "${tuned[@]}" "${wide[@]}" model.dim=256 model.hidden=1024 training.lr=5e-4 training.steps=5000
-  stories summaries-recipe summaries "${tuned[@]}"
-  stories summaries-128 summaries "${tuned[@]}" data.demo=50000 training.batch_tokens=8192 training.steps=3000 training.lr=1e-3 \
-    model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512
-  images vit-4 --systems regard --set training.steps=3500 training.warmup=350 training.validate_every=350
-  images vit-2 --systems regard --set model.patch=2 training.batch_tokens=50432 training.steps=2500 training.warmup=250 training.validate_every=250
-  images peers --systems cnn transformers --set training.steps=3500 training.warmup=350 training.validate_every=350
-  patch=(--models forecaster --minutes 3.3 --jobs 1)
-  long=(model.lookback=512 training.batch_tokens=57344)
-  series patch-336 "${patch[@]}"
-  series patch-512 "${patch[@]}" --set "${long[@]}" training.lr=3e-4
-  series patch-512-ema "${patch[@]}" --set "${long[@]}" training.lr=5e-4 training.ema=0.99 model.head_dropout=0.5 model.dropout=0.5
-  series patch-720-day "${patch[@]}" --set model.lookback=720 model.patch=24 model.stride=24 training.batch_tokens=27776 training.lr=5e-4
-elif [ "$PART" = stories ]; then  # first what the table needs; then the peers and other settings, as trainings end
-  judged=(--parts test combinations longer --system pointer-generator)
-  answers=(data.demo=200000 training.batch_tokens=12288 training.validate_every=1000 training.warmup=300 training.pointing=1
-    model.layers=4 model.decoder_layers=2 model.heads=8 training.steps=8000 model.dim=256 model.hidden=1024 training.lr=5e-4)
-  summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
-    model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
-  slow=(training.lr=1e-4 training.steps=1500 training.warmup=25 training.validate_every=100 model.head_dropout=0)
-  short=(training.lr=5e-4 training.steps=500 training.warmup=25 training.validate_every=50 model.head_dropout=0)
-  long=(model.lookback=512 training.batch_tokens=57344)
-  for seed in 1 2 3; do stories answers-$seed answers "${answers[@]}" "${judged[@]}" --seed $seed; done
-  for data in etth1 etth2; do
-    series patch-336-slow-$data --datasets $data --seeds 1 2 3 --models forecaster --set "${slow[@]}"
-    series patch-512-slow-$data --datasets $data --seeds 1 2 3 --models forecaster --set "${slow[@]}" "${long[@]}"
-  done
-  for seed in 1 2 3; do stories summaries-$seed summaries "${summaries[@]}" "${judged[@]}" --seed $seed; done
-  stories answers-transformer answers "${answers[@]}" "${judged[@]}" --seed 1 --system transformer
-  for rate in 1 0.33; do stories answers-t5-$rate answers "${answers[@]}" "${judged[@]}" --seed 1 --system t5 --rates $rate; done
-  series dlinear --seeds 1 2 3 --models dlinear
-  stories summaries-transformer summaries "${summaries[@]}" "${judged[@]}" --seed 1 --system transformer
-  for rate in 1 0.33; do stories summaries-t5-$rate summaries "${summaries[@]}" "${judged[@]}" --seed 1 --system t5 --rates $rate; done
-  series patch-336-short --seeds 1 2 3 --models forecaster --set "${short[@]}"
-  series patch-512-short --seeds 1 2 3 --models forecaster --set "${short[@]}" "${long[@]}"
-elif [ "$PART" = pictures ]; then
-  length=(training.steps=5000 training.warmup=500 training.validate_every=500)
-  JOBS=$((JOBS < 8 ? JOBS : 8))  # these keep the GPU busy: more at a time would only end later, all together
-  for seed in 1 2 3; do
-    captions captions-images-$seed --tasks images --systems captioner --seeds $seed
-    captions captions-images-rnn-$seed --tasks images --systems rnn-captioner --seeds $seed
-    captions captions-video-$seed --tasks video --systems captioner --seeds $seed
-    captions captions-video-rnn-$seed --tasks video --systems rnn-captioner --seeds $seed
-    images vit-$seed --seeds $seed --systems regard --set "${length[@]}" model.stem=convolutions
-    images peers-$seed --seeds $seed --systems cnn transformers --set "${length[@]}"
-  done
-  captions captions-images-peer --tasks images --systems peer --seeds 1
-  captions captions-video-peer --tasks video --systems peer --seeds 1
-  captions captions-images-patches --tasks images --systems captioner --seeds 1 --set model.stem=patches
-  images vit-patches-1 --seeds 1 --systems regard --set "${length[@]}"
-else
-  echo "$PART is none of tune, stories and pictures"
-fi
+pictures() { local name=$1 script=$2; shift 2
+  job "$name" python "benchmarks/uses/$script.py" --data "$DATA" --verbose --until "$UNTIL" "${QUICK[@]}" --out "$W/$name.json" "$@"; }
+( while sleep 10; do bundle; done ) & keeper=$!
+
+judged=(--parts test combinations longer --system pointer-generator)
+wide=(training.batch_tokens=8192 training.lr=1e-3 training.warmup=200 training.steps=5000
+  model.layers=3 model.decoder_layers=1 model.dim=128 model.heads=8 model.hidden=512)
+summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
+  model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
+vit=(model.stem=convolutions model.pooling=mean model.layers=4 model.dim=128 model.heads=4 model.hidden=512)
+fashion=(training.steps=8000 training.warmup=800 training.validate_every=500 training.ema=0.999 data.erase=0.25)
+
+pictures vit-1 images --seeds 1 --systems regard --set "${fashion[@]}" "${vit[@]}"
+pictures captions-video-1 captions --tasks video --systems captioner --seeds 1
+pictures captions-video-2 captions --tasks video --systems captioner --seeds 2
+pictures captions-images-1 captions --tasks images --systems captioner --seeds 1
+pictures cnn-1 images --seeds 1 --systems cnn --set "${fashion[@]}"
+for seed in 1 2 3; do stories answers-$seed answers "${judged[@]}" training.batch_tokens=4096 training.steps=5000 --seed $seed; done
+for seed in 1 2 3; do stories answers-wide-$seed answers "${judged[@]}" "${wide[@]}" --seed $seed; done
+for data in etth1 etth2; do
+  series forecaster-$data --datasets $data --seeds 1 2 3 --models forecaster
+  series forecaster-dry-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.shortcut_dropout=0
+  series forecaster-short-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.lookback=336 training.batch_tokens=37632
+  series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst
+done
+stories answers-demo answers "${judged[@]}" --seed 1
+pictures captions-images-2 captions --tasks images --systems captioner --seeds 1 --set model.layers=2
+stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 1
+stories answers-transformer answers --parts test combinations longer --seed 1 --system transformer
+stories summaries-t5 summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system t5 --rates 1
+stories summaries-transformer summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system transformer
+pictures captions-video-peer captions --tasks video --systems peer --seeds 1 --set training.steps=3000
+pictures captions-images-peer captions --tasks images --systems peer --seeds 1
+series dlinear --seeds 1 2 3 --models dlinear
 [ ${#RUNNING[@]} -gt 0 ] && wait "${RUNNING[@]}"; kill "$keeper" 2>/dev/null; bundle
 [ "$service" = yes ] && echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
 echo "[${SECONDS}s] done: $(wc -l <"$LINES") results in $LINES"; rm -rf "$W"

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.arrays.augment import shifted_and_flipped
+from regard.arrays.augment import changed_images
 from regard.arrays.images import Images
 from regard.arrays.series import Series
 from regard.errors import DataError, UsageError
@@ -122,7 +122,8 @@ class ArrayData(ABC):
 class ImageData(ArrayData):
     """Images (B, C, H, W) and the number of the class of each, (B, 1).
 
-    In training, an image is moved by up to `shift` pixels, and with `flip` half of them are mirrored.
+    In training, an image is moved by up to `shift` pixels, with `flip` half of them are mirrored, and a part of a share
+    `erase` of them is covered.
     """
 
     def __init__(
@@ -136,8 +137,9 @@ class ImageData(ArrayData):
         shuffle: bool = True,
         shift: int = 0,
         flip: bool = False,
+        erase: float = 0.0,
     ) -> None:
-        self.images, self.shift, self.flip = images, shift, flip
+        self.images, self.shift, self.flip, self.erase = images, shift, flip, erase
         self.classes = np.array(classes, np.int64)
         super().__init__(batch_tokens=batch_tokens, row_tokens=row_tokens, seed=seed, shuffle=shuffle)
 
@@ -155,10 +157,10 @@ class ImageData(ArrayData):
         numbers = np.array(ids, np.int64)
         rows, (pixels, classes) = self._on_device(numbers), self._tensors
         chosen = pixels[rows]  # (B, C, H, W)
-        if self.shift or self.flip:
-            stream = (self.seed, epoch)
-            chosen = shifted_and_flipped(chosen, numbers, stream, total=len(self), shift=self.shift, flip=self.flip)
-        return chosen, classes[rows, None]
+        changed = changed_images(
+            chosen, numbers, (self.seed, epoch), total=len(self), shift=self.shift, flip=self.flip, erase=self.erase
+        )
+        return changed, classes[rows, None]
 
 
 class SeriesData(ArrayData):

@@ -65,7 +65,7 @@ def check_name(what: str, name: str, names: Sequence[str]) -> None:
 def check_dropout(dropout: float) -> None:
     """Raise ValueError unless `dropout` is a probability below 1."""
     if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+        raise ValueError(f"dropout must be at least 0 and less than 1, got {dropout}")
 
 
 def check_options(
@@ -79,10 +79,10 @@ def check_options(
     """
     check_dropout(dropout)
     if window is not None and window < 1:
-        raise ValueError(f"window counts tokens from 1, the token itself; got {window}")
+        raise ValueError(f"window must be at least 1, the token itself; got {window}")
     for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("d_k", d_k), ("d_v", d_v)):
         if size is not None and size < 1:
-            raise ValueError(f"{name} counts from 1, got {size}")
+            raise ValueError(f"{name} must be at least 1, got {size}")
     if dim % heads and (d_k is None or d_v is None or slices):
         raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v, or other heads")
     if heads % kv_heads:

@@ -127,7 +127,7 @@ class MultiHeadAttention(nn.Module):
         y, weights = self._heads(
             q, k, v, mask=mask, bias=bias, causal=causal, cache=cache, score=score, return_weights=return_weights
         )
-        y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H)
+        y = y.transpose(1, 2).flatten(2)  # Concat(head_1 … head_H): (B, H, m, d_v) -> (B, m, H·d_v)
         if self.output is not None:
             y = self.output(y)
         if isinstance(cache, ProjectedSource):
@@ -140,18 +140,19 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return head_1 … head_H as (B, H, m, d_v), and the weights (B, H, m, n) if they are computed."""
         score = self.score if score is None else score
-        m, position, dropout = q.shape[2], self.position, self.dropout if self.training else 0.0
+        m, position = q.shape[2], self.position
+        dropout = self.dropout if self.training else 0.0
         if position is not None:
-            i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)
+            i = torch.arange(m, device=q.device) if cache is None else cache.positions(m)  # (m,)
             q, k = position.rotate(q, i), position.rotate(k, i)
         if self.window is not None and not (isinstance(cache, WindowCache) and m == 1):  # which has no others
             mask = within_window(mask, self.window, causal)
         if cache is not None:
-            k, v = cache.append(k, v)
+            k, v = cache.append(k, v)  # (B, G, n, d_k), (B, G, n, d_v): earlier tokens first
             mask, causal = cache.restrict(mask, causal, m)
         if position is not None:
             j = cache.key_positions(k) if isinstance(cache, WindowCache) else torch.arange(k.shape[2], device=k.device)
-            relative = position.bias(q, i, j) if score is None else None
+            relative = position.bias(q, i, j) if score is None else None  # broadcasts to (B, H, m, n)
             if relative is not None:
                 bias = relative if bias is None else bias + relative
 

@@ -52,7 +52,7 @@ class Outcome:
             f"the most parameters are {max(sizes) / min(sizes) - 1:.0%} above the fewest. Time and tokens/s are of the "
             f"training steps, memory is the peak of the training process. {first.bleu.signature}.",
             f"Each was trained once (seed {self.seed}): intervals (95%) and p-values cover the choice of the test "
-            f"sentences, not the luck of a training.",
+            f"sentences, not the luck of a training run.",
         ]
 
     def markdown(self) -> str:

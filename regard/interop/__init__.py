@@ -11,6 +11,7 @@ translators    models that translate: their tokenizers, the tokens around a text
 weight_table   maps weights by a table, in both directions
 chat_template  the form of chat prompts, by the markers in a template
 card           the model card
+exports/       other tools' formats: one module each
 comparison     the same texts through transformers and through the import
 """
 
@@ -20,11 +21,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.interop.exports.exporting import export_model
     from regard.interop.importing import Imported, import_model, read
 
-_WHERE = {"Imported": "importing", "import_model": "importing", "read": "importing"}  # imported on first use
+_WHERE = {  # imported on first use
+    "Imported": "importing",
+    "export_model": "exports.exporting",
+    "import_model": "importing",
+    "read": "importing",
+}
 
-__all__ = ["Imported", "import_model", "read"]
+__all__ = ["Imported", "export_model", "import_model", "read"]
 
 
 def __getattr__(name: str) -> Any:

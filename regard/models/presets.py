@@ -38,11 +38,11 @@ from regard.models.config import (
     TransformerLMConfig,
     WordVectorConfig,
 )
+from regard.models.encoders.sentence_encoder import SentenceEncoder
+from regard.models.encoders.text_classifier import TextClassifier
 from regard.models.language_model import RecurrentLM, TransformerLM
 from regard.models.pointer_generator import PointerGenerator
 from regard.models.recurrent.translator import RecurrentTranslator
-from regard.models.sentence_encoder import SentenceEncoder
-from regard.models.text_classifier import TextClassifier
 from regard.models.transformer import Transformer
 from regard.models.word_vectors import WordVectorModel
 

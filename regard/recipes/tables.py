@@ -32,6 +32,7 @@ ARRAY_KEYS = (
     "rows",
     "shift",
     "flip",
+    "erase",
     "scenes",
     "items",
     "joined",
@@ -43,6 +44,7 @@ ARRAY_KEYS = (
 )
 TOKENIZERS = ("unigram", "bpe", "characters", "words")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
+CAPTURED_OPTIMIZERS = (None, "adam", "adamw")  # those whose steps can be captured as CUDA graphs
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
@@ -92,6 +94,7 @@ class DataRecipe:
     bare: float = number(0.0, rule=SHARE)
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
+    erase: float = number(0.0, rule=PART)  # share of the images of which training covers a rectangle
     joined: int = number(1, rule=ValueRule(least=1, most=64))  # recordings that are joined to one, at most
     growth: int = number(0, rule=WHOLE)  # epochs after which training joins one more; 0: as many from the start
     speed: float = number(0.0, rule=ValueRule(least=0, most=0.5))  # training plays them so much faster or slower
@@ -239,6 +242,12 @@ class TrainingRecipe:
             raise SettingError(
                 "training.capture",
                 "training.capture needs fp32, bf16 or fp8: with fp16 the loss scale changes between steps",
+            )
+        if self.capture and self.optimizer not in CAPTURED_OPTIMIZERS:
+            raise SettingError(
+                "training.capture",
+                f"training.capture needs adam or adamw, whose learning rate can change inside a captured step, "
+                f"but optimizer is {self.optimizer}",
             )
         if self.precision == "fp8" and self.kernels == "off":
             raise SettingError(

@@ -17,7 +17,7 @@ from typing import Any
 HAS_SEVERAL_PROCESSES = True  # whether `regard train --nproc` works
 HAS_C_KERNELS = True  # whether the C files of regard/kernels/native can be compiled
 LOCKS_MAPPED_FILES = False  # whether a file that is mapped into memory can be neither removed nor replaced
-# They end a training or a server in good order. SIGHUP: the terminal was closed.
+# They end a training run or a server in good order. SIGHUP: the terminal was closed.
 STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DISK_FULL_CODES: tuple[int, ...] = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

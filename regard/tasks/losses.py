@@ -26,9 +26,9 @@ from regard.models.arrays.patch_forecaster import PatchForecaster
 from regard.models.arrays.speech_recognizers import ListenAttendSpell, SpeechCTC, SpeechTransformer
 from regard.models.arrays.vision_transformer import VisionTransformer
 from regard.models.decoding_state import Encoded
+from regard.models.encoders.text_classifier import TextClassifier
 from regard.models.pointer_generator import PointerGenerator
 from regard.models.protocols import EncoderDecoder, TextEncoder, TokenPredictor
-from regard.models.text_classifier import TextClassifier
 from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 

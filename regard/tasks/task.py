@@ -123,7 +123,7 @@ class Task(ABC):
         return None
 
     def validator(self, *args: Any, **options: Any) -> Validator:
-        """Return the validator of a training; the arguments are those of `Validator`."""
+        """Return the validator of a training run; the arguments are those of `Validator`."""
         return Validator(*args, **options)
 
     # Settings

@@ -1,4 +1,4 @@
-"""What a training, a forecast and a dry run start from. `prepare` (run/prepare.py) makes it from a recipe."""
+"""What a training run, a forecast and a dry run start from. `prepare` (run/prepare.py) makes it from a recipe."""
 
 from __future__ import annotations
 

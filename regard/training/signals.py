@@ -18,7 +18,7 @@ class Interrupted(Exception):  # noqa: N818  # nothing went wrong
 
 
 class StopFlag:
-    """Context manager around a training: it remembers the first signal; a second Ctrl-C interrupts at once."""
+    """Context manager around a training run: it remembers the first signal; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None

@@ -63,8 +63,8 @@ far = t(2, 4, 3, 8, device="meta")
         (lambda: attend(x, x, x, bias=t(3, 1, 1)), ValueError, r"bias of shape \(3, 1, 1\) does not"),
         (lambda: attend(x, x, x, bias=t(1, 1, 1, 3, 3)), ValueError, r"bias of shape \(1, 1, 1, 3, 3\) does not"),
         # dropout, score, backend
-        (lambda: attend(x, x, x, dropout=1.0), ValueError, r"dropout is a share from 0 up to.*got 1.0"),
-        (lambda: attend(x, x, x, dropout=-0.1), ValueError, r"dropout is a share from 0 up to.*got -0.1"),
+        (lambda: attend(x, x, x, dropout=1.0), ValueError, r"dropout must be at least 0 and less than 1.*got 1.0"),
+        (lambda: attend(x, x, x, dropout=-0.1), ValueError, r"dropout must be at least 0 and less than 1.*got -0.1"),
         (lambda: attend(x, x, x, score="scalde"), ValueError, r"unknown score 'scalde'; did you mean 'scaled'\?"),
         (
             lambda: attend(x, x, x, score="additive"),
@@ -110,11 +110,11 @@ y = t(2, 3, 8)
         (lambda: layer(heads=3), r"dim=8 does not split into heads=3 equal parts; give d_k and d_v, or other heads"),
         (lambda: layer(heads=3, d_k=4), r"dim=8 does not split into heads=3"),
         (lambda: layer(heads=4, kv_heads=3), r"heads=4 is not a multiple of kv_heads=3"),
-        (lambda: layer(heads=0), r"heads counts from 1, got 0"),
-        (lambda: layer(kv_heads=0), r"kv_heads counts from 1, got 0"),
-        (lambda: layer(dim=-8), r"dim counts from 1, got -8"),
-        (lambda: layer(d_k=0), r"d_k counts from 1, got 0"),
-        (lambda: layer(d_v=-1), r"d_v counts from 1, got -1"),
+        (lambda: layer(heads=0), r"heads must be at least 1, got 0"),
+        (lambda: layer(kv_heads=0), r"kv_heads must be at least 1, got 0"),
+        (lambda: layer(dim=-8), r"dim must be at least 1, got -8"),
+        (lambda: layer(d_k=0), r"d_k must be at least 1, got 0"),
+        (lambda: layer(d_v=-1), r"d_v must be at least 1, got -1"),
         (lambda: layer(form="slices"), r"unknown form 'slices'; did you mean 'slice'\?"),
         (lambda: layer(form="slice", kv_heads=1), r"form 'slice' cuts one input.*no kv_heads, key_dim or value_dim"),
         (lambda: layer(form="slice", key_dim=4), r"form 'slice' cuts one input"),
@@ -152,7 +152,7 @@ def test_arguments_of_layers_are_keywords() -> None:
 def test_a_layer_checks_its_options_when_it_is_made() -> None:
     with pytest.raises(ValueError, match="unknown backend 'spda'; did you mean 'sdpa'"):
         MultiHeadAttention(dim=8, heads=2, backend="spda")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"dropout is a share .* got 1.5"):
+    with pytest.raises(ValueError, match=r"dropout must be at least 0 .* got 1.5"):
         MultiHeadAttention(dim=8, heads=2, dropout=1.5)
 
 

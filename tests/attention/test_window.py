@@ -55,7 +55,7 @@ def test_texts_of_different_ages_share_a_cache() -> None:
 
 
 def test_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match="window counts tokens from 1"):
+    with pytest.raises(ValueError, match="window must be at least 1"):
         MultiHeadAttention(dim=8, heads=2, window=0)
     layer = MultiHeadAttention(dim=8, heads=2, window=2)
     with pytest.raises(ValueError, match="a window is for self-attention"):

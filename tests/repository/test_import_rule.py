@@ -98,8 +98,7 @@ ORDER_INSIDE = {
         "transformer",
         "pointer_generator",
         "language_model",
-        "sentence_encoder",
-        "text_classifier",
+        "encoders",
         "word_vectors",
         "arrays",
         "presets",
@@ -134,8 +133,8 @@ ORDER_INSIDE = {
     ),
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
     "interop": (
-        *("weight_table", "files", "translator_tokens", "families", "marian_tokenizers", "translators"),
-        *("chat_template", "importing", "card", "comparison"),
+        *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),
+        *("marian_tokenizers", "translators", "chat_template", "importing", "card", "comparison", "exports"),
     ),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }

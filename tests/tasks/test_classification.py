@@ -15,7 +15,7 @@ import regard
 from regard.cli import app
 from regard.errors import DataError, ModelError, UsageError
 from regard.models.config import ClassifierConfig
-from regard.models.text_classifier import TextClassifier
+from regard.models.encoders.text_classifier import TextClassifier
 from regard.tasks.folder_face import face_of
 from regard.tasks.losses import classification_loss
 from regard.text.batches.batch import Batch

@@ -188,6 +188,25 @@ def test_augmentation_depends_on_the_image_and_the_epoch_only() -> None:
     assert plain.labels.tolist() == [[0], [1]] and plain.fixed
 
 
+def test_erasing_covers_one_rectangle_of_a_share_of_the_images() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (400, 1, 8, 12), dtype=np.uint8)
+    images = make_images(pixels, ["a", "b"] * 200, name="test")
+    data = ImageData(images, [0, 1] * 200, erase=0.25, batch_tokens=40, row_tokens=10, seed=3)
+    seen = data.collate(range(400), 0).source.numpy()
+    changed = [i for i in range(400) if not np.array_equal(seen[i], pixels[i])]
+    assert 70 < len(changed) < 130  # a quarter of 400, give or take three standard deviations
+    heights, widths = set(), set()
+    for i in changed:
+        rows, columns = np.nonzero(seen[i, 0] != pixels[i, 0])
+        part = seen[i, 0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        assert len(np.unique(part)) == 1
+        heights.add(part.shape[0])
+        widths.add(part.shape[1])
+    assert heights == {1, 2, 3, 4} and widths == {1, 2, 3, 4, 5, 6}
+    assert torch.equal(data.collate([changed[0]], 0).source[0], torch.from_numpy(seen[changed[0]]))
+    assert not np.array_equal(data.collate(range(400), 1).source.numpy(), seen)
+
+
 def test_loss_is_the_cross_entropy_and_unknown_labels_count_as_wrong() -> None:
     torch.manual_seed(0)
     config = regard.ImageClassifierConfig(

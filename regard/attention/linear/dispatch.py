@@ -120,7 +120,7 @@ def attend_features(
     if backend not in BACKENDS:
         raise ValueError(unknown_name("backend", backend, BACKENDS))
     if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk counts tokens from 1, got {chunk}")
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
     q, k, v, keep, causal, gate, rank = check_inputs(
         q, k, v, features=features, mask=mask, causal=causal, gate=gate, state=state
     )

@@ -12,13 +12,13 @@ def check_sizes(dim: int, heads: int, kv_heads: int, d_k: int | None, d_v: int |
     """Raise ValueError unless the sizes of a layer fit together."""
     for name, size in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("d_k", d_k), ("d_v", d_v)):
         if size is not None and size < 1:
-            raise ValueError(f"{name} counts from 1, got {size}")
+            raise ValueError(f"{name} must be at least 1, got {size}")
     if dim % heads and (d_k is None or d_v is None):
         raise ValueError(f"dim={dim} does not split into heads={heads} equal parts; give d_k and d_v")
     if heads % kv_heads:
         raise ValueError(f"heads={heads} is not a multiple of kv_heads={kv_heads}: each group of heads shares one")
     if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is a share from 0 up to, but not including, 1; got {dropout}")
+        raise ValueError(f"dropout must be at least 0 and less than 1, got {dropout}")
 
 
 def check_width(name: str, x: Tensor, width: int) -> None:

@@ -10,53 +10,92 @@ import typer
 from regard.cli.model_folders.info import size_text
 from regard.errors import UsageError
 
-# Endings of model files in other formats. A folder may have a dot in its name, such as mine-v1.2.
-FILE_ENDINGS = (
-    *(
-        ".onnx",
-        ".gguf",
-        ".ggml",
-        ".safetensors",
-        ".bin",
-        ".pt",
-        ".pth",
-        ".ckpt",
-        ".pkl",
-        ".npz",
-        ".h5",
-        ".pb",
-        ".tflite",
+# Endings of model files in other formats, and the format that writes such a file. A folder may have a dot in its name,
+# such as mine-v1.2.
+FILE_ENDINGS = {
+    **dict.fromkeys((".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz", ".h5", ".json"), ""),
+    **dict.fromkeys(
+        (
+            ".onnx",
+            ".gguf",
+            ".ggml",
+            ".zip",
+            ".tar",
+            ".tgz",
+            ".gz",
+            ".pb",
+            ".tflite",
+            ".mlmodel",
+            ".mlpackage",
+            ".engine",
+        ),
+        "",
     ),
-    *(".mlmodel", ".mlpackage", ".engine", ".json", ".zip", ".tar", ".tgz", ".gz"),
-)
+    ".argosmodel": "argos",
+}
 
 
 def export_model(
     model: Annotated[str, typer.Argument(help="Model folder, or the name of a shipped model.")],
-    out: Annotated[Path, typer.Argument(help="New folder.")],
+    out: Annotated[Path, typer.Argument(help="New folder, or new file.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Format of another tool: ct2 (CTranslate2), argos (Argos Translate), hf (transformers).",
+            show_default="a model folder of regard",
+        ),
+    ] = None,
     storage: Annotated[
-        str, typer.Option(help="Data type of the weights: int8 (1 byte each), bfloat16 or float16 (2), or float32 (4).")
-    ] = "int8",
+        str | None,
+        typer.Option(
+            help="Data type of the weights: int8 (1 byte each), bfloat16 or float16 (2), or float32 (4).",
+            show_default="int8, with --to as the format has it",
+        ),
+    ] = None,
 ) -> None:
-    """Write a smaller copy of a model, to share it or to load it faster.
+    """Write a smaller copy of a model, to share it or to load it faster, or write it for another tool.
 
     The copy has everything to run the model and nothing to resume its training. The weights of an int8 copy are
     quantized when it is written; running it with --dtype int8 does not quantize them again.
 
+    With --to, the result is in the format of another tool. A model that the tool cannot compute is refused with the
+    reason.
+
     Example: regard export runs/mine mine-int8
     """
     from regard.api.model_names import find_model
+
+    if to is not None:
+        from regard.interop.exports.exporting import TOOLS, export_model
+
+        export_model(find_model(model), out, to=to, storage=storage)
+        typer.echo(f"wrote {out}, {size_text(size_of(out))}, for {TOOLS[to]}", err=True)
+        return
+    if out.suffix.lower() in FILE_ENDINGS:
+        format = FILE_ENDINGS[out.suffix.lower()]
+        other = f"; for another tool, add --to {format}" if format else ""
+        raise UsageError(
+            f"{out}: without --to, `regard export` writes a model folder of its own (config.json, "
+            f"model.safetensors, tokenizer), for `regard` and `regard.load`: give a folder name, such as {out.stem}"
+            f"{other}"
+        )
+    write_copy(find_model(model), out, "int8" if storage is None else storage)
+    typer.echo(f"wrote {out}, {size_text(size_of(out))}", err=True)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+
+
+def write_copy(folder: Path, out: Path, storage: str) -> None:
+    """Write a model folder with its weights in another data type."""
     from regard.models.folder import RESERVED, load_with_config, save_model
     from regard.text.tokenizers.tokenizer import read_tokenizers, tokenizer_files
 
-    if out.suffix.lower() in FILE_ENDINGS:
-        raise UsageError(
-            f"{out}: regard cannot write {out.suffix} files. It exports a model folder of its own (config.json, "
-            f"model.safetensors, tokenizer), for `regard` and `regard.load`: give a folder name, such as {out.stem}"
-        )
     if out.exists():
         raise UsageError(f"{out} already exists: choose another name")
-    folder = find_model(model)
     weights, config = load_with_config(folder)
     settings: dict[str, Any] = {
         "storage": storage,
@@ -65,8 +104,6 @@ def export_model(
         "card": card_of(folder, storage),
     }
     save_model(weights, out, **settings)
-    size = sum(path.stat().st_size for path in out.iterdir())
-    typer.echo(f"wrote {out}, {size_text(size)}", err=True)
 
 
 def card_of(folder: Path, storage: str) -> str | None:

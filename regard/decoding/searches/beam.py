@@ -13,7 +13,7 @@ continues. `RunningBatch.choose` (running_batch.py) passes these rows to `Transf
 values of the rows that moved. The C decoder and the GPU kernels copy nothing. They keep a table, `origins`, of the row
 that holds each token, and reorder the table.
 
-    B inputs   w width   K = 2w candidates   V vocabulary   n hypotheses wanted   T longest text
+    B inputs   w width   K = (1 + e)w candidates, e end tokens   V vocabulary   n hypotheses wanted   T longest text
 """
 
 from __future__ import annotations
@@ -160,10 +160,9 @@ class BeamRun:
         return self.done
 
     def _candidates(self, logps: Tensor, model_logps: Tensor) -> Candidates:
-        """Return the best 2w continuations of each input.
+        """Return the best (1 + e)w continuations of each input, where e is the number of end tokens.
 
-        A live hypothesis can end in only one way, so at least w of them do not end. With e end tokens it can end in e
-        ways, so there are (1 + e) w continuations.
+        Each of the w live hypotheses can end in only e ways, so at least w of these continuations do not end.
         """
         batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
         logps, model_logps = (x.view(batch, w, vocabulary) for x in (logps, model_logps))

@@ -65,7 +65,9 @@ class HubFolder:
         """Return the settings in a JSON file; without the file they are empty, unless it is required."""
         path = self.path(name, folder=folder)
         if path is None and required:
-            raise ModelError(f"{self.root / folder}: there is no {name}, so this is no folder of a Hugging Face model")
+            raise ModelError(
+                f"{self.root / folder}: there is no {name}, so this is not the folder of a Hugging Face model"
+            )
         content = {} if path is None else read_json(path.resolve())
         return SettingsFile(self.root / folder / name, content, allowed=self.allowed_keys)
 

@@ -74,10 +74,12 @@ class TorchFile:
 
     def _tensors(self, content: Any) -> Mapping[str, StoredTensor]:
         if not isinstance(content, dict):
-            raise ModelError(f"{self.path}: it is no table of weights")
+            raise ModelError(f"{self.path}: it is not a table of weights")
         for name, value in content.items():
             if not isinstance(name, str) or not isinstance(value, StoredTensor):
-                raise ModelError(f"{self.path}: {shortened(repr(name))} is no weight, so this is no table of weights")
+                raise ModelError(
+                    f"{self.path}: {shortened(repr(name))} is not a weight, so this is not a table of weights"
+                )
             if value.storage.kind not in KINDS:
                 raise ModelError(f"{self.path}: {shortened(repr(name))} is a {shortened(value.storage.kind)}")
             self._check_storage(value.storage)
@@ -88,7 +90,7 @@ class TorchFile:
         names = self.archive.namelist()
         programs = [name for name in names if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(programs) != 1 or len({*names}) < len(names):
-            raise ModelError("it is no archive of torch.save")
+            raise ModelError("it is not an archive of torch.save")
         self.inner = programs[0].removesuffix("data.pkl")
         for entry in self.archive.infolist():
             if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
@@ -108,14 +110,14 @@ class TorchFile:
         magic, place = read_program(self.mapped)
         version, place = read_program(self.mapped, place)
         if (magic, version) != (MAGIC, VERSION):
-            raise ModelError("it is no file of torch.save")
+            raise ModelError("it was not written by torch.save")
         system, place = read_program(self.mapped, place)
         if not isinstance(system, dict) or system.get("little_endian") is not True:
             raise ModelError("its numbers are big-endian")
         content, place = read_program(self.mapped, place)
         keys, place = read_program(self.mapped, place)
         if not isinstance(keys, list) or not isinstance(content, dict):
-            raise ModelError("it is no table of weights")
+            raise ModelError("it is not a table of weights")
         storages = {
             tensor.storage.key: tensor.storage for tensor in content.values() if isinstance(tensor, StoredTensor)
         }

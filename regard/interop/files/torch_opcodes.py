@@ -120,7 +120,7 @@ class _Program:
             raise ModelError(f"damaged at byte {self.place}: entries without a table")
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not isinstance(key, str | int):
-                raise ModelError(f"damaged at byte {self.place}: a key that is no text")
+                raise ModelError(f"damaged at byte {self.place}: a key is not text")
             table[key] = value
 
     def append(self, values: list[Any]) -> None:
@@ -138,7 +138,7 @@ class _Program:
             self.push(arguments[0])
         else:
             name = ".".join(function) if isinstance(function, Name) else repr(function)
-            raise ModelError(f"it would call {shortened(name)}, and regard calls nothing that a file names")
+            raise ModelError(f"it asks to call {shortened(name)}, and regard never calls a function that a file names")
 
     def set_state(self) -> None:
         self.last(1)  # `_metadata` of a state dict: versions of modules

@@ -53,7 +53,7 @@ def token_loss(
     `kernels=False` computes everything with PyTorch's operations, also where the Triton kernel could run.
     """
     if not 0.0 <= smoothing < 1.0:
-        raise ValueError(f"smoothing must be a share from 0 up to, but not including, 1; got {smoothing}")
+        raise ValueError(f"smoothing must be at least 0 and less than 1, got {smoothing}")
     if r_drop < 0.0:
         raise ValueError(f"r_drop must be a number from 0, got {r_drop}")
     kind, dtype = hidden.device.type, weight.dtype

@@ -3,7 +3,7 @@
 Srivastava et al. 2014. A stored mask is written once and read twice. The kernels of dropout_triton.py draw the mask in
 the forward pass and again in the backward pass, from the same seed. The seed is a number on the device that torch's
 generator draws at each call. A captured CUDA graph therefore draws new masks at each replay, `torch.manual_seed` fixes
-all masks, and a training that resumes from a checkpoint continues with the same masks.
+all masks, and a training run that resumes from a checkpoint continues with the same masks.
 """
 
 from __future__ import annotations

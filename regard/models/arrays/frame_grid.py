@@ -14,12 +14,16 @@ from regard.models.config import FrameConfig
 
 
 class CellPositions(nn.Module):
-    """Learned vectors of the frame, the row and the column of a cell, added to it."""
+    """Learned vectors of the frame, the row and the column of a cell, added to it.
+
+    They start about as large as the vectors of the cells. Much smaller ones hardly show beside them, so that attention
+    by place, such as to the same cell in the frame before, is learned late.
+    """
 
     def __init__(self, *, frames: int, rows: int, columns: int, dim: int) -> None:
         super().__init__()
         self.frame, self.row, self.column = (
-            nn.Parameter(0.02 * torch.randn(count, dim)) for count in (frames, rows, columns)
+            nn.Parameter(0.5 * torch.randn(count, dim)) for count in (frames, rows, columns)
         )
 
     @property

@@ -1,7 +1,8 @@
 """A forecaster: patches of a series are the tokens of a Transformer encoder.
 
 Nie et al. 2023 (PatchTST), section 3.1; G6. Each column is forecast alone, with the same weights, so a model accepts
-any number of columns.
+any number of columns. With `shortcut`, the Transformer only has to learn what a linear forecast misses (the global
+residual connection of Das et al. 2023, section 4); dropout of its inputs keeps the linear layer from overfitting.
 
     B windows   C columns   L points that are read   F points that are forecast   n patches   p model width
 """
@@ -31,11 +32,14 @@ class PatchForecaster(nn.Module):
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
         self.head_dropout = nn.Dropout(config.head_dropout)
         self.output = nn.Linear(config.patches * config.dim, config.horizon)
+        self.shortcut_dropout = nn.Dropout(config.shortcut_dropout)
+        self.shortcut = nn.Linear(config.lookback, config.horizon) if config.shortcut else None
 
     @property
     def traits(self) -> frozenset[str]:
-        """The model's name and its normalization; see regard.traits."""
-        return frozenset({"PatchForecaster"} | ({"instance-norm"} if self.config.instance_norm else set()))
+        """The model's name, its normalization and its shortcut; see regard.traits."""
+        options = {"instance-norm": self.config.instance_norm, "shortcut": self.config.shortcut}
+        return frozenset({"PatchForecaster", *(name for name, used in options.items() if used)})
 
     def forward(self, series: Tensor) -> Tensor:
         """series (B, C, L) -> the next points of each column (B, C, F)."""
@@ -51,7 +55,10 @@ class PatchForecaster(nn.Module):
         if self.position is not None:
             x = self.position.embed(x, torch.arange(x.shape[1], device=x.device))
         x = self.encoder(self.dropout(x.to(residual_dtype(x))))
-        return self.output(self.head_dropout(x.flatten(1))).view(*series.shape[:2], -1).to(series.dtype)
+        forecast = self.output(self.head_dropout(x.flatten(1))).view(*series.shape[:2], -1).to(series.dtype)
+        if self.shortcut is None:
+            return forecast
+        return forecast + self.shortcut(self.shortcut_dropout(series)).to(series.dtype)
 
     def cut(self, series: Tensor) -> Tensor:
         """Cut (B, C, L) into overlapping patches (B, C, n, patch); the last point is repeated for one more patch."""

@@ -115,6 +115,8 @@ class ForecasterConfig(StackConfig):
     scale_embedding: bool = False
     instance_norm: bool = True  # each window is standardised, and its forecast scaled back (Kim et al. 2022)
     head_dropout: float = number(0.0, rule=SHARE)  # before the last layer
+    shortcut: bool = False  # a linear layer from the window to the forecast, added to the Transformer's
+    shortcut_dropout: float = number(0.0, rule=SHARE)  # of the points that it reads
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,6 +127,8 @@ class ForecasterConfig(StackConfig):
         if self.stride > self.patch:
             message = f"with stride={self.stride}, points between patches of {self.patch} would not be read"
             raise SettingError("stride", message, "patch")
+        if self.shortcut_dropout and not self.shortcut:
+            raise SettingError("shortcut_dropout", "shortcut_dropout is a setting of shortcut = true", "shortcut")
         if SCHEMES[self.position].limited and self.patches > self.max_length:
             message = f"max_length={self.max_length} is less than the {self.patches} patches of a window"
             raise SettingError("max_length", message)

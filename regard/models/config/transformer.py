@@ -36,6 +36,7 @@ LATER = frozenset(
     {
         *("window", "score", "d_k", "d_v", "attention_output", "source_start"),
         *("position_start", "frequency_start", "position_width"),
+        *("shortcut", "shortcut_dropout"),
     }
 )
 # Settings of format 2 of the model folder, which older versions cannot read.

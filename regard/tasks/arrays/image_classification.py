@@ -54,7 +54,7 @@ class ImageClassification(ArrayTask):
     usage = "regard classify -m FOLDER picture.png\nregard plot image -m FOLDER picture.png"
     face = "image classifier"
     reads = "image"
-    array_keys = ("shift", "flip")
+    array_keys = ("shift", "flip", "erase")
     length_key = "model.height and model.width"
     default_model = "patches of an image as tokens (Dosovitskiy et al. 2021)"
 
@@ -105,6 +105,7 @@ class ImageClassification(ArrayTask):
             shuffle=training,
             shift=recipe.data.shift if training else 0,
             flip=recipe.data.flip and training,
+            erase=recipe.data.erase if training else 0.0,
         )
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora[Images], tokenizers: Tokenizers) -> int:

@@ -123,7 +123,7 @@ def _scan_all(
 
 
 def _small_tokenizers(sides: Sequence[SideCounts]) -> tuple[Tokenizer, Tokenizer] | None:
-    """Learn subwords from the samples. They are fewer than those of a training, so they give slightly more tokens."""
+    """Learn subwords from the samples: fewer than a training run learns, so they give slightly more tokens."""
     lines = [line for side in sides for line in side.sample]
     try:
         tokenizer = train_subwords(lines, size=None, kind="bpe", lossless=False)

@@ -29,6 +29,9 @@ PARTS = {
 }
 INNER = ("normalizers", "pretokenizers", "processors", "decoders")  # the parts of a Sequence
 KEYS = frozenset({"version", "truncation", "padding", "added_tokens", "model", *PARTS})
+EACH_CHARACTER = r"[\s\S]"
+BLANKS = r"[ \t-\r\x1c-\x1f\x{85}\x{2028}\x{2029}]+"
+OUTER_SPACES = r"^ | $"
 # The regular expressions of published models.
 PATTERNS = frozenset(
     {
@@ -42,6 +45,10 @@ PATTERNS = frozenset(
         r"|\s+(?!\S)|\s+",
         # T5
         " {2,}",
+        # regard's own exports
+        EACH_CHARACTER,
+        BLANKS,
+        OUTER_SPACES,
     }
 )
 

@@ -71,13 +71,13 @@ class NoTokenizer:
     size = 0
 
     def encode(self, text: str) -> list[int]:
-        raise TypeError("this model has no tokenizer: its input is no text")
+        raise TypeError("this model has no tokenizer: its input is not text")
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.encode(text) for text in texts]
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
-        raise TypeError("this model has no tokenizer: its output is no text")
+        raise TypeError("this model has no tokenizer: its output is not text")
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         return [self.decode([token]) for token in tokens]

@@ -1,1 +1,1 @@
-"""Memory and time: what a training needs, measured before it starts."""
+"""Memory and time: what a training run needs, measured before it starts."""

@@ -1,4 +1,4 @@
-"""The cost of a training before it starts: memory and time, from a short trial run with a copy of the model.
+"""The cost of a training run before it starts: memory and time, from a short trial run with a copy of the model.
 
 print("\\n".join(forecast(ready).lines()))    # `ready` comes from regard.training.run.prepare
 """
@@ -31,7 +31,7 @@ LATER_GROWTH = 1.15  # a process on a CPU grows by this factor after the trial r
 
 @dataclass(frozen=True)
 class Counts:
-    """How often the rest of a training does what."""
+    """How often the rest of a training run does what."""
 
     steps: int
     validations: int
@@ -52,7 +52,7 @@ def counts_of(training: TrainingRecipe, start: int = 0) -> Counts:
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long a training takes, by what it does."""
+    """How long a training run takes, by what it does."""
 
     step: float  # one step
     tokens: float  # of one step
@@ -69,7 +69,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Bytes and seconds of a training. On a CPU bytes count the whole process, on a GPU its tensors."""
+    """Bytes and seconds of a training run. On a CPU bytes count the whole process, on a GPU its tensors."""
 
     parameters: int
     before: int  # bytes in use now, weights included
@@ -117,7 +117,7 @@ class Forecast:
 def forecast_lines(
     ready: Prepared, *, start: int = 0, epoch: int = 0, world: int = 1, stop: StopFlag | None = None
 ) -> list[str]:
-    """Describe memory and time when a training begins at step `start`; this takes a few seconds.
+    """Describe memory and time when a training run begins at step `start`; this takes a few seconds.
 
     The time is left out for short trainings, and for compiled steps and several processes, where a trial would take
     longer. Return nothing if a signal arrives. `epoch` is the current one, whose samples are drawn already.

@@ -56,7 +56,7 @@ def format_bytes(size: float) -> str:
 def measuring_step(
     model: nn.Module, loss_function: Objective, training: TrainingRecipe, device: torch.device
 ) -> TrainStep:
-    """Return the step of a training for a copy of the model: as the recipe says, but neither compiled nor captured."""
+    """Return a training step for a copy of the model: as the recipe says, but neither compiled nor captured."""
     plain = dataclasses.replace(training, compile=False, capture=False, ema=0.0)
     return TrainStep(TrainState(copy.deepcopy(model).train(), plain, device=device), loss_function, plain)
 

@@ -1,4 +1,4 @@
-"""A short trial of a training, timed: some real steps, a validation on a sample, a file saved.
+"""A short trial of a training run, timed: some real steps, a validation on a sample, a file saved.
 
 The trial uses a copy of the model, and leaves the model itself as it is.
 """
@@ -55,7 +55,7 @@ class BatchSample:
 
 
 class TrialRun:
-    """A copy of a training; each part of it is timed for about `seconds`."""
+    """A copy of a training run; each part of it is timed for about `seconds`."""
 
     def __init__(self, ready: Prepared, sample: BatchSample, *, seconds: float, stop: StopFlag | None = None) -> None:
         self.ready, self.sample, self.seconds, self.stop = ready, sample, seconds, stop or StopFlag()

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: save a training's state, and continue from the newest one that is intact.
+"""The checkpoints of a run: save a training run's state, and continue from the newest one that is intact.
 
 Weights and the optimizer's state are stored whole, so another number of processes can continue from them. Random
 generators and the meter belong to each process. files.py describes the folder and writes it.

@@ -1,4 +1,4 @@
-"""Reports of a training's progress.
+"""Reports of a training run's progress.
 
 On stderr a progress bar if it is a terminal, otherwise one plain line per interval, in a notebook too; always
 `metrics.jsonl` in the run's folder; TensorBoard on request.

@@ -1,8 +1,12 @@
 """The training step: from micro-batches to gradients to new weights.
 
 Vaswani et al. 2017, section 5; E7. Read `TrainStep.__call__` first, then `on_device`, the part that a GPU executes.
-In a training of one process nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA
-graph (cuda_graphs.py), and its loss arrives some steps later (pending_losses.py). Several processes do wait: for each
+
+    for each micro-batch:   loss = model(batch);  (loss / tokens of the step).backward()
+    clip the gradient;      unless it is not finite: optimizer.step();  update the moving average
+
+With one process and Adam, nothing in `on_device` waits for the GPU. Therefore the step can be captured as a CUDA graph
+(cuda_graphs.py), and its loss arrives some steps later (pending_losses.py). Several processes do wait: for each
 other's gradients, and to agree on whether a step failed or is skipped.
 """
 

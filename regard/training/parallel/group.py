@@ -37,7 +37,7 @@ TIMEOUT = timedelta(hours=12)
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a training, as one of them sees it. Small numbers are exchanged on the CPU in float64."""
+    """The processes of a training run, as one of them sees it. Small numbers are exchanged on the CPU in float64."""
 
     rank: int = 0
     world: int = 1

@@ -21,6 +21,7 @@ from regard.models.config import RecurrentConfig, StackConfig
 from regard.models.presets import MODELS, make_model
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.model_table import model_config, whole_model
+from regard.recipes.tables import CAPTURED_OPTIMIZERS
 from regard.training.recipe.from_files import recipe_for_files
 from regard.training.recipe.schema import Recipe, recipe_from, why_not_captured
 
@@ -52,7 +53,7 @@ CHARACTERS_PER_PIECE = 5  # at most, where words have no spaces between them
 BATCH_TOKENS = {"cpu": 2048, "mps": 4096, "cuda": 16384}
 BATCHES_A_PASS = 50  # at least, or the gradient steps of small data are too few
 FILLED = 0.9  # of a batch; the rest is padding
-CPU_SECONDS = 3600  # that a training on a CPU may last, if nobody says otherwise
+CPU_SECONDS = 3600  # that a training run on a CPU may last, if nobody says otherwise
 FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
 CAPTURED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
 SHORT = 20_000  # steps of a run whose end is near enough to plan for it
@@ -197,10 +198,11 @@ def _choose_length(c: Chooser) -> None:
             share = f"{steps * tokens_a_step / c.tokens:.1f} epochs"
             why = f"about an hour on {c.machine.cores} cores: {share}, and more would be better"
     c.take("training.steps", _rounded(steps), why)
-    if kind != "cuda" and c.tables["training"]["capture"]:
+    training = c.tables["training"]
+    if kind != "cuda" and training["capture"]:
         raise UsageError(f"training.capture captures steps as CUDA graphs, but training.device is {kind}")
-    can_capture = why_not_captured(c.kind, c.tables["model"]) is None and c.tables["training"]["precision"] != "fp16"
-    if kind == "cuda" and can_capture:
+    can_capture = why_not_captured(c.kind, c.tables["model"]) is None and training["precision"] != "fp16"
+    if kind == "cuda" and can_capture and training["optimizer"] in CAPTURED_OPTIMIZERS:
         small = _parameters(c) * batch <= CAPTURED
         why = "the GPU would wait for Python" if small else "a step keeps the GPU busy, and capturing it takes memory"
         c.take("training.capture", small, why)

@@ -25,7 +25,7 @@ FINISHED = "finished"  # the file in training/ that marks a run as complete
 
 
 class BestModel:
-    """Validates the model of a training, and saves it in the run's folder when it is the best so far."""
+    """Validates the model of a training run, and saves it in the run's folder when it is the best so far."""
 
     def __init__(self, ready: Prepared, state: TrainState, folder: Path, stop: StopFlag) -> None:
         self.ready, self.state, self.folder, self.model = ready, state, folder, state.full_model

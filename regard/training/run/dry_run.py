@@ -1,4 +1,4 @@
-"""`regard train --dry-run`: what a training would do and cost, without running it."""
+"""`regard train --dry-run`: what a training run would do and cost, without running it."""
 
 from __future__ import annotations
 

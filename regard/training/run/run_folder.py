@@ -1,4 +1,4 @@
-"""The folder of a run while a training uses it: checked, locked, watched, and with errors that say what to do."""
+"""The folder of a run while a training run uses it: checked, locked, watched, and with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _refuse_foreign_folder(folder: Path) -> None:
 
 
 class FolderWatch:
-    """Notices that a locked folder was moved or removed while a training uses it."""
+    """Notices that a locked folder was moved or removed while a training run uses it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lock = folder, folder / "training" / "lock"
@@ -71,7 +71,7 @@ class FolderWatch:
         """Raise ModelError unless the lock is still the file that this training has locked, at the same path."""
         if self._lock_identity() != self.identity:
             raise ModelError(
-                f"{self.folder} was moved or removed while a training was using it, so the training has stopped. If it "
+                f"{self.folder} was moved or removed while a run was using it, so training has stopped. If it "
                 f"was moved, move it back, or give its new name as --out, to continue from its last checkpoint"
             )
 
@@ -85,18 +85,18 @@ class FolderWatch:
 
 @contextmanager
 def locked_folder(folder: Path, group: Group) -> Iterator[str | None]:
-    """Lock the run's folder so that no other training writes to it; yield the lock entry of a training that crashed."""
+    """Lock the run's folder so that no other training writes to it; yield the lock entry of a run that crashed."""
     if not group.first:
         yield None
         return
     lock = folder / "training" / "lock"
     created = [path for path in (lock.parent, folder, folder.parent) if not path.exists()]
     try:
-        with locked(lock, holder="a training") as stale:
+        with locked(lock, holder="a training run") as stale:
             remove_leftovers(folder)
             yield stale
     finally:
-        for path in created:  # a training that could not begin leaves no empty folders
+        for path in created:  # a training run that could not begin leaves no empty folders
             with suppress(OSError):
                 path.rmdir()
 

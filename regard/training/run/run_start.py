@@ -59,7 +59,7 @@ def resumed_recipe(
 
 
 def first_weights(init: str | Path | None) -> str | None:
-    """Return the sha256 of the weights that a training starts from; None if they are fresh."""
+    """Return the sha256 of the weights that a training run starts from; None if they are fresh."""
     return None if init is None else str(fingerprint(find_model(init) / "model.safetensors")["sha256"])
 
 

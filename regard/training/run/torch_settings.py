@@ -1,4 +1,4 @@
-"""Process-wide settings of torch for the time of a training."""
+"""Process-wide settings of torch for the time of a training run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # environment variable; torch asks
 
 @contextmanager
 def torch_settings(training: TrainingRecipe, device: torch.device) -> Iterator[None]:
-    """Set which of torch's kernels a training uses, and restore the settings afterwards.
+    """Set which of torch's kernels a training run uses, and restore the settings afterwards.
 
     With training.deterministic only kernels that give the same bits each time; on a GPU some of them are slower.
     cuDNN's attention builds a new plan for every batch shape (on an H200, 60 batches of as many shapes took 28.8 s with

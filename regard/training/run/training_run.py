@@ -49,7 +49,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """A training that has ended."""
+    """A training run that has ended."""
 
     folder: Path
     scores: dict[str, Any]
@@ -206,7 +206,7 @@ def make_train_step(ready: Prepared, state: TrainState, *, warn: Say) -> TrainSt
 
 
 def reopen_if_unfinished(progress: Progress, training: TrainingRecipe) -> None:
-    """Let a training that had ended continue if the recipe now has more steps or more patience."""
+    """Let a training run that had ended continue if the recipe now has more steps or more patience."""
     is_out_of_patience = training.patience and progress.stale >= training.patience
     if progress.step < required(training.steps) and not is_out_of_patience:
         progress.ended = ""

@@ -1,1 +1,1 @@
-"""What a training changes from step to step: weights, optimizer, moving average, progress; and its tensors by name."""
+"""What training changes from step to step: weights, optimizer, moving average, progress; and its tensors by name."""

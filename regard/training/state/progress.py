@@ -1,4 +1,4 @@
-"""How far a training is, and what it measured since the last report."""
+"""How far a training run is, and what it measured since the last report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.training.parallel.group import Group
 
 @dataclass
 class Progress:
-    """How far a training is. Checkpoints store these fields under these names."""
+    """How far a training run is. Checkpoints store these fields under these names."""
 
     step: int = 0
     epoch: int = 0

@@ -1,4 +1,4 @@
-"""The tensors of a training by name, as checkpoints store them: whole, on the CPU, and each shared one once.
+"""The tensors of a training run by name, as checkpoints store them: whole, on the CPU, and each shared one once.
 
 Sharded tensors (FSDP) are gathered, so another number of processes can continue; then all processes must take part.
 """

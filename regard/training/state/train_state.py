@@ -1,4 +1,4 @@
-"""Everything that a training changes from step to step, and that a checkpoint must hold.
+"""Everything that a training run changes from step to step, and that a checkpoint must hold.
 
 loop/train_step.py changes it, loop/loop.py decides when it is validated and saved, checkpoint/checkpoints.py stores it.
 """
@@ -37,7 +37,7 @@ FP8_SCALES = "fp8/amax"  # of the first process
 
 
 class StateDict(NamedTuple):
-    """What all processes of a training have in common."""
+    """What all processes of a training run have in common."""
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]  # its state, and the moving average of the weights

@@ -63,7 +63,7 @@ def test_wrong_arguments() -> None:
         attend_features(Q, K, K, features=FEATURES, causal=True, gate=torch.zeros(2, 4, 5))
     with pytest.raises(ValueError, match="unknown backend 'chunk'; did you mean 'chunked'"):
         attend_features(Q, K, K, features=FEATURES, backend="chunk")  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="chunk counts tokens from 1, got 0"):
+    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
         attend_features(Q, K, K, features=FEATURES, causal=True, chunk=0)
     with pytest.raises(ValueError, match="no weights with a state"):
         attend_features(Q, K, K, features=FEATURES, state=state, return_weights=True)  # type: ignore[call-overload]

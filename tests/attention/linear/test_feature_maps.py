@@ -172,7 +172,7 @@ def test_other_wrong_arguments() -> None:
         RandomFeatures(dim=4, draw="haar")
     with pytest.raises(ValueError, match="scale must be greater than 0"):
         RandomFeatures(dim=4, scale=-1.0)
-    with pytest.raises(ValueError, match="heads counts from 1, got 0"):
+    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
         RandomFeatures(dim=4, heads=0)
 
 

@@ -258,7 +258,7 @@ def test_wrong_arguments() -> None:
     for more, message in (
         ({"heads": 3}, "dim=16 does not split into heads=3"),
         ({"kv_heads": 3}, "heads=4 is not a multiple of kv_heads=3"),
-        ({"heads": 0}, "heads counts from 1, got 0"),
+        ({"heads": 0}, "heads must be at least 1, got 0"),
         ({"map": "trigg"}, "unknown feature map 'trigg'; did you mean 'trig'"),
         ({"map": "trig", "features": 15}, "features must be even.*got 15"),
     ):

@@ -76,6 +76,23 @@ def test_one_guesses_before_the_answer_is_there(lecture: Page) -> None:
     expect(lecture.get_by_test_id("lecture-answer")).to_have_count(0)
 
 
+def test_measured_curves_come_with_the_answer(lecture: Page) -> None:
+    """D17; and code in a note is shown as code."""
+    number, scene = next((i, scene) for i, scene in enumerate(INDEX) if "curves" in scene)
+    lecture.get_by_test_id("lecture-scene").select_option(index=number)
+    expect(lecture.get_by_test_id("lecture-question")).to_have_text(scene["question"])
+    assert lecture.get_by_test_id("scene-curves").count() == 0
+    lecture.get_by_test_id("lecture-reveal").click()
+    curves = lecture.get_by_test_id("scene-curves")
+    expect(curves).to_be_visible()
+    cells = curves.get_by_test_id("scene-curves-table").locator("td").all()
+    shown = [float(cell.get_attribute("data-value") or "nan") for cell in cells]
+    assert shown == [value for system in scene["curves"]["systems"] for value in system["bleu"]]
+    note = lecture.locator(".scene .note")
+    expect(note).to_have_text(scene["notes"].replace("`", ""))
+    assert note.locator("code").all_inner_texts() == scene["notes"].split("`")[1::2]
+
+
 def test_what_is_changed_on_stage_is_in_the_url_and_the_next_scene_is_clean(lecture: Page) -> None:
     number = next(i for i, scene in enumerate(INDEX) if "tab=lab" in scene["state"])
     lecture.get_by_test_id("lecture-scene").select_option(index=number)

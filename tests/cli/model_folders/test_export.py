@@ -81,5 +81,5 @@ def test_a_file_of_another_format_is_refused(command: Run, models: dict[str, str
     """It would be a folder with the name of a file."""
     result = command("export", models["translator"], tmp_path / name)
     assert result.exit_code == 2 and not (tmp_path / name).exists()
-    assert "regard cannot write" in result.stderr and "give a folder name" in result.stderr
+    assert "without --to" in result.stderr and "give a folder name" in result.stderr
     assert command("export", models["translator"], tmp_path / "mine-v1.2").exit_code == 0

@@ -136,7 +136,7 @@ def test_the_folder_is_renamed(recipe: Path, tmp_path: Path, monkeypatch: pytest
 
     with monkeypatch.context() as context:
         at_steps({5: rename}, context)
-        with pytest.raises(ModelError, match="was moved or removed while a training was using it"):
+        with pytest.raises(ModelError, match="was moved or removed while a run was using it"):
             train(recipe, out=run, quiet=True)
     assert everything(run) == [str(lock.parent), str(lock)]
     assert lock.read_text() == "of another training"
@@ -147,7 +147,7 @@ def test_the_folder_is_renamed(recipe: Path, tmp_path: Path, monkeypatch: pytest
 
 def test_the_folder_is_removed(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_steps({5: lambda: shutil.rmtree(tmp_path / "run")}, monkeypatch)
-    with pytest.raises(ModelError, match="was moved or removed while a training was using it"):
+    with pytest.raises(ModelError, match="was moved or removed while a run was using it"):
         train(recipe, out=tmp_path / "run", quiet=True)
     assert everything(tmp_path) == []
 

@@ -97,7 +97,7 @@ class Evil:
 def test_programs_never_run(form: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for content in (Evil(), {"a": Evil()}, {"a": torch.zeros(2), "b": [Evil()]}):
         torch.save(content, tmp_path / "a.bin", _use_new_zipfile_serialization=form)
-        with pytest.raises(ModelError, match=r"it would call __builtin__\.print, and regard calls nothing"):
+        with pytest.raises(ModelError, match=r"it asks to call __builtin__\.print, and regard never calls"):
             TorchFile(tmp_path / "a.bin")
     (tmp_path / "a.bin").write_bytes(pickle.dumps(Evil()))
     with pytest.raises(ModelError):
@@ -108,10 +108,10 @@ def test_programs_never_run(form: bool, tmp_path: Path, capsys: pytest.CaptureFi
 def test_what_is_no_table_of_weights(form: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     for content, message in (
-        ({"a": 3}, "'a' is no weight"),
-        ([torch.zeros(2)], "no table of weights"),
-        ({"a": {"b": torch.zeros(2)}}, "'a' is no weight|belong to no weight"),
-        ({3: torch.zeros(2)}, "3 is no weight"),
+        ({"a": 3}, "'a' is not a weight"),
+        ([torch.zeros(2)], "not a table of weights"),
+        ({"a": {"b": torch.zeros(2)}}, "'a' is not a weight|belong to no weight"),
+        ({3: torch.zeros(2)}, "3 is not a weight"),
         ({"a": torch.zeros(2, dtype=torch.complex64)}, "is a ComplexFloatStorage|belong to no weight"),
         (torch.nn.Linear(1, 1), "would call|no storage of numbers|instruction 0x81"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,9 @@ def test_the_decoder_sees_nothing_that_comes_after() -> None:
 def test_a_cross_map_is_not_square_and_a_translation_ends_with_the_end_token() -> None:
     trace = trace_of("D13")
     assert trace.maps["cross"].weights.shape[2] == len(trace.axes["target"])
-    assert trace.maps["cross"].weights.shape[2] != trace.maps["cross"].weights.shape[3]
+    rows, columns = trace.maps["cross"].weights.shape[2:]
+    assert columns >= 2 * rows, "it does not look square"
+    assert f"has {columns} tokens in French and {rows} in English" in answer("D13")
     assert trace_of("E8").axes["target"].tokens[-1].text == "</s>" and trace_of("E8").tree is not None
 
 
@@ -121,13 +124,48 @@ def test_a_sample_shows_its_draws() -> None:
     trace = trace_of("E10")
     given = sum(step.given for step in trace.steps)
     (scene,) = [scene for scene in INDEX if scene["tag"] == "E10"]
-    assert int(parse_qs(scene["state"])["step"][0]) == given
-    assert all(step.draw is not None for step in trace.steps[given:])
+    shown = int(parse_qs(scene["state"])["step"][0])
+    assert shown >= given and all(step.draw is not None for step in trace.steps[given:])
+    probabilities = {c.token: math.exp(c.logp) for c in trace.steps[shown].candidates}
+    assert max(probabilities.values()) < 0.5, "at this step another seed draws another token"
+    drawn = trace.output[shown]  # a model of characters: one token is one character
+    assert f"“{drawn}” was drawn" in scene["answer"]
+    assert f"only {100 * probabilities[trace.steps[shown].chosen]:.1f}\u00a0%" in scene["answer"]
 
 
 def answer(tag: str) -> str:
     (scene,) = [scene for scene in INDEX if tag in scene["tag"].split(", ")]
     return scene["answer"]
+
+
+def test_the_curves_are_those_of_the_results() -> None:
+    """D17: the table in docs/results.md and the scene have the same numbers."""
+    lines = (ROOT / "docs" / "results.md").read_text("utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| words of the source | texts | RNNsearch-50 "))
+    rows = [re.findall(r"(\d+\.\d) \[(\d+\.\d), (\d+\.\d)\]", line) for line in lines[start + 2 : start + 8]]
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "D17"]
+    systems = scene["curves"]["systems"]
+    assert [system["name"] for system in systems] == [
+        "attention, 50 words",
+        "no attention, 50 words",
+        "attention, 30 words",
+        "no attention, 30 words",
+    ]
+    for column, system in enumerate(systems):
+        table = [tuple(map(float, row[column])) for row in rows]
+        assert list(zip(system["bleu"], system["low"], system["high"], strict=True)) == table
+    searching, one_vector, shorter, _ = (system["bleu"] for system in systems)
+    text = scene["answer"]
+    assert f"from BLEU {one_vector[0]} to {one_vector[-1]}" in text and one_vector == sorted(one_vector, reverse=True)
+    assert f"between {min(searching)} and {max(searching)}" in text and max(searching) - min(searching) < 2
+    assert f"drops from {shorter[0]} to {shorter[-1]}" in text
+
+
+def test_a_scene_does_not_show_its_answer_before_the_guess() -> None:
+    """D1 asks what a row sums to, D10 what the softmax is: the fourth stage of the Lab, which shows it, comes later."""
+    states = {scene["id"]: parse_qs(scene["state"]) for scene in INDEX}
+    assert int(states["d1"]["step"][0]) < 4 and int(states["d10"]["step"][0]) < 4
+    assert "mask" not in states["d2"] and states["d2"]["preset"] == ["content"]
 
 
 def test_no_result_is_typed_into_a_scene() -> None:

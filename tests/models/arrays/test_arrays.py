@@ -31,6 +31,21 @@ def test_columns_are_forecast_alone() -> None:
     torch.testing.assert_close(model(series)[:, 1:2], model(series[:, 1:2]))
 
 
+def test_shortcut_adds_a_linear_forecast_of_the_standardised_window() -> None:
+    torch.manual_seed(1)
+    model = PatchForecaster(ForecasterConfig(**SIZES, shortcut=True, shortcut_dropout=0.5)).double()
+    for parameter in model.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    series = torch.randn(3, 2, 24, dtype=torch.float64) * 4 + 9
+    mean, deviation = series.mean(-1, keepdim=True), (series.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    linear = ((series - mean) / deviation) @ model.shortcut.weight.T + model.shortcut.bias
+    torch.testing.assert_close(model.eval()(series), linear * deviation + mean)
+    assert not torch.equal(model.train()(series), model(series))  # dropout
+    assert {"shortcut", "instance-norm"} < model.traits
+    with pytest.raises(SettingError, match="shortcut = true"):
+        ForecasterConfig(**SIZES, shortcut_dropout=0.5)
+
+
 def test_patches_overlap_and_the_last_point_is_repeated() -> None:
     config = ForecasterConfig(**SIZES)
     patches = PatchForecaster(config).cut(torch.arange(24.0).view(1, 1, 24))[0, 0]

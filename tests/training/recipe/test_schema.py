@@ -86,6 +86,10 @@ def write(tmp_path: Path) -> Any:
             r"line 4: training.capture needs fp32, bf16 or fp8: with fp16 the loss scale changes",
         ),
         (
+            "[training]\ncapture = true\noptimizer = 'sgd'",
+            r"line 4: training.capture needs adam or adamw, .* but optimizer is sgd",
+        ),
+        (
             "[model]\nkind = 'encoder'\n[training]\ncapture = true",
             r"line 6: training.capture does not fit: .* encoder compares the rows of a batch",
         ),

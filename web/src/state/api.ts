@@ -46,6 +46,16 @@ export interface Scene {
   state: string;
   trace: string | null;
   notes?: string;
+  curves?: MeasuredCurves;
+}
+
+/** BLEU of several models by the length of the source, with 95% intervals. */
+export interface MeasuredCurves {
+  title: string;
+  note: string;
+  lengths: string[]; // the ranges of lengths
+  words: number[]; // the middle of each range
+  systems: { name: string; bleu: number[]; low: number[]; high: number[] }[];
 }
 
 /** The data embedded in a single-file page; exported pictures embed the same. */

@@ -3,8 +3,9 @@ import { useState } from "preact/hooks";
 import { Button, Slider, Toggle } from "../../controls/controls";
 import type { Tree } from "../../state/trace";
 import { fixed } from "../../text/numbers";
+import { shownPiece } from "../../text/pieces";
 import { BeamTree } from "./beam_tree";
-import { rankFinished } from "./hypotheses";
+import { rankFinished, repeatedTexts } from "./hypotheses";
 
 export function Hypotheses(props: {
   tree: Tree;
@@ -17,6 +18,7 @@ export function Hypotheses(props: {
   const [showPruned, setShowPruned] = useState(true);
   const by = props.ranking < 0 ? tree.length_penalty : props.ranking;
   const ranked = rankFinished(tree.nodes, tree.best, by);
+  const repeated = repeatedTexts(ranked);
   return (
     <figure>
       <figcaption>
@@ -59,6 +61,11 @@ export function Hypotheses(props: {
                 <td>{i + 1}</td>
                 <td class="hypothesis-text">
                   <bdi>{hypothesis.text}</bdi>
+                  {repeated.has(hypothesis.text) && (
+                    <bdi class="hypothesis-tokens" title="The tokens of this text">
+                      {hypothesis.pieces.map(shownPiece).join(" ")}
+                    </bdi>
+                  )}
                 </td>
                 <td class="number">{hypothesis.length}</td>
                 <td class="number">{fixed(hypothesis.sum)}</td>

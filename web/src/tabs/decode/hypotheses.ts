@@ -4,6 +4,7 @@ import type { TreeNode } from "../../state/trace";
 export interface Hypothesis {
   node: number; // the node of its last token
   text: string;
+  pieces: string[];
   length: number; // in tokens, including the end token
   sum: number;
   score: number; // sum / length^penalty
@@ -23,15 +24,23 @@ export function rankFinished(nodes: readonly TreeNode[], best: number, penalty: 
   const hypotheses = ends.map((node) => {
     const path = pathTo(nodes, node);
     const sum = nodes[node].sum;
+    const pieces = path.map((i) => nodes[i].text);
     return {
       node,
-      text: joined(path.map((i) => nodes[i].text)),
+      text: joined(pieces),
+      pieces,
       length: path.length,
       sum,
       score: sum / path.length ** penalty,
     };
   });
   return hypotheses.sort((a, b) => b.score - a.score || a.node - b.node);
+}
+
+/** The texts that several hypotheses write, with different tokens. */
+export function repeatedTexts(hypotheses: readonly Hypothesis[]): Set<string> {
+  const texts = hypotheses.map(({ text }) => text);
+  return new Set(texts.filter((text, i) => texts.indexOf(text) !== i));
 }
 
 /** Joins subwords to a text: "▁" is a space, the end token is omitted. */

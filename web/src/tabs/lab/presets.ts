@@ -50,7 +50,7 @@ export const PRESETS: readonly Preset[] = [
     title: "Masking",
     score: "dot",
     mask: "110",
-    about: "The third key is masked: its score becomes −∞ before the softmax, so its weight is 0 (D10).",
+    about: "The score of a masked key becomes −∞ before the softmax, so its weight is 0. The example masks the third key (D10).",
     q: [[1, 1]],
     k: [
       [1, 1],
@@ -73,6 +73,19 @@ export const PRESETS: readonly Preset[] = [
     about:
       "Queries, keys and values are the word vectors themselves, so each word attends to similar words (D7). The four dimensions are person, action, place and time.",
     q: MEANINGS,
+    k: MEANINGS,
+    v: MEANINGS,
+  },
+  {
+    id: "content",
+    title: "Content attention",
+    score: "dot",
+    mask: "none",
+    queries: ["θ"],
+    keys: WORDS,
+    about:
+      "The only query is a parameter θ, not a function of the text, and the values are also the keys. The output is one vector for the whole sentence (D2). This θ was chosen by hand: it asks for actions and places.",
+    q: [[0, 2, 1, 0]],
     k: MEANINGS,
     v: MEANINGS,
   },

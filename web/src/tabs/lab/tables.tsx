@@ -163,7 +163,7 @@ export function Computed(props: {
           </tbody>
         </table>
       </div>
-      <p class="note">{props.note}</p>
+      <p class="note">{props.pending ? "\u00a0" : props.note}</p>
     </section>
   );
 }

@@ -7,7 +7,9 @@ import { Alert, Button, Intro } from "../../controls/controls";
 import { bundle, sceneFile, sceneIndex, sceneTrace, type Scene } from "../../state/api";
 import { readTrace } from "../../state/trace";
 import { asHistoryEntry, field, keepOnly, parse, presetState } from "../../state/url";
+import { withCode } from "../../text/code_spans";
 import { tabById } from "../tabs";
+import { SceneCurves } from "./scene_curves";
 import "./lecture.css";
 
 const scenes = signal<Scene[] | null>(null);
@@ -100,8 +102,9 @@ export function Lecture() {
       <>
         <Intro title="Lecture">A series of scenes, each with a question.</Intro>
         <p>
-          This file contains no scenes. To get a file with scenes, save the page from the Lecture tab of `regard
-          explore`.
+          {withCode(
+            "This file contains no scenes. To get a file with scenes, save the page from the Lecture tab of `regard explore`.",
+          )}
         </p>
       </>
     );
@@ -111,9 +114,14 @@ export function Lecture() {
       <Chooser scenes={scenes.value} at={at} />
       <Question scene={scene} last={at === scenes.value.length - 1} />
       {problem.value && <Alert>{problem.value}</Alert>}
+      {scene.curves && shown.value && <SceneCurves curves={scene.curves} />}
       <div class="stage" data-testid="lecture-stage">
         {modelMissing(scene) ? (
-          <p>This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.</p>
+          <p>
+            {withCode(
+              "This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.",
+            )}
+          </p>
         ) : (
           View && staged.value === scene.id && <View />
         )}
@@ -166,7 +174,7 @@ function Question({ scene, last }: { scene: Scene; last: boolean }) {
         <span class="tag">{scene.tag}</span> {scene.title}
       </h1>
       <p class="question" data-testid="lecture-question">
-        {scene.question}
+        {withCode(scene.question)}
       </p>
       {scene.choices && (
         <div class="bar choices" role="group" aria-label="Your guess">
@@ -184,10 +192,10 @@ function Question({ scene, last }: { scene: Scene; last: boolean }) {
       )}
       {revealed ? (
         <p class="answer" data-testid="lecture-answer" role="status">
-          {scene.answer}
+          {withCode(scene.answer)}
         </p>
       ) : null}
-      {revealed && scene.notes && <p class="note">{scene.notes}</p>}
+      {revealed && scene.notes && <p class="note">{withCode(scene.notes)}</p>}
       <div class="bar">
         <Button testid="lecture-reveal" main={!revealed} onClick={() => (shown.value = !revealed)}>
           {revealed ? "Hide answer" : "Show answer"}

@@ -57,11 +57,12 @@ export function TrainedGradients(props: { states: States; model: string }) {
       <p class="notice">{props.model} also reads backwards, so every token is near one of the two ends of its state.</p>
     );
   const last = tokens.length - 1;
+  const most = gradients.indexOf(Math.max(...gradients));
   return (
     <Figure
       title="Which tokens the last state depends on"
       name="recurrent-reach"
-      note={`${props.model}, after training, on the text above: the norm of ∂h(T) / ∂x(T−k). The nearest tokens matter most.`}
+      note={`${props.model}, after training, on the text above: the norm of ∂h(T) / ∂x(T−k). It is largest at distance ${most}, for “${shownPiece(tokens[last - most])}”.`}
     >
       <Plot
         testid="recurrent-reach"

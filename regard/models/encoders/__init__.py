@@ -1,0 +1,1 @@
+"""Models that compute one vector, or one class, for a text."""

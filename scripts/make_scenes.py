@@ -30,7 +30,7 @@ from regard.look.pictures.concepts.normalization import state_changes
 from regard.look.pictures.concepts.three_heads import search_weights, three_heads_weights
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
-from regard.positions.absolute import distance_variance
+from regard.positions.sinusoids import distance_variance
 from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[1]
@@ -205,8 +205,8 @@ def measured_curves() -> dict[str, Any]:
     buckets = systems[0]["buckets"]
     return {
         "title": "BLEU by sentence length, with and without attention",
-        "note": "GRU encoder-decoders with Bahdanau's attention and without attention, each trained on texts of at most "
-        "50 and of at most 30 words (`benchmarks/quality/length_curves.py`). Bands: 95% intervals.",
+        "note": "GRU encoder-decoders with Bahdanau's attention and without attention, each trained on texts of at "
+        "most 50 and of at most 30 words (`benchmarks/quality/length_curves.py`). Bands: 95% intervals.",
         "lengths": [f"{bucket['low']} to {bucket['high']}" for bucket in buckets],
         "words": [(bucket["low"] + bucket["high"]) / 2 for bucket in buckets],
         "systems": [

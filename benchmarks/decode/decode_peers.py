@@ -25,7 +25,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.layers.block import Block
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.positions.absolute import sinusoidal
+from regard.positions.sinusoids import sinusoidal
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
 Tokens = Sequence[int]

@@ -19,6 +19,7 @@ from regard.machine.lazy_torch import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.api.translation.tokens_and_words import JoinedTokens, SentenceTokens
     from regard.api.translator import Translator
     from regard.look.pictures.drawing.figures import Picture
     from regard.look.pictures.terminal import HeatMap
@@ -103,17 +104,30 @@ class Translation:
 
     source: str
     text: str
-    source_tokens: list[str]
-    tokens: list[str]
     source_ids: list[int]
     ids: list[int]
-    source_words: list[Word]
-    words: list[Word]
     score: float
     finished: bool  # False if the text was truncated at max_tokens
     translator: Translator
+    pieces: SentenceTokens | JoinedTokens  # tokens and words, which are found on first use
     alternatives: list[Translation] = field(default_factory=list)
     parts: list[Translation] = field(default_factory=list)  # of a long text, translated one by one
+
+    @property
+    def source_tokens(self) -> list[str]:
+        return self.pieces.source_tokens
+
+    @property
+    def tokens(self) -> list[str]:
+        return self.pieces.tokens
+
+    @property
+    def source_words(self) -> list[Word]:
+        return self.pieces.source_words
+
+    @property
+    def words(self) -> list[Word]:
+        return self.pieces.words
 
     @cached_property
     def attention(self) -> Attention:

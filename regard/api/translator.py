@@ -27,15 +27,16 @@ from regard.api.translation.alignment_head import (
     end_word,
     weights_of_head,
 )
-from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words, name_copies
+from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words
 from regard.api.translation.default_search import chosen_search
 from regard.api.translation.degenerate_output import is_repetitive
 from regard.api.translation.distinct_texts import find_distinct, linked
 from regard.api.translation.foreign_input import warn_about_foreign
-from regard.api.translation.placeholder_reader import restore_all, show_tokens
+from regard.api.translation.placeholder_reader import restore_all
 from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
 from regard.api.translation.source_text import Source, SourceReader, words_of
 from regard.api.translation.split_long_text import TextPart, join_translations, split_text
+from regard.api.translation.tokens_and_words import SentenceTokens
 from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
@@ -239,7 +240,7 @@ class Translator:
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [self._split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
+        split = [self.split(sentence) if guard else [TextPart(sentence, "")] for sentence in texts]
         if include and any(len(parts) > 1 for parts in split):
             raise UsageError(
                 "include works for one sentence, but a text has several parts: translate its sentences one by one"
@@ -249,7 +250,7 @@ class Translator:
             for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
             for i, part in enumerate(parts)
         ]
-        has_words = [bool(request.source.words) and (request.source.has_letters or not guard) for request in requests]
+        has_words = [_can_be_searched(request.source, guard) for request in requests]
         searchable = list(compress(requests, has_words))
 
         def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
@@ -286,6 +287,15 @@ class Translator:
                 for alternative in result.alternatives:
                     alternative.attention  # noqa: B018  # a cached property: computed now
         return results[0] if isinstance(text, str) else results
+
+    def split(self, text: str) -> list[TextPart]:
+        """Return the parts in which `translate` translates a text; most texts have one (split_long_text.py).
+
+        Each part has the code of the target language that the text begins with, if there is one.
+        """
+        code = self.reader.code_of(text)
+        parts = split_text(text[len(code) :], self._fits)
+        return [part._replace(text=code + part.text) for part in parts] if code else parts
 
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...
@@ -413,12 +423,6 @@ class Translator:
         """Return the alignment (m, n) of m target tokens, from the attention maps of their forced decoding."""
         return alignment_weights(layers, ids, self.info, self.model.config)
 
-    def _split(self, text: str) -> list[TextPart]:
-        """Split a long text into parts, each with the code of the target language that the text begins with."""
-        code = self.reader.code_of(text)
-        parts = split_text(text[len(code) :], self._fits)
-        return [part._replace(text=code + part.text) for part in parts] if code else parts
-
     def _fits(self, text: str) -> bool:
         """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
         if self.reader.fits(text) or is_repetitive(text):
@@ -448,7 +452,7 @@ class Translator:
             f"({text[:20].strip()!r}…)",
             stacklevel=3,
         )
-        return Source(text, [self.special.end], [], has_letters=False, units=[])
+        return Source(text, [self.special.end], has_letters=False, tokenizer=self.source_tokenizer, replaced_words=[])
 
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
@@ -461,24 +465,26 @@ class Translator:
         result = Translation(
             source=source.text,
             text=self.target_tokenizer.decode(written),
-            source_tokens=show_tokens(self.source_tokenizer, source.ids, source.originals),
-            tokens=show_tokens(self.target_tokenizer, ids, source.carried),
             source_ids=source.ids,
             ids=ids,
-            source_words=source.words,
-            words=self.target_tokenizer.words(written),
             score=score,
             finished=finished,
             translator=self,
+            pieces=(pieces := SentenceTokens(self, source, ids)),
         )
         unknown = self.special.unknown
         if unknown in written and result.attention.cross is not None:
             weights = weights_of_head(result.attention.layers, self.info, self.model.config)
             copies = most_attended_words(weights, source.ids, source.units, ids, unknown)
-            copies = fit_copies(copies, ids, result.tokens, unknown)
-            result.text = self.target_tokenizer.decode(written, unknown=copies)
-            result.words = name_copies(self.target_tokenizer, written, result.words, copies, unknown)
+            pieces.copies = fit_copies(copies, ids, result.tokens, unknown)
+            result.text = self.target_tokenizer.decode(written, unknown=pieces.copies)
         if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
             result.text = restore_all(result.text, source.carried)
-            result.words = [word._replace(text=restore(word.text, source.carried)) for word in result.words]
         return result
+
+
+def _can_be_searched(source: Source, guard: bool) -> bool:
+    """Whether a source has words; with `guard`, also letters."""
+    if source.has_letters:
+        return len(source.ids) > source.after + source.start
+    return not guard and bool(source.words)

@@ -199,7 +199,7 @@ def positions() -> RenderableType:
     import torch
     from rich.table import Table
 
-    from regard.positions.absolute import sinusoidal
+    from regard.positions.sinusoids import sinusoidal
 
     dim, starts, distances = 128, (0, 7, 100), (0, 1, 2, 5, 10, 50)
     p = sinusoidal(starts[-1] + distances[-1] + 1, dim, dtype=torch.float64)

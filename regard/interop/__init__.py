@@ -6,6 +6,8 @@ families/      llama, gpt2, bert, marian: a family each, with its settings and i
 files/         hub_folder: a folder in the format of Hugging Face, whose content is not trusted;
                settings_file: takes every key of a foreign settings file, or refuses it by name;
                torch_file: pytorch_model.bin, read without unpickling; torch_opcodes has the interpreter
+               gguf_file, ctranslate2_file: the files of llama.cpp and CTranslate2
+single_files/  gguf, llama2c, nanogpt: models in one file, with what lies beside it
 translators    models that translate: their tokenizers, the tokens around a text, the codes of languages;
                translator_tokens: the special tokens and the usual search; marian_tokenizers: sentencepiece models
 weight_table   maps weights by a table, in both directions

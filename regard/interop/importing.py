@@ -11,11 +11,13 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.interop import translators
 from regard.interop.card import write_card
 from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
-from regard.interop.families import bert, gpt2, llama
+from regard.interop.families import bert, distilbert, gpt2, llama
 from regard.interop.families.family import Plan, TokenIds
 from regard.interop.families.sentence_transformers import with_pooling
 from regard.interop.files.hub_folder import DTYPES, HubFolder
 from regard.interop.files.settings_file import SettingsFile
+from regard.interop.files.weight_source import WeightSource
+from regard.interop.single_files.recognize import recognize
 from regard.interop.weight_table import WeightTable
 from regard.machine.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
@@ -30,6 +32,7 @@ FAMILIES: dict[str, Callable[[SettingsFile, TokenIds], Plan]] = {
     **dict.fromkeys(llama.ARCHITECTURES, llama.make_plan),
     "gpt2": gpt2.make_plan,
     **dict.fromkeys(bert.ARCHITECTURES, bert.make_plan),
+    "distilbert": distilbert.make_plan,
 }
 KNOWN = (*FAMILIES, *translators.FAMILIES)
 # Of generation_config.json: what has no effect on a search, and what `regard generate` has options for.
@@ -54,7 +57,7 @@ class Imported:
     storage: str  # that keeps every number
     family: str
     table: WeightTable
-    folder: HubFolder
+    folder: HubFolder | WeightSource
     notes: tuple[str, ...]
     source_tokenizer: Tokenizer | None = None  # of a translation model, if another one reads its source
 
@@ -78,7 +81,7 @@ class Imported:
 def read(
     source: str | Path, *, family: str | None = None, allow_keys: Collection[str] = (), positions: str = "hf"
 ) -> Imported:
-    """Read a model of another library: a folder in the format of Hugging Face.
+    """Read a model of another library: a folder in the format of Hugging Face, or a file (GGUF, llama2.c, nanoGPT).
 
     `family` is one of FAMILIES, by default what the folder says. A key of its settings that regard does not know is an
     error; `allow_keys` are keys to accept all the same. `positions` "original" computes those of a Marian model as
@@ -86,6 +89,8 @@ def read(
     """
     if family is not None and family not in KNOWN:
         raise UsageError(unknown_name("family of models", family, KNOWN))
+    if Path(source).is_file():
+        return _read_file(Path(source), allow_keys)
     folder = HubFolder(Path(source), allowed_keys=allow_keys)
     settings = folder.settings("config.json")
     named = settings.content.get("model_type")
@@ -108,16 +113,14 @@ def read(
     settings.finish()
     info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
     if isinstance(plan.config, EncoderConfig):
-        config, limit, told = with_pooling(plan.config, folder)
-        plan, notes = replace(plan, config=config), told
+        config, limit, notes = with_pooling(plan.config, folder)
+        plan = replace(plan, config=config)
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
         info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
     elif template := _chat_template(folder):
         chat, note = chat_entry(template, tokens, tokenizer)
         info, notes = info | chat, [*notes, note]
-    if tokenizer.size > plan.config.vocabularies[-1]:
-        sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
-        raise ModelError(f"{folder.root}: {sizes}")
+    _check_sizes(folder.root, tokenizer, plan)
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, tokenizer, info, folder.storage, family, table, folder, (*notes, *plan.notes))
@@ -132,6 +135,25 @@ def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, pos
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, target, info, folder.storage, family, table, folder, tuple(plan.notes), source)
+
+
+def _read_file(path: Path, allow_keys: Collection[str]) -> Imported:
+    """Read a model in one file, such as GGUF, whose format its content shows."""
+    try:
+        file = recognize(path)(path, allow_keys)
+    except UsageError as error:  # a setting out of range
+        raise ModelError(f"{path}: {shortened(error)}") from error
+    plan, notes = file.plan, [*file.notes, *file.plan.notes]
+    info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(file.tokens.before)}}}
+    if file.chat_template:
+        chat, note = chat_entry(file.chat_template, file.tokens, file.tokenizer)
+        info, notes = info | chat, [*notes, note]
+    _check_sizes(path, file.tokenizer, plan)
+    table = make_table(path, plan)
+    _check_weights(path, table, file.weights, plan)
+    info["imported"] = {"family": file.family, "source": path.name, "files": file.weights.fingerprints()}
+    storage = file.weights.storage
+    return Imported(plan.config, file.tokenizer, info, storage, file.family, table, file.weights, tuple(notes))
 
 
 def import_model(
@@ -159,6 +181,8 @@ def import_model(
         raise UsageError(f"{out} exists and is not a model folder: choose another name")
     if out.resolve() == Path(source).resolve():
         raise UsageError(f"{out} is the source itself: choose another name for the model folder")
+    if check and Path(source).is_file():
+        raise UsageError("transformers compares folders only: import this file without --check")
     imported = read(source, family=family, allow_keys=allow_keys, positions=positions)
     difference = None
     if check:
@@ -270,18 +294,10 @@ def chat_entry(template: str, tokens: TokenIds, tokenizer: ImportedTokenizer) ->
 
 def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
     """Open the files of the weights and check names, shapes and types; copies of a weight must equal it."""
-    from regard.models.folder.loading import make_empty
-    from regard.models.folder.weights_file import distinct_weights
-
     folder.open_weights()
     folder.rename(plan.prefix)
-    try:
-        empty = make_empty(plan.config)
-    except ValueError as error:  # settings that do not go together
-        raise ModelError(f"{folder.root}: {shortened(error)}") from error
-    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
-    table = WeightTable(plan.rows, ours=shapes, unused=plan.unused, excluded=plan.excluded)
-    table.check(folder.root, {name: shape for name, shape in folder.shapes.items() if name not in plan.copies})
+    table = make_table(folder.root, plan)
+    _check_weights(folder.root, table, folder, plan)
     for name, dtype in sorted(folder.dtypes.items()):
         if table.unused.fullmatch(name):
             del folder.dtypes[name]
@@ -290,10 +306,34 @@ def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
                 f"{folder.root}: the weight {shortened(repr(name))} is stored as {dtype}, and regard reads "
                 f"{', '.join(DTYPES)}"
             )
-    for copied, original in plan.copies.items():
-        if copied in folder.shapes and not torch.equal(folder.get(copied), folder.get(original)):
-            raise ModelError(
-                f"{folder.root}: by its settings they are one matrix, but the weights {copied!r} and {original!r} "
-                "differ; a checkpoint like this is damaged"
-            )
     return table
+
+
+def make_table(path: Path, plan: Plan) -> WeightTable:
+    """Return the table of weights of a plan, with the shapes that its config asks for."""
+    from regard.models.folder.loading import make_empty
+    from regard.models.folder.weights_file import distinct_weights
+
+    try:
+        empty = make_empty(plan.config)
+    except ValueError as error:  # settings that do not go together
+        raise ModelError(f"{path}: {shortened(error)}") from error
+    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
+    return WeightTable(plan.rows, ours=shapes, unused=plan.unused, excluded=plan.excluded)
+
+
+def _check_weights(path: Path, table: WeightTable, source: HubFolder | WeightSource, plan: Plan) -> None:
+    """Check names and shapes; copies of a weight must equal it."""
+    table.check(path, {name: shape for name, shape in source.shapes.items() if name not in plan.copies})
+    for copied, original in plan.copies.items():
+        if copied in source.shapes and not torch.equal(source.get(copied), source.get(original)):
+            raise ModelError(
+                f"{path}: by its settings they are one matrix, but the weights {copied!r} and {original!r} differ; a "
+                "checkpoint like this is damaged"
+            )
+
+
+def _check_sizes(path: Path, tokenizer: ImportedTokenizer, plan: Plan) -> None:
+    if tokenizer.size > plan.config.vocabularies[-1]:
+        sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
+        raise ModelError(f"{path}: {sizes}")

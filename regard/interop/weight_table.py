@@ -27,6 +27,7 @@ class Part(NamedTuple):
     name: str | None  # None: they have none, and ours is zero, such as a bias that only our layer has
     rows: int
     skipped: int = 0  # rows of theirs before these
+    value: float = 0.0  # of ours, if they have none
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class WeightTable:
         for row in self.rows.values():
             shapes = self.their_shapes(row)
             weights = [
-                torch.zeros(shape) if part.name is None else get(part.name)[part.skipped :]
+                torch.full(shape, part.value) if part.name is None else get(part.name)[part.skipped :]
                 for part, shape in zip(row.parts, shapes, strict=True)
             ]
             weights = [weight[0] for weight in weights] if row.in_row else weights
@@ -112,8 +113,8 @@ class WeightTable:
             parts = get(row.ours).split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
                 if part.name is None:
-                    if bool(weight.any()):
-                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not zero")
+                    if bool((weight != part.value).any()):
+                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not {part.value:g}")
                     continue
                 weight = torch.cat([weight.new_zeros(part.skipped, *weight.shape[1:]), weight])
                 weight = weight if row.scale == 1 else weight / row.scale

@@ -134,7 +134,16 @@ ORDER_INSIDE = {
     "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
     "interop": (
         *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),
-        *("marian_tokenizers", "translators", "chat_template", "importing", "card", "comparison", "exports"),
+        *(
+            "marian_tokenizers",
+            "translators",
+            "chat_template",
+            "single_files",
+            "importing",
+            "card",
+            "comparison",
+            "exports",
+        ),
     ),
     "training": ("recipe", "prepared", "signals", "parallel", "state", "checkpoint", "loop", "budget", "run"),
 }

@@ -8,7 +8,8 @@ from regard.api.translation.source_text import Source
 from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
 from regard.text.augment.proper_names import PUNCTUATION, REMEMBERED_WORDS
-from regard.text.tokenizers.special_tokens import SpecialTokens
+from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
+from regard.text.tokenizers.special_tokens import UNKNOWN, SpecialTokens
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 # A source with at least so many words or letters, of which at most so many are different, is not translated.
@@ -35,12 +36,26 @@ def is_degenerate(
 
 def repetition_end(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer) -> int | None:
     """Return the end of the first copy, in tokens, if a translation repeats the same words and its source does not."""
+    if not may_repeat(hypothesis, tokenizer):
+        return None
     words = tokenizer.words(hypothesis.tokens)
     repetition = find_repetition([bare_word(word.text) for word in words])
     if repetition.copies <= MAX_COPIES:
         return None
     allowed = max(MAX_COPIES, find_repetition([bare_word(word.text) for word in source.words]).copies)
     return words[repetition.end - 1].end if repetition.copies > allowed else None
+
+
+def may_repeat(hypothesis: Hypothesis, tokenizer: Tokenizer) -> bool:
+    """Whether `repetition_end` may find something: with a copy too many, MAX_COPIES words are copies of others.
+
+    Spaces separate all words but UNKNOWN and placeholders.
+    """
+    text = tokenizer.decode(hypothesis.tokens)
+    if UNKNOWN in hypothesis.tokens or ANY_PLACEHOLDER.search(text):
+        return True
+    words = text.split()
+    return len(words) - len(set(map(bare_word, words))) >= MAX_COPIES
 
 
 @lru_cache(REMEMBERED_WORDS)

@@ -27,9 +27,10 @@ def find_distinct(
     `translations(which, search, count)` searches for `count` translations of the sentences with these indices. A
     sentence with too few different texts is searched again, wider each time.
     """
+    if alternatives == 1:
+        return translations(range(sentences), search, 1) if sentences else []
     results: list[list[Translation]] = [[] for _ in range(sentences)]
-    searches = wider_searches(search, alternatives) if alternatives > 1 else ()
-    for wider, count in chain([(search, alternatives)], searches):
+    for wider, count in chain([(search, alternatives)], wider_searches(search, alternatives)):
         missing = [i for i, texts in enumerate(results) if len(texts) < alternatives]
         if not missing:
             break

@@ -33,8 +33,9 @@ def looks_foreign(translation: Translation, max_doubt: float) -> bool:
     """Whether the doubt about an input is high; never if `max_doubt` is infinite."""
     if math.isinf(max_doubt):
         return False
-    enough = len(translation.source_words) >= MIN_WORDS
-    return _unknown_share(translation) > MAX_UNKNOWN or (enough and doubt(translation) > max_doubt)
+    if _unknown_share(translation) > MAX_UNKNOWN:
+        return True
+    return doubt(translation) > max_doubt and len(translation.source_words) >= MIN_WORDS
 
 
 def warn_about_foreign(translations: Sequence[Translation], info: Mapping[str, Any]) -> None:

@@ -8,7 +8,9 @@ more than the expected language has.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
+from regard.text.augment.proper_names import REMEMBERED_WORDS
 from regard.text.placeholders.spans import SOME_SPAN
 
 LANGUAGES = {
@@ -112,13 +114,23 @@ def is_clearly(text: str, language: str | None) -> bool:
 
 def _count_words(text: str) -> dict[str, int]:
     """Count the frequent words and special letters of each language in a text."""
-    text = SOME_SPAN.sub(" ", text).lower().replace("’", "'")  # without numbers, addresses and code
-    text, contractions = _CONTRACTION.subn(" ", text)
     counts = dict.fromkeys(LANGUAGES, 0)
-    for word in _WORD.findall(text):
-        for code in LANGUAGES_OF_WORD.get(word, ()):
+    special: set[str] = set()
+    for part in text.split():
+        hits, letters = _hits(part)
+        for code in hits:
             counts[code] += 1
-    counts["en"] += contractions
-    for code, letters in LETTERS.items():
-        counts[code] += any(letter in text for letter in letters)
+        special.update(letters)
+    for code in special:
+        counts[code] += 1
     return counts
+
+
+@lru_cache(REMEMBERED_WORDS)
+def _hits(part: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the languages of the frequent words in a part of a text without spaces, and of its special letters."""
+    part = SOME_SPAN.sub(" ", part).lower().replace("’", "'")  # without numbers, addresses and code
+    part, contractions = _CONTRACTION.subn(" ", part)
+    codes = [code for word in _WORD.findall(part) for code in LANGUAGES_OF_WORD.get(word, ())]
+    letters = [code for code, letters in LETTERS.items() if any(letter in part for letter in letters)]
+    return (*codes, *["en"] * contractions), tuple(letters)

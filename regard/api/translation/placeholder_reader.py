@@ -45,7 +45,7 @@ class PlaceholderReader:
         # Most words of a text are frequent ones, which need not be encoded again and again.
         self._segmented = lru_cache(REMEMBERED_WORDS)(self._segment)
         self._has_unseen = lru_cache(REMEMBERED_WORDS)(
-            lambda word: not self.unseen.isdisjoint(self.tokenizer.encode(word))
+            lambda bare: not self.unseen.isdisjoint(self.tokenizer.encode(bare))
         )
 
     def hide(self, text: str, readable: Readable | None = None) -> Hidden:
@@ -100,9 +100,12 @@ class PlaceholderReader:
     def _unreadable(self, text: str) -> Iterator[Span]:
         """Yield the words that have a token which training never saw, such as smileys."""
         for word in re.finditer(r"\S+", text):
-            bare = word[0].rstrip(SENTENCE_MARKS)
-            if bare and not ANY_PLACEHOLDER.search(bare) and self._has_unseen(bare):
-                yield Span(word.start(), word.start() + len(bare), "word", "")
+            if not ANY_PLACEHOLDER.search(word[0]) and self.has_unseen(word[0]):
+                yield Span(word.start(), word.start() + len(word[0].rstrip(SENTENCE_MARKS)), "word", "")
+
+    def has_unseen(self, word: str) -> bool:
+        """Whether a word has a token that training never saw, without the punctuation after it."""
+        return self._has_unseen(word.rstrip(SENTENCE_MARKS))
 
     def _segment(self, word: str) -> SegmentedWord:
         """Count the tokens of a word, and say whether it is capitalized and one token in lowercase."""

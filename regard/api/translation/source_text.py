@@ -7,14 +7,16 @@ import unicodedata
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
 from regard.api.translation.copy_unknown_words import hide_names, hide_unseen
 from regard.api.translation.placeholder_reader import PlaceholderReader
 from regard.errors import DataError
-from regard.text.augment.proper_names import may_have_names
-from regard.text.placeholders.placeholders import Carried, restore
+from regard.text.augment.proper_names import REMEMBERED_WORDS, may_have_names
+from regard.text.placeholders.placeholders import Carried, Hidden, restore
+from regard.text.placeholders.spans import SOME_SPAN
 from regard.text.text_frame import TextFrame
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
@@ -23,6 +25,7 @@ from regard.text.tokenizers.subwords import ESCAPE
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token for one byte of a character that has no token
+INNER_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 JOINERS = "\ufe0f\u20e3"  # which combine smileys and other symbols, like the zero-width joiner
 
 
@@ -32,13 +35,29 @@ class Source:
 
     text: str
     ids: list[int]
-    words: list[Word]
     has_letters: bool
-    units: list[
-        Word
-    ]  # which may be copied into the translation: words, or characters if the tokenizer splits into those
+    tokenizer: Tokenizer
+    start: int = 0  # tokens before the text: the start token, or the code of a language
+    after: int = 1  # tokens after the text
+    replaced_words: list[Word] | None = None  # the words, if some have other tokens than the tokenizer gives them
     carried: Carried = field(default_factory=dict)  # spans that the translation must contain, by their placeholders
     originals: Carried = field(default_factory=dict)  # the same spans as the source writes them
+
+    @cached_property
+    def words(self) -> list[Word]:
+        """The words and their tokens; found on first use, because most translations need none."""
+        words = self.replaced_words
+        if words is None:
+            words = words_of(self.tokenizer, self.text, self.ids[self.start : len(self.ids) - self.after])
+        return _shifted(words, self.start) if self.start else words
+
+    @property
+    def units(self) -> list[Word]:
+        """What may be copied into the translation: words, or characters if the tokenizer splits into those."""
+        if not isinstance(self.tokenizer, CharacterTokenizer):
+            return self.words
+        units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", self.text))]
+        return _shifted(units, self.start) if self.start else units
 
 
 class SourceReader:
@@ -61,6 +80,7 @@ class SourceReader:
         self.known_names = None if known is None else frozenset(known)
         self.placeholders = PlaceholderReader(tokenizer, info=info, known_names=self.known_names)
         self._unreadable = self.unseen - self.placeholders.tokens
+        self._is_plain_word = lru_cache(REMEMBERED_WORDS)(self._look_at_word)
 
     def read(self, text: str) -> Source:
         """Encode a sentence.
@@ -68,8 +88,47 @@ class SourceReader:
         A model that was trained with placeholders reads one for each number, address and rare name. Any other rare
         name, and a word with a token that training never saw, becomes one UNKNOWN.
         """
-        hidden = self.placeholders.hide(text, self._readable if self.unseen else None)
+        is_plain = self._is_plain(text)
+        hidden = (
+            Hidden(text, {}, {}) if is_plain else self.placeholders.hide(text, self._readable if self.unseen else None)
+        )
         tokens = self.tokenizer.encode(hidden.text)
+        words = None
+        if not is_plain or not self._unreadable.isdisjoint(tokens):
+            tokens, words = self._replace_words(text, hidden, tokens)
+        code = self.code_of(text)
+        before, after = self.frame.around_source(coded=bool(code))
+        ids = [*before, *tokens, *after]
+        self._check_length(text, len(ids) - 1)
+        has_letters = any(map(str.isalpha, hidden.text[len(code) :]))
+        return Source(text, ids, has_letters, self.tokenizer, len(before), len(after), words, *hidden[1:])
+
+    def code_of(self, text: str) -> str:
+        """Return the code of the target language that a text begins with, such as ">>deu<<"; mostly an empty text."""
+        match = LANGUAGE_CODE.match(text) if self.frame.codes else None
+        return "" if match is None else match[0]
+
+    def _hide(self, text: str) -> Hidden:
+        return self.placeholders.hide(text, self._readable if self.unseen else None)
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether certainly nothing of a text is replaced or changed, as in most texts: it has no capital after the
+        first letter, and each word is plain."""
+        rest = text[1:]
+        return rest == rest.lower() and all(map(self._is_plain_word, text.split(" ")))
+
+    def _look_at_word(self, word: str) -> bool:
+        """Whether a word is plain: no span, no placeholder, nothing unseen. A hyphen between letters begins no span."""
+        if (
+            SOME_SPAN.search(INNER_HYPHEN.sub("", word))
+            or ANY_PLACEHOLDER.search(word)
+            or self.placeholders.has_unseen(word)
+        ):
+            return False
+        return not self.unseen or (unicodedata.is_normalized("NFC", word) and self._familiar.issuperset(word))
+
+    def _replace_words(self, text: str, hidden: Hidden, tokens: list[int]) -> tuple[list[int], list[Word]]:
+        """Replace rare names and words that the model cannot read; return the new tokens, and the words of the text."""
         words = words_of(self.tokenizer, text, tokens)
         if self.known_names is not None and may_have_names(hidden.text):
             tokens, words = hide_names(self.tokenizer, tokens, words, self.known_names)
@@ -77,29 +136,25 @@ class SourceReader:
             tokens, words = hide_unseen(tokens, words, self._unreadable)
         if ANY_PLACEHOLDER.search(hidden.text):
             words = [word._replace(text=restore(word.text, hidden.originals)) for word in words]
-        units = words
-        if isinstance(self.tokenizer, CharacterTokenizer):
-            units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", text))]
-        before, after = self.frame.around_source(coded=bool(self.code_of(text)))
-        words, units = _shifted(words, len(before)), _shifted(units, len(before))
-        ids = [*before, *tokens, *after]
-        self._check_length(text, len(ids) - 1)
-        return Source(text, ids, words, any(map(str.isalpha, hidden.text)), units, *hidden[1:])
+        return tokens, words
 
-    def code_of(self, text: str) -> str:
-        """Return the code of the target language that a text begins with, such as ">>deu<<"; mostly an empty text."""
-        match = LANGUAGE_CODE.match(text) if self.frame.codes else None
-        return "" if match is None else match[0]
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text that is translated as a whole: as in training, and as many as have positions."""
+        if self.longest is None:
+            return self.trained
+        positions = self.longest - 1 - len(self.frame.before)
+        return positions if self.trained is None else min(self.trained, positions)
 
     def fits(self, text: str) -> bool:
         """Whether a text is no longer than those of training, and fits the positions of the model."""
-        positions = None if self.longest is None else self.longest - 1 - len(self.frame.before)
-        limits = [limit for limit in (self.trained, positions) if limit is not None]
-        if not self.placeholders.has_room(text):
+        is_plain = self._is_plain(text)
+        if not is_plain and not self.placeholders.has_room(text):
             return False
-        if limits and self._max_tokens(text) <= min(limits):
+        limit = self.limit
+        if limit is None or self._max_tokens(text) <= limit:
             return True
-        return not limits or len(self.tokenizer.encode(self.placeholders.hide(text).text)) <= min(limits)
+        return len(self.tokenizer.encode(text if is_plain else self.placeholders.hide(text).text)) <= limit
 
     def _max_tokens(self, text: str) -> int:
         """Return a number of tokens that the text certainly does not exceed; most texts need no closer look.
@@ -166,6 +221,6 @@ def seen_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[
     return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))
 
 
-def _shifted(words: list[Word], count: int) -> list[Word]:
-    """Return the words of tokens that have more tokens before them."""
-    return [word._replace(start=word.start + count, end=word.end + count) for word in words] if count else words
+def _shifted(words: Sequence[Word], count: int) -> list[Word]:
+    """Return the words of tokens that have so many more tokens before them."""
+    return [word._replace(start=word.start + count, end=word.end + count) for word in words]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from regard.api.results import Translation
-from regard.text.tokenizers.tokenizer import Word
+from regard.api.translation.tokens_and_words import JoinedTokens
 
 LINES = re.compile(r"(?<!\s)\s*\n\s*")  # starts at the first blank; without the lookbehind, time is quadratic
 # After final punctuation and closing quotes; not after initials and short titles (M. Dupont, Dr. No).
@@ -33,6 +32,8 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[TextPart]:
     The parts and the blanks after them, concatenated, are the text.
     """
     whole = TextPart(text, "")
+    if "\n" not in text and fits(text):  # most texts
+        return [whole]
     lines = _cut(whole, _ends(text, LINES))
     return [part for line in lines for part in _fitting(line, fits, (SENTENCES, CLAUSES, WORDS))]
 
@@ -47,31 +48,18 @@ def join_translations(text: str, cut: Sequence[TextPart], parts: Sequence[Transl
             Translation(
                 source=text,
                 text="".join(part.text + source.blanks for part, source in zip(chosen, cut, strict=True)),
-                source_tokens=[token for part in nonempty for token in part.source_tokens],
-                tokens=[token for part in nonempty for token in part.tokens],
                 source_ids=[token for part in nonempty for token in part.source_ids],
                 ids=[token for part in nonempty for token in part.ids],
-                source_words=_shifted([(part.source_words, len(part.source_ids)) for part in nonempty]),
-                words=_shifted([(part.words, len(part.ids)) for part in nonempty]),
                 score=sum(part.score for part in chosen),
                 finished=all(part.finished for part in chosen),
                 translator=chosen[0].translator,
+                pieces=JoinedTokens(nonempty),
                 parts=chosen,
             )
         )
     for result in results:
         result.alternatives = results
     return results[0]
-
-
-def _shifted(sides: Sequence[tuple[Sequence[Word], int]]) -> list[Word]:
-    """Return the words of parts, given with the number of tokens of each part, as words of the whole text."""
-    starts = accumulate((length for _, length in sides), initial=0)
-    return [
-        Word(word.text, word.start + start, word.end + start)
-        for (words, _), start in zip(sides, starts, strict=False)
-        for word in words
-    ]
 
 
 def _fitting(part: TextPart, fits: Callable[[str], bool], rules: Sequence[re.Pattern[str]]) -> Iterator[TextPart]:

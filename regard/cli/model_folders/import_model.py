@@ -11,14 +11,16 @@ from regard.cli.model_folders.info import size_text
 
 
 def import_folder(
-    source: Annotated[Path, typer.Argument(help="Folder in the format of Hugging Face.")],
+    source: Annotated[
+        Path, typer.Argument(help="Folder in the format of Hugging Face, or a file of GGUF, llama2.c or nanoGPT.")
+    ],
     out: Annotated[Path, typer.Argument(help="New model folder.")],
     family: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="FAMILY",
-            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta, xlm-roberta or marian.",
+            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta, xlm-roberta, distilbert or marian.",
             show_default="detected",
         ),
     ] = None,

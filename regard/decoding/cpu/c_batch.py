@@ -1,4 +1,4 @@
-"""A batch of requests as C reads it, and its results: the structs of regard/kernels/native/decoder/translate.h.
+"""A batch of requests as C reads it, and its results: the structs of run.h in regard/kernels/native/decoder.
 
 The arrays of tokens are integers of 32 bits in Python's `array`, which C reads in place.
 """
@@ -19,12 +19,12 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, make_hypothesis
 
 MAX_BARRED = 4  # tokens that are never chosen
-OUT_OF_MEMORY = 1  # as translate.h reports it; scores that are not finite show in the log-probabilities
+OUT_OF_MEMORY = 1  # as run.h reports it; scores that are not finite show in the log-probabilities
 INT = next(code for code in "il" if array(code).itemsize == 4)
 
 
 class SearchStruct(Structure):
-    """The struct Search of hypotheses.h; the classes below mirror structs of candidates.h and translate.h."""
+    """The struct Search of hypotheses.h; the classes below mirror structs of candidates.h, run.h and translate.h."""
 
     _fields_ = (
         *((name, c_int32) for name in ("width", "wanted", "greedy")),

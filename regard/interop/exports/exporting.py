@@ -14,11 +14,15 @@ FORMATS = {
     "ct2": "ctranslate2_folder",
     "argos": "argos_package",
     "hf": "hub_folder",
+    "gguf": "gguf_file",
+    "words": "words_text",
 }
 TOOLS = {
     "ct2": "CTranslate2",
     "argos": "Argos Translate and LibreTranslate",
     "hf": "transformers",
+    "gguf": "llama.cpp",
+    "words": "gensim and other tools for word2vec's text format",
 }
 
 

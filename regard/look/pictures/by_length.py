@@ -14,9 +14,9 @@ from regard.evaluation.by_length import Bucket
 from regard.look.pictures.drawing.colours import INK, LINES, RULE
 from regard.look.pictures.drawing.figures import caption, new_figure, quiet
 
-COLOURS = (*LINES, INK)
+COLOURS = (*LINES, INK, "#8a5a2b")
 LEGEND = 1.9  # inches beside the axes
-MARKERS = "os^DvP"  # five colours and six markers distinguish thirty systems
+MARKERS = "os^DvPX"  # six colours and seven markers distinguish 42 systems
 
 
 def length_plot(curves: Mapping[str, Sequence[Bucket]], *, trained: Mapping[str, int] | None = None) -> Figure:

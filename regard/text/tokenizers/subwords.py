@@ -66,6 +66,7 @@ class SubwordTokenizer:
         first = len(SPECIAL_TOKENS) + BYTES
         self._texts = [None if ESCAPE in piece else piece.replace(SPACE, " ") for piece in pieces]
         self._texts[:first] = [None] * first
+        self._decoded = ["" if token in (PAD, START, END) else text for token, text in enumerate(self._texts)]
 
     @property
     def size(self) -> int:
@@ -99,6 +100,10 @@ class SubwordTokenizer:
 
     def decode(self, tokens: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """Return the text. An UNKNOWN is a word, with a space before it unless it is the first."""
+        texts = [self._decoded[token] for token in tokens]
+        if None not in texts:
+            text = "".join(texts)  # type: ignore[arg-type]
+            return text if self.lossless else text.lstrip(" ")
         content = self._placeholders.unfold([int(token) for token in tokens if token not in (PAD, START, END)])
         if UNKNOWN not in content:
             return _restored(self._model.decode(content))

@@ -10,7 +10,8 @@ import regard
 from regard.api.translation.copy_unknown_words import fit_copies
 from regard.api.translation.source_text import SourceReader
 from regard.demo.corpus import demo_pairs
-from regard.text.tokenizers.special_tokens import UNKNOWN
+from regard.text.text_frame import TextFrame
+from regard.text.tokenizers.special_tokens import END, START, UNKNOWN
 
 MODEL = Path(__file__).parents[2] / "data" / "demo-fr-en"
 
@@ -34,6 +35,32 @@ def test_capitals_and_symbols_that_it_never_met(translator: regard.Translator) -
 
 def test_accents_elsewhere_do_not_change_a_translation(translator: regard.Translator) -> None:
     assert translator.translate("Il y aura un taxi américain dans la forêt.").text.startswith("There will be")
+
+
+SENTENCES = (
+    *("Elle visite la forêt.", "Est-ce que tu dors ?", "Le « chat » -- dort-il ?", "a\u202fb", "TRÈS bien", "É ?"),
+    *("l'Afrique", "Paul dort", "il a 3 chats", "x.y", "à\ttoi", "e\u0301te\u0301", "😀 là", "-v oui", "3 mars", ""),
+    *("là…", "Jean-Pierre dort", "œuf", "\ue000 là", "un_deux", "(oui)", "mord-\u202fil"),
+)
+
+
+@pytest.mark.parametrize("model", ["demo", "fr-en", "en-fr"])
+def test_plain_sentences_are_read_like_any_others(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most sentences need no search for names, numbers and the like; the short way and the long way agree."""
+    translator = regard.load(MODEL if model == "demo" else model)
+    texts = [*SENTENCES, *(f"{a} {b}" for a in SENTENCES for b in SENTENCES[::4])]
+
+    def read(reader: SourceReader) -> list[object]:
+        sources = [reader.read(text) for text in texts if reader.fits(text)]
+        return [(x.text, x.ids, x.has_letters, x.words, x.units, x.carried, x.originals) for x in sources]
+
+    frame = TextFrame(before=(START,), after=(END,))
+    for reader in (translator.reader, SourceReader(translator.source_tokenizer, info={}, longest=9, frame=frame)):
+        assert any(map(reader._is_plain, texts)) and not all(map(reader._is_plain, texts))
+        want = read(reader)
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, "_is_plain", lambda text: False)
+            assert read(reader) == want
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+LABELS = """all => all.map(word => word.getBBox()).map(box => [box.x, box.x + box.width, box.y + box.height / 2])"""
+
 
 @pytest.fixture
 def embeddings(wide: Any, explorer: Any) -> Any:
@@ -33,6 +35,8 @@ def matrix(page: Page, name: str, columns: int) -> list[list[float]]:
 
 def test_A1_the_word_of_the_slide(embeddings: Any) -> None:
     """Five one-hot rows over 26 letters, ones in the columns 18, 20, 13, 13, 24; five dense rows, the two N equal."""
+    import torch
+
     page = embeddings()
     one_hot = matrix(page, "one-hot", 26)
     assert [row.index(1) for row in one_hot] == [18, 20, 13, 13, 24] and all(sum(row) == 1 for row in one_hot)
@@ -40,6 +44,8 @@ def test_A1_the_word_of_the_slide(embeddings: Any) -> None:
     assert len(table) == 26 and len(product) == 5
     assert product == [table[column] for column in (18, 20, 13, 13, 24)]
     assert product[2] == product[3] != product[1]
+    torch.manual_seed(123)  # the table of `regard plot one-hot`
+    assert table == [pytest.approx(row, abs=0.00501) for row in torch.nn.Embedding(26, 5).weight.tolist()]
     expect(page.get_by_test_id("one-hot-about")).to_contain_text("S U N N Y: the columns 18, 20, 13, 13, 24 of 26")
     expect(page.get_by_test_id("one-hot-cost")).to_have_text(f"{5 * 26 * 5}")
 
@@ -61,15 +67,20 @@ def test_another_word_and_a_number_opened_into_its_sum(embeddings: Any) -> None:
     page.get_by_test_id("one-hot-word").press("Enter")
     expect(page.get_by_test_id("one-hot-about")).to_contain_text("B A B: the columns 1, 0, 1 of 26")
     readout = page.get_by_test_id("embedding-product-readout")
-    expect(readout).to_contain_text("1·(−0.95) + … + 0·")
-    expect(readout).to_contain_text("= −0.95: row 0 of the table")
+    expect(readout).to_contain_text("1·(−0.3) + … + 0·")
+    expect(readout).to_contain_text("= −0.30: row 0 of the table")
 
 
 def test_A2_words_in_the_plane_and_the_nearest(embeddings: Any) -> None:
     import regard
 
     page = embeddings("&words=60")
-    expect(page.get_by_test_id("word-plane").locator("text")).to_have_count(60)
+    words = page.get_by_test_id("word-plane").locator("text, circle")
+    expect(words).to_have_count(60)
+    labels = page.get_by_test_id("word-plane").locator("text").evaluate_all(LABELS)
+    assert 30 < len(labels) <= 60
+    for i, (left, right, middle) in enumerate(labels):  # no label covers another one
+        assert all(right <= a + 1 or b <= left + 1 or abs(middle - y) > 11 for a, b, y in labels[:i])
     page.get_by_test_id("plane-word").fill("jour")
     page.get_by_test_id("plane-send").click()
     table = regard.look.word_table(regard.load("fr-en", device="cpu"))

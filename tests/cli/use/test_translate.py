@@ -24,7 +24,7 @@ from regard.api.translator import Translator
 from regard.cli.shared import input_lines
 from regard.cli.shared.input_lines import line_windows, progress
 from regard.cli.shared.search_options import make_random_search, make_rules, make_search
-from regard.cli.use.translate import Settings, output_line, translate_batch, translate_lines
+from regard.cli.use.translated_lines import Settings, output_line, translate_batch, translate_lines
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.searches.beam import Beam

@@ -77,6 +77,19 @@ def test_a_row_is_the_same_bit_by_bit_beside_any_others(shape: tuple[int, int, i
         assert torch.equal(matrix.product(x[row, None], bias)[0], together[row])
 
 
+@pytest.mark.parametrize("form", ["int8", "parts"])
+@pytest.mark.parametrize(("out", "columns"), [(1, 64), (40, 128), (200, 64), (97, 320)])
+def test_many_rows_are_those_of_one_each(out: int, columns: int, form: str) -> None:
+    """Many rows go to the matrix unit of CPUs that have one, if it suits the inputs; a single row never does."""
+    matrix, _ = laid_out(out, columns, form)
+    x = random_matrix(75, columns, 5) * torch.logspace(-3, 3, 75)[:, None]
+    x[70, 3] = torch.nan
+    bias = random_matrix(1, out, 4)[0]
+    single = torch.cat([matrix.product(row[None], bias) for row in x])
+    for rows in (5, 15, 16, 17, 31, 32, 33, 47, 48, 49, 75):
+        torch.testing.assert_close(matrix.product(x[:rows], bias), single[:rows], rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("spread", [0.0, 2.0])
 def test_float_products_by_integers_are_as_exact_as_float32(spread: float) -> None:
     """Their errors are about those of torch; where a few numbers of a row are far larger, below float32's rounding."""
@@ -154,7 +167,7 @@ def test_every_number_of_rows(form: str) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="COMPILER: the names are those of x86 CPUs")
-@pytest.mark.parametrize("cpu", ["x86-64", "haswell", "skylake-avx512", "icelake-server"])
+@pytest.mark.parametrize("cpu", ["x86-64", "haswell", "skylake-avx512", "icelake-server", "sapphirerapids"])
 def test_the_c_code_is_valid_for_every_kind_of_cpu(cpu: str) -> None:
     """Where it does not compile, decoding is slow without a word."""
     command = ["cc", f"-march={cpu}", "-fsyntax-only", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas"]

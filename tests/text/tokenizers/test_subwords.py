@@ -21,7 +21,7 @@ from hypothesis import example, given, strategies as st
 
 from regard.errors import DataError, ModelError, UsageError
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START, UNKNOWN
-from regard.text.tokenizers.subwords import BYTES, SubwordTokenizer, train_subwords
+from regard.text.tokenizers.subwords import BYTES, SubwordTokenizer, _restored, train_subwords
 from regard.text.tokenizers.tokenizer import Word
 
 SUBJECTS = ("the cat", "a small dog", "my old sister", "their teacher", "the children", "nobody", "the garden's owner")
@@ -243,6 +243,22 @@ def test_words_around_special_tokens() -> None:
     ]
     assert tokenizer.words([]) == []
     assert tokenizer.pieces(tokens)[:3] == ["<s>", "▁cat", "<unk>"]
+
+
+@pytest.mark.parametrize(("kind", "lossless"), [("bpe", False), ("unigram", False), ("unigram", True)])
+@given(tokens=st.lists(st.integers(4, 349), max_size=12), spaces=st.sets(st.integers(0, 5)))
+def test_tokens_decode_as_sentencepiece_decodes_them(
+    kind: str, lossless: bool, tokens: list[int], spaces: set[int]
+) -> None:
+    """Whatever a model writes: spaces alone, at the beginning, twice, and bytes."""
+    tokenizer = trained(kind, lossless)
+    model = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.save()[1])
+    for place in spaces:
+        tokens.insert(place, model.piece_to_id("▁"))
+    placeholders = tokenizer._placeholders
+    own = {PAD, UNKNOWN, START, END, placeholders.joiner, *placeholders.tokens}
+    tokens = [token for token in tokens if token not in own]
+    assert tokenizer.decode([START, *tokens, END, PAD]) == _restored(model.decode(tokens))
 
 
 def test_decode_writes_unknown_words() -> None:

@@ -97,7 +97,7 @@ static void step_cross(Attention *attention, int l, const float *q, float *y, Th
 int decode_step(const Stack *stack, const Matrix *output, const LayerState *states, float *x, float *scores, int rows,
                 int sharing, int n, const int64_t *positions, const uint8_t *keep, const float *cosines,
                 const float *sines, int threads) {
-  void *bytes = malloc(scratch_bytes(stack, rows));
+  void *bytes = new_memory(scratch_bytes(stack, rows));
   if (!bytes) return 1;
   Scratch scratch = cut_scratch(stack, bytes, rows);
   StepAttention attention = {{step_self, step_cross}, stack, states, positions, keep, cosines, sines, scratch, rows, sharing, n};
@@ -118,9 +118,9 @@ int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, 
   m.bias = bias;
   Quantized s = {NULL, NULL};
   if (m.parts) {
-    s.scales = malloc(rows * quantized_size(m.in, m.parts) * sizeof(float));
+    s.scales = new_memory((rows * quantized_size(m.in, m.parts) + LINE) * sizeof(float));
     if (!s.scales) return 1;
-    s.groups = (int32_t *)(s.scales + rows);
+    s.groups = (int32_t *)(s.scales + round_up(rows, LINE / sizeof(float)));
   }
   Meeting meeting = NEW_MEETING;
 #pragma omp parallel num_threads(threads)

@@ -4,7 +4,8 @@
 #ifndef REGARD_MEMORY
 #define REGARD_MEMORY
 #include <pthread.h>
-#include <stdlib.h>
+
+#include "../common.h"
 
 enum { MAX_KEPT = 32 };
 #define MAX_KEPT_BYTES ((size_t)1 << 26)
@@ -34,7 +35,7 @@ static Memory take_memory(size_t bytes) {
     kept.bytes -= memory.bytes;
   }
   pthread_mutex_unlock(&kept.lock);
-  if (!memory.place) memory.place = malloc(bytes);
+  if (!memory.place) memory.place = new_memory(bytes);
   return memory;
 }
 

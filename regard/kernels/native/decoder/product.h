@@ -16,42 +16,10 @@
 */
 #ifndef REGARD_PRODUCT
 #define REGARD_PRODUCT
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "amx_product.h"
 
-#include "../common.h"
-#include "../threads.h"
-
-enum { TILE = 6, BLOCK = LANES * WIDE, STRIP = 8 * LANES };
+enum { TILE = 6 };
 enum { HAS_TALL = WIDE == 4, TALL = HAS_TALL ? 12 : 6, NARROW = HAS_TALL ? 2 : WIDE };  /* TALL rows, NARROW vectors */
-
-#if (defined(__AVX512VNNI__) && defined(__AVX512F__)) || defined(__AVXVNNI__) || !defined(__AVX2__)
-enum { GROUP = 4, ZERO = 128, MAX_PARTS = 3 };  /* four numbers from 1 to 255, of which 128 stands for 0 */
-typedef uint8_t Number;
-#else
-#define PAIRS_OF_INTEGERS
-enum { GROUP = 2, ZERO = 0, MAX_PARTS = 1 };  /* two numbers of 16 bits */
-typedef int16_t Number;
-#endif
-
-typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row */
-  const float *weight;    /* (blocks, in, BLOCK) */
-  const int8_t *numbers;  /* (blocks, in / GROUP, BLOCK, GROUP) */
-  const float *scales;    /* (out), padded to strips, as are the sums of each row of numbers, times -ZERO */
-  const int32_t *sums;
-  const float *bias;      /* (out), or NULL */
-  const void *by_input;   /* NULL, or float (in, out), or int8 (in / GROUP, out, GROUP); out padded to strips */
-  int out, in;
-  int parts;              /* of 8 bits, of the integers that x is rounded to: 1 or 3; 0 if the weights are float32 */
-} Matrix;
-
-typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, parts, in / GROUP) */
-
-static inline long groups_of(int in) { return (in + GROUP - 1) / GROUP; }
-
-/* Numbers of 4 bytes in the integers and the scale of a row. */
-static inline long quantized_size(int in, int parts) { return 1 + parts * groups_of(in); }
 
 /* The weights of a group of inputs and LANES outputs. */
 static inline Ints weights_at(const int8_t *w) {
@@ -80,70 +48,15 @@ static inline Ints add_products(Ints sums, int32_t group, Ints w) {
 #endif
 }
 
-typedef int32_t __attribute__((may_alias)) Bits;  /* of other types */
-
-/* The largest magnitude of a row; NaN if the row has NaN or infinity. The bits of magnitudes have the same order as the
-   magnitudes, and those of infinity and NaN are the largest. */
-static inline float largest(const float *x, int count) {
-  const Bits *bits = (const Bits *)x;
-  int32_t top = 0;
-  for (int i = 0; i < count; i++) top = (bits[i] & 0x7fffffff) > top ? bits[i] & 0x7fffffff : top;
-  float magnitude;
-  memcpy(&magnitude, &top, sizeof magnitude);
-  return magnitude <= FLT_MAX ? magnitude : NAN;
-}
-
-/* numbers (parts, in) = x · times, rounded, in parts of 8 bits. The first part is signed: ZERO is added to it. */
-static inline void round_row(const float *x, float times, Number *numbers, int in, int parts) {
-  long padded = GROUP * groups_of(in);
-  int i = 0;
-#if defined(__AVX512VNNI__) && defined(__AVX512F__)
-  for (; i + LANES <= in; i += LANES) {
-    Ints rounded = (Ints)_mm512_cvtps_epi32((__m512)(floats_at(x + i) * times));
-    for (int part = 0; part < parts; part++) {
-      Ints shifted = (rounded >> 8 * (parts - 1 - part)) + (part ? 0 : ZERO);
-      _mm_storeu_si128((__m128i *)(numbers + part * padded + i), _mm512_cvtepi32_epi8((__m512i)shifted));
-    }
-  }
-#endif
-  for (; i < in; i++) {
-    int rounded = (int)rintf(x[i] * times);
-    for (int part = 0; part < parts; part++)
-      numbers[part * padded + i] = (Number)((rounded >> 8 * (parts - 1 - part)) + (part ? 0 : ZERO));
-  }
-  for (; i < padded; i++)
-    for (int part = 0; part < parts; part++) numbers[part * padded + i] = 0;
-}
-
-/* The integer that stands for the largest number of a row. For three parts it leaves room for the rounding of x · times. */
-static inline float largest_integer(int parts) { return parts == 1 ? 127.0f : 8388604.0f; }
-
-/* Quantize the rows x to integers as the matrix multiplies them. A row with NaN or infinity has no such integers: its
-   scale is NaN, and so are all its products.
-   Not inlined: GCC would then optimize the float products of the same file less, to half their speed. */
-__attribute__((noinline)) static void quantize_rows(const Matrix *m, const float *x, Quantized to, int rows, Thread t) {
-  float limit = largest_integer(m->parts);
-  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
-    const float *row = x + (size_t)r * m->in;
-    int32_t *groups = to.groups + r * m->parts * groups_of(m->in);
-    float top = largest(row, m->in), magnitude = top > 1e-30f || top != top ? top : 1e-30f;
-    if (top >= 0) round_row(row, limit / magnitude, (Number *)groups, m->in, m->parts);
-    else memset(groups, 0, m->parts * groups_of(m->in) * sizeof *groups);
-    to.scales[r] = magnitude / limit;
-  }
-  meet(t);
-}
-
-/* The weights of outputs o, o + 1, … for the first group of inputs; those for the next group are BLOCK groups later. */
-static inline size_t place_of(int o, long groups) { return (size_t)(o / BLOCK) * BLOCK * groups + o % BLOCK; }
-
 /* While a tile is computed, fetch a part of the next block into the cache: as many lines as there are groups of inputs.
    A block has WIDE such pieces, of which `fetched` is the number. */
 static inline const char *next_block(const void *weights, int size, int o, long groups, int fetched) {
   return (const char *)weights + (size_t)size * place_of(o / BLOCK * BLOCK + BLOCK, groups) + 4 * LANES * groups * fetched;
 }
 
-INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vectors, int fetched, Floats sums[TALL][WIDE]) {
+/* The products of some rows and outputs, plus the bias of these outputs. */
+INLINE void sum_floats(const Matrix *m, const float *x, const float *bias, int o, int rows, int vectors, int fetched,
+                       Floats sums[TALL][WIDE]) {
   const float *w = m->weight + place_of(o, m->in);
   const char *next = next_block(m->weight, sizeof(float), o, m->in, fetched);
   for (int r = 0; r < rows; r++)
@@ -155,11 +68,13 @@ INLINE void sum_floats(const Matrix *m, const float *x, int o, int rows, int vec
     for (int r = 0; r < rows; r++)
       for (int j = 0; j < vectors; j++) sums[r][j] += x[(long)r * m->in + i] * some[j];
   }
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < vectors; j++) sums[r][j] += floats_at(bias + j * LANES);
 }
 
 /* The same with integers. Each part of a row is multiplied like a row; then the parts are added up. */
-INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int o, int rows, int parts, int vectors,
-                     int fetched, Floats sums[TALL][WIDE]) {
+INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, const float *bias, int o, int rows, int parts,
+                     int vectors, int fetched, Floats sums[TALL][WIDE]) {
   long groups = groups_of(m->in);
   const int8_t *w = m->numbers + GROUP * place_of(o, groups);
   const char *next = next_block(m->numbers, GROUP, o, groups, fetched);
@@ -179,7 +94,7 @@ INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int
       Floats sum = __builtin_convertvector(exact[r * parts][j], Floats);
       for (int part = 1; part < parts; part++)
         sum = sum * 256.0f + __builtin_convertvector(exact[r * parts + part][j], Floats);
-      sums[r][j] = sum * (scales[r] * floats_at(m->scales + o + j * LANES));
+      sums[r][j] = scale_sums(m, sum, scales[r], o + j * LANES, bias + j * LANES);
     }
 }
 
@@ -188,16 +103,17 @@ INLINE void sum_ints(const Matrix *m, const int32_t *x, const float *scales, int
 INLINE void tile(const Matrix *m, const float *x, Quantized quantized, float *y, int o, int r, int rows, int parts,
                  int vectors, int fetched) {
   Floats sums[TALL][WIDE];
-  if (parts)
-    sum_ints(m, quantized.groups + r * parts * groups_of(m->in), quantized.scales + r, o, rows, parts, vectors, fetched, sums);
-  else
-    sum_floats(m, x + (size_t)r * m->in, o, rows, vectors, fetched, sums);
   int count = least(vectors * LANES, m->out - o);
   float bias[BLOCK] = {0};
   if (m->bias) memcpy(bias, m->bias + o, count * sizeof(float));
+  if (parts) {
+    const int32_t *groups = quantized.groups + r * parts * groups_of(m->in);
+    sum_ints(m, groups, quantized.scales + r, bias, o, rows, parts, vectors, fetched, sums);
+  } else {
+    sum_floats(m, x + (size_t)r * m->in, bias, o, rows, vectors, fetched, sums);
+  }
   for (int i = 0; i < rows; i++) {
     float *to = y + (size_t)(r + i) * m->out + o;
-    for (int j = 0; m->bias && j < vectors; j++) sums[i][j] += floats_at(bias + j * LANES);
     if (count == vectors * LANES)
       for (int j = 0; j < vectors; j++) memcpy(to + j * LANES, &sums[i][j], sizeof(Floats));
     else
@@ -235,6 +151,10 @@ INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, floa
    equally high: 4 and 4 rows, not 6 and 2. All tiles of some outputs follow each other, with their weights in the cache. */
 __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const float *x, float *y, Quantized quantized, int rows,
                                                      Thread t) {
+  if (suits_amx(m, rows)) {
+    multiply_by_amx(m, y, quantized, rows, t);
+    return;
+  }
   int parts = m->parts ? m->parts : 1, is_tall = HAS_TALL && m->parts && rows * parts > TILE;
   int height = (is_tall ? TALL : TILE) / parts, width = LANES * (is_tall ? NARROW : WIDE);
   int down = (rows + height - 1) / height, across = (m->out + width - 1) / width;
@@ -254,17 +174,6 @@ __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const floa
 static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
   if (m->parts) quantize_rows(m, x, quantized, rows, t);
   multiply_tiles(m, x, y, quantized, rows, t);
-}
-
-/* The matrix of `count` outputs from o, which is the first one of a block. */
-static Matrix some_outputs(const Matrix *m, int o, int count) {
-  Matrix part = *m;
-  part.out = count;
-  if (m->weight) part.weight += (size_t)o * m->in;
-  if (m->numbers) part.numbers += (size_t)o * GROUP * groups_of(m->in), part.scales += o, part.sums += o;
-  if (m->bias) part.bias += o;
-  part.by_input = NULL;
-  return part;
 }
 
 #endif

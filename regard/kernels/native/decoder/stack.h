@@ -45,13 +45,13 @@ static int widest_row(const Stack *s) {
 
 static size_t scratch_bytes(const Stack *s, int rows) {
   size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest, MAX_PARTS);
-  return rows * row * sizeof(float);
+  return (rows * row + LINE) * sizeof(float);
 }
 
 static Scratch cut_scratch(const Stack *s, void *bytes, int rows) {
   size_t widest = widest_row(s), p = s->dim;
   float *y = bytes, *normed = y + rows * p, *a = normed + rows * p, *b = a + rows * widest, *scales = b + rows * widest;
-  return (Scratch){y, normed, a, b, {scales, (int32_t *)(scales + rows)}};
+  return (Scratch){y, normed, a, b, {scales, (int32_t *)(scales + round_up(rows, LINE / sizeof(float)))}};
 }
 
 /* x += y, unless y is NULL, then z = norm(x); z may be x. */

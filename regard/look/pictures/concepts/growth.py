@@ -97,7 +97,7 @@ def growth_plot() -> Figure:
             color=INK,
         )
     axes.set_yscale("log")
-    axes.set(ylabel="parameters", xlim=(2016.9, 2025.7), ylim=(4e7, 6e12))
+    axes.set(ylabel="parameters", xlim=(2016.5, 2025.7), ylim=(4e7, 6e12))
     axes.set_title("Growth of Transformers", fontsize=13, weight="bold", color=INK, loc="left")
     axes.grid(color=RULE, linewidth=0.6)
     axes.legend(frameon=False, labelcolor=INK, loc="lower right")

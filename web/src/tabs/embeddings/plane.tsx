@@ -42,7 +42,7 @@ function Plane(props: { model: ModelEntry }) {
       name="word-plane"
       note={
         value
-          ? `The first ${value.fitted} of ${value.all} ${characters ? "characters" : "words"} of ${model.name}. The plane is spanned by the two principal components; it has ${(100 * value.explained).toFixed(0)}% of the variance of their ${value.width} dimensions, so distances in it are only a hint.`
+          ? `The first ${value.fitted} of ${value.all} ${characters ? "characters" : "words"} of ${model.name}. The plane is spanned by the two principal components; it has ${(100 * value.explained).toFixed(0)}% of the variance of their ${value.width} dimensions, so distances in it are only a hint. A dot is a word whose label would cover another one.`
           : waitingFor(model)
       }
     >

@@ -1,5 +1,4 @@
 // One-hot rows times a table; A1. Numbers have two decimals, so that a sum can be followed by eye.
-import { normalNumbers } from "../../maths/random";
 
 export interface Table {
   names: readonly string[]; // of the rows
@@ -10,11 +9,39 @@ export interface Table {
 export const ALPHABET = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
 const WIDTH = 5;
 
-/** A table for the alphabet, from a fixed seed, as before training. */
+/** `torch.manual_seed(123); torch.nn.Embedding(26, 5).weight`, as before training; `regard plot one-hot` draws the same. */
 export const LETTERS: Table = {
   names: ALPHABET,
   dim: WIDTH,
-  values: Float64Array.from({ length: ALPHABET.length * WIDTH }, ((draw) => () => Math.round(100 * draw()) / 100)(normalNumbers(7))),
+  // prettier-ignore
+  values: Float64Array.from([
+      0.34, -0.18, -0.30, -0.59, 0.35,
+      0.66, -0.22, -0.38, 0.77, -1.19,
+      0.70, -1.41, 0.18, 1.90, 0.50,
+      0.27, -0.08, -1.02, -0.17, 0.92,
+      1.58, 1.30, 1.28, -0.20, 0.50,
+      -1.57, 0.97, -1.15, -1.16, 0.33,
+      -0.63, -2.84, -1.32, 0.18, -2.13,
+      1.05, -0.39, -0.93, -0.50, -1.09,
+      0.88, 1.55, 0.63, -0.18, 0.10,
+      -0.09, 0.27, -0.59, 0.88, 1.62,
+      -1.48, 1.13, -1.22, 1.31, 1.05,
+      0.14, 2.25, -0.80, -0.28, 0.77,
+      -0.66, -0.80, 0.18, 0.23, 0.51,
+      0.99, -0.26, -1.08, -0.04, 1.62,
+      -2.32, 1.09, 0.67, 0.69, -0.95,
+      -0.08, -0.15, 0.12, 0.44, -1.45,
+      0.26, -0.55, 1.00, 0.83, -0.39,
+      0.49, -0.22, -1.75, -1.60, -1.08,
+      0.90, -0.72, -0.60, -0.71, 0.62,
+      -1.37, -2.21, -1.32, -2.09, 0.96,
+      -0.03, -0.48, 0.77, 0.03, 1.99,
+      1.37, -0.50, -0.28, -2.06, 0.01,
+      -0.99, 0.70, -0.94, -0.47, -0.80,
+      -0.82, -1.18, -0.29, -0.60, 0.60,
+      -1.42, -0.22, -0.25, 1.15, -0.02,
+      0.43, -0.77, -0.05, -0.73, 1.23,
+  ]),
 };
 
 /** `torch.manual_seed(123); torch.nn.Embedding(4, 5).weight`, as the lecture prints rows 2, 3 and 1. */

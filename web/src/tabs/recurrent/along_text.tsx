@@ -43,6 +43,7 @@ export function HeatMap(props: { view: View }) {
         scale={gate ? "weights" : "signed"}
         most={name === "c" ? undefined : 1}
         stretch
+        minRow={10}
         read={(t, u) =>
           `${name} of unit ${u} after “${shownPiece(states.tokens[t])}” (step ${t}) = ${fixed(numbers[t * units + u], 4)}`
         }

@@ -19,6 +19,7 @@ from regard.models.folder.config_file import MAX_BEAM, MAX_PENALTY, shortened
 from regard.text.tokenizers.pieces import PieceTokenizer, make_piece_file, pieces_of
 
 MAX_TEXT_BYTES = 16 * 2**20
+MAX_ROWS = 2**22
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 # Of a decoder.yml: what says how to run, not what to compute.
 HARMLESS = (
@@ -68,9 +69,10 @@ def read_tokenizers(folder: MarianFolder) -> tuple[PieceTokenizer, PieceTokenize
     """Return the tokenizers, the special tokens, and further files that were read.
 
     A vocabulary is a sentencepiece model, whose numbers count, or a YAML file that numbers the pieces of source.spm and
-    target.spm.
+    target.spm. Tables may have more rows than a vocabulary has pieces; padding comes after the larger table.
     """
-    sides, special, sizes, read = [], set(), [], []
+    sides, special, read = [], set(), []
+    sizes = _sizes(folder.model)
     for side, path in zip(("source", "target"), folder.vocabularies, strict=True):
         if path.suffix == ".spm":
             model = _bytes(path)
@@ -91,8 +93,12 @@ def read_tokenizers(folder: MarianFolder) -> tuple[PieceTokenizer, PieceTokenize
             raise ModelError(f"{path}: a vocabulary of Marian has {END} and {UNKNOWN}, and no {PAD}")
         end, unknown = names.index(END), names.index(UNKNOWN)
         special.add((end, unknown))
-        sizes.append(len(names))
-        content = make_piece_file(model, [*names, PAD], unknown=unknown, special=[end, unknown, len(names)])
+        size = sizes[side == "target"]
+        if len(names) > size:
+            raise ModelError(f"{path}: it has {len(names)} tokens, but dim-vocabs of the model is {size}")
+        unused = range(len(names), max(sizes))
+        names += [f"<unused {number}>" for number in unused]
+        content = make_piece_file(model, [*names, PAD], unknown=unknown, special=[end, unknown, *unused, len(names)])
         try:
             sides.append(PieceTokenizer(content))
         except ModelError as error:
@@ -100,7 +106,14 @@ def read_tokenizers(folder: MarianFolder) -> tuple[PieceTokenizer, PieceTokenize
     if len(special) > 1:
         raise ModelError(f"{folder.vocabularies[0].parent}: the vocabularies number {END} and {UNKNOWN} differently")
     ((end, unknown),) = special
-    return sides[0], sides[1], Tokens(end, unknown, (sizes[0], sizes[1])), tuple(read)
+    return sides[0], sides[1], Tokens(end, unknown, sizes, max(sizes)), tuple(read)
+
+
+def _sizes(model: MarianFile) -> tuple[int, int]:
+    sizes = model.settings.get("dim-vocabs")
+    if not isinstance(sizes, list) or len(sizes) != 2 or not all(type(n) is int and 0 < n <= MAX_ROWS for n in sizes):
+        raise ModelError(f"{model.path}: dim-vocabs must have two sizes, got {shortened(repr(sizes))}")
+    return sizes[0], sizes[1]
 
 
 def read_search(settings: SettingsFile) -> dict[str, Any]:
@@ -149,7 +162,7 @@ def _found(files: Sequence[Path], root: Path) -> tuple[Path, Path]:
         if all(len(side) == 1 for side in sides):
             return sides[0][0], sides[1][0]
     names = ", ".join(path.name for path in vocabularies) or "none"
-    raise ModelError(f"{root}: the vocabularies of the model are unclear ({names}): name them in a decoder.yml, `vocabs`")
+    raise ModelError(f"{root}: the vocabularies of the model are unclear ({names}): list them in a decoder.yml")
 
 
 def _files(root: Path) -> list[Path]:
@@ -159,8 +172,9 @@ def _files(root: Path) -> list[Path]:
 def _is_model(path: Path) -> bool:
     if not is_marian_file(path):
         return False
-    if path.read_bytes()[:2] != b"PK":
-        return path.suffix != ".spm" and not path.name.startswith("lex.")
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return True
     try:
         with zipfile.ZipFile(path) as archive:
             return f"{SETTINGS}.npy" in archive.namelist()

@@ -28,9 +28,9 @@ class SSRU(nn.Module):
     Unlike in a GRU or LSTM, the gate does not depend on the state before. All x̃ and f of a text are therefore two
     matrix products, and only the third line runs through time.
 
-    The state is a weighted mean of the x̃ so far, with the weight (1 - f_s) · f_{s+1} · … · f_t of token s: one weight for
-    each number of the vector, where a head of attention has one for all numbers. They follow from the tokens between s
-    and t, not from how well a query matches a key, so the layer cannot look up a certain word far back.
+    The state is a weighted mean of the x̃ so far, with the weight (1 - f_s) · f_{s+1} · … · f_t of token s: one weight
+    for each number of the vector, where a head of attention has one for all numbers. They follow from the tokens
+    between s and t, not from how well a query matches a key, so the layer cannot look up a certain word far back.
     """
 
     def __init__(self, *, dim: int) -> None:
@@ -55,7 +55,7 @@ class SSRU(nn.Module):
     ) -> Tensor:
         """(B, m, p) -> (B, m, p), the states after each token. Padding must be at the end of a text."""
         if mask is not None or not causal:
-            raise ValueError("an SSRU reads from left to right and leaves no token out: it takes causal=True and no mask")
+            raise ValueError("an SSRU reads from left to right, and all tokens: it takes causal=True and no mask")
         new, keep = self.input(x), torch.sigmoid(self.forget(x))  # (B, m, p)
         state = torch.zeros_like(new[:, 0]) if cache is None else cache.state  # (B, p)
         states = []
@@ -83,7 +83,7 @@ class SSRU(nn.Module):
 
 
 class SSRUCache:
-    """The state c (B, p) after the tokens so far, and their number (B,) in each row. It has the interface of KVCache."""
+    """The state c (B, p) after the tokens so far, and their number (B,); it has the interface of KVCache."""
 
     def __init__(self, state: Tensor, lengths: Tensor) -> None:
         self.state, self.lengths = state, lengths
@@ -110,6 +110,4 @@ class SSRUCache:
     @staticmethod
     def join(caches: Sequence[SSRUCache]) -> SSRUCache:
         """Return one cache with the rows of all, in this order."""
-        return SSRUCache(
-            torch.cat([cache.state for cache in caches]), torch.cat([cache.lengths for cache in caches])
-        )
+        return SSRUCache(torch.cat([cache.state for cache in caches]), torch.cat([cache.lengths for cache in caches]))

@@ -6,7 +6,7 @@ for which the tables get one more row; it is padding, too, and is never chosen.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from regard.errors import ModelError
 from regard.interop.families.family import Plan
@@ -35,7 +35,8 @@ class Tokens(NamedTuple):
 
     end: int
     unknown: int
-    sizes: tuple[int, int]  # of the vocabularies, without the row that is added
+    sizes: tuple[int, int]  # of the tables of vectors
+    pad: int  # the row that is added, behind the larger table
 
 
 def make_plan(settings: SettingsFile, tokens: Tokens, theirs: Shapes) -> Plan:
@@ -52,9 +53,7 @@ def make_plan(settings: SettingsFile, tokens: Tokens, theirs: Shapes) -> Plan:
     cell = settings.take("dec-cell", str, "gru")
     if decoder == "rnn" and cell != "ssru":
         raise ModelError(f"{settings.path}: dec-cell is {cell!r}; of recurrent decoders, regard has ssru")
-    sizes = settings.take("dim-vocabs", list)
-    if sizes != [*tokens.sizes]:
-        raise ModelError(f"{settings.path}: dim-vocabs is {shortened(sizes)}, but the vocabularies have {tokens.sizes}")
+    settings.ignore("dim-vocabs")  # which says the sizes in `tokens`
     order, norms = _order(settings)
     _check_unused(settings, hidden)
     tied_all = settings.take("tied-embeddings-all", bool, False)
@@ -63,11 +62,10 @@ def make_plan(settings: SettingsFile, tokens: Tokens, theirs: Shapes) -> Plan:
     biased = not settings.take("output-omit-bias", bool, False)
     if "Wpos" in theirs:
         raise ModelError(f"{settings.path}: the model has trained positions, which regard does not read of Marian")
-    source, target = (size + 1 for size in tokens.sizes)
     config = TransformerConfig.from_dict(
         {
-            "source_vocabulary": source,
-            "target_vocabulary": target,
+            "source_vocabulary": tokens.pad + 1,
+            "target_vocabulary": tokens.pad + 1,
             "layers": depth,
             "decoder_layers": settings.take("dec-depth", int),
             "dim": dim,
@@ -85,19 +83,17 @@ def make_plan(settings: SettingsFile, tokens: Tokens, theirs: Shapes) -> Plan:
             "output_bias": biased,
             "decoder_self": "ssru" if decoder == "rnn" else "attention",
             "dropout": 0.0,
-            "pad_id": target - 1,
+            "pad_id": tokens.pad,
             "unknown_id": tokens.unknown,
-            "start_id": target - 1,
+            "start_id": tokens.pad,
             "end_ids": (tokens.end,),
-            "barred_ids": (target - 1, tokens.unknown),  # Marian writes no unknown token unless it is allowed
+            "barred_ids": (tokens.pad, tokens.unknown),  # Marian writes no unknown token unless it is allowed
         }
     )
-    if source != target:
-        raise ModelError(f"{settings.path}: dim-vocabs is {shortened(sizes)}; regard needs vocabularies of one size")
     if dim % 2:
         raise ModelError(f"{settings.path}: dim-emb is {dim}, and regard implements sinusoids of an even width")
-    rows = [*_ends(config, theirs), *(row for stack in config.stacks for row in _stack(config, stack))]
-    return Plan(config, rows, "", UNUSED, excluded=(target - 1,) if biased else ())
+    rows = [*_ends(config, tokens, theirs), *(row for stack in config.stacks for row in _stack(config, stack))]
+    return Plan(config, rows, "", UNUSED, excluded=range(tokens.sizes[1], tokens.pad + 1) if biased else ())
 
 
 def _order(settings: SettingsFile) -> tuple[str, bool]:
@@ -141,12 +137,15 @@ def _check_unused(settings: SettingsFile, hidden: int) -> None:
     settings.ignore(*HARMLESS)
 
 
-def _ends(config: TransformerConfig, theirs: Shapes) -> list[Row]:
+def _ends(config: TransformerConfig, tokens: Tokens, theirs: Shapes) -> list[Row]:
     """Return the rows of the tables, of their norms, and of the output."""
-    source, target = config.source_vocabulary - 1, config.target_vocabulary - 1
+    source, target = tokens.sizes
+
+    def parts(name: str, rows: int) -> tuple[Part, Part]:
+        return Part(name, rows), Part(None, tokens.pad + 1 - rows)
 
     def table(ours: str, name: str, rows: int) -> Row:
-        return Row(ours, (Part(name, rows), Part(None, 1)))
+        return Row(ours, parts(name, rows))
 
     rows = [table("source.embedding.weight", "Wemb" if config.share_embeddings else "encoder_Wemb", source)]
     if not config.share_embeddings:
@@ -154,9 +153,9 @@ def _ends(config: TransformerConfig, theirs: Shapes) -> list[Row]:
     if not config.tie_output:
         whole = "decoder_ff_logit_out_Wt" in theirs
         name = "decoder_ff_logit_out_Wt" if whole else "decoder_ff_logit_out_W"
-        rows.append(Row("output.weight", (Part(name, target), Part(None, 1)), transposed=not whole))
+        rows.append(Row("output.weight", parts(name, target), transposed=not whole))
     if config.output_bias:
-        rows.append(Row("output_bias", (Part("decoder_ff_logit_out_b", target), Part(None, 1)), in_row=True))
+        rows.append(Row("output_bias", parts("decoder_ff_logit_out_b", target), in_row=True))
     for ours, stack in (("source", "encoder"), ("target", "decoder")):
         if config.input_norm:
             rows += _norm(f"{ours}.norm", f"{stack}_emb_ln", config.dim, "_pre")

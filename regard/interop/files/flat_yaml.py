@@ -13,7 +13,18 @@ from regard.errors import ModelError
 from regard.models.folder.config_file import shortened
 
 MAX_LINES = 2**21
-ESCAPES = {"\\": "\\", '"': '"', "/": "/", "n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "e": "\x1b"}
+ESCAPES = {
+    "\\": "\\",
+    '"': '"',
+    "/": "/",
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+}
 ESCAPES |= {"f": "\f", "v": "\v", " ": " ", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
 ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
@@ -34,6 +45,8 @@ def read_settings(text: str, path: object) -> dict[str, Any]:
             if not isinstance(settings.get(key), list):
                 raise ModelError(f"{where}: an item of a list that has no name")
             settings[key].append(_value(content[1:].strip(), where))
+            continue
+        if content == "[]" and settings.get(key) == []:
             continue
         name, colon, value = content.partition(":")
         if not colon or line[0] in " \t" or not KEY.fullmatch(name) or name in settings:

@@ -1,7 +1,7 @@
 """The weights and settings of a Marian model: `.npz`, as Marian trains it, and `.bin`, as it is deployed.
 
-An `.npz` is a zip of arrays. A `.bin` begins with two numbers of 64 bits, the version and the number n of arrays; then n
-times length of the name, type, rank and bytes; then the names, the shapes, padding and the numbers. Both have the
+An `.npz` is a zip of arrays. A `.bin` begins with two numbers of 64 bits, the version and the number n of arrays; then
+n times length of the name, type, rank and bytes; then the names, the shapes, padding and the numbers. Both have the
 settings as an array of bytes. Matrices are (inputs, outputs), and vectors are matrices of one row.
 """
 
@@ -12,7 +12,7 @@ import math
 import struct
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

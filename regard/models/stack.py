@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.masks.algebra import Mask
-from regard.attention.types import Cache, Source
-from regard.layers.block import Block, StackBlock
+from regard.attention.types import Source
+from regard.layers.block import Block, BlockCache, StackBlock
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
@@ -85,7 +85,7 @@ class Stack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        caches: Sequence[Cache] | None = None,  # one for each block
+        caches: Sequence[BlockCache] | None = None,  # one for each block
         memory: Tensor | Sequence[Source] | None = None,  # (B, n, p), or one for each block
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
@@ -101,7 +101,7 @@ class Stack(nn.Module):
             )
         return x if self.norm is None else self.norm(x)
 
-    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:
+    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[BlockCache]:
         """Return an empty self-attention cache for each block."""
         self._check_methods("new_cache")
         return [block.new_cache(batch, capacity, static=static) for block in self.blocks]

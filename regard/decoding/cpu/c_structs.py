@@ -56,7 +56,7 @@ def rotary_of(stack: Stack | StackArrays) -> Any:
 
 def is_recurrent(block: Block | BlockArrays) -> bool:
     """Whether a block has an SSRU in place of self-attention."""
-    return "ssru" in block.self_attention.traits
+    return hasattr(block.self_attention, "forget")
 
 
 class StructMaker:

@@ -113,8 +113,6 @@ class Attention:
     output: Linear
     position: Rotary | None
 
-    traits: ClassVar = frozenset({"attention"})
-
 
 @dataclass(frozen=True)
 class Recurrence:

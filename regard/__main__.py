@@ -10,7 +10,8 @@ INTERRUPTED = 130  # if Ctrl-C arrives inside an `exec`, as dataclasses use it, 
 
 def run() -> NoReturn:
     """Run the command line and end the process; the entry point of the console script."""
-    if any(argument.startswith("--nproc") for argument in sys.argv):  # a launcher, until it can forward signals
+    # A command that starts processes ends with the signal's exit code until it can forward signals.
+    if any(argument.startswith(("--nproc", "--workers")) for argument in sys.argv):
         exit_on_signals()
     from regard.cli import main
 

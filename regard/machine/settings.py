@@ -35,6 +35,10 @@ SETTINGS = {
         "The file through which the processes of `regard train --nproc` find each other. The launcher sets it for the "
         "processes it starts; do not set it yourself."
     ),
+    "REGARD_JOB_WORKER": Setting(
+        "The number of a worker process of `regard translate --workers N`. The job sets it for the processes it "
+        "starts; do not set it yourself."
+    ),
 }
 
 

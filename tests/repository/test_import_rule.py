@@ -32,6 +32,7 @@ ORDER = (
     "compare",
     "convert",
     "serving",
+    "scale",
     "cli",
 )
 ABOVE_ALL = ("errors", "version", "system", "machine", "traits", "registry", "settings")

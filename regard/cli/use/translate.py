@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,9 +41,16 @@ from regard.cli.shared.search_options import (
     with_recommended,
 )
 from regard.cli.shared.torch_import import import_torch
+from regard.cli.use.translate_job import (
+    MAX_WORKERS,
+    check_job_options,
+    translate_block,
+    translate_job,
+)
 from regard.cli.use.translated_lines import Settings, output_line, translate_stream
 from regard.errors import UsageError
 from regard.machine import set_threads
+from regard.scale.worker_loop import answer_blocks, worker_number
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -50,9 +58,14 @@ if TYPE_CHECKING:
 
 
 def translate_text(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Text file, one sentence per line; may be .gz, .xz or .zst.", show_default="stdin"),
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Text file, one sentence per line; may be .gz, .xz or .zst. Several files need --out.",
+            show_default="stdin",
+        ),
     ] = None,
     model: Models = None,
     text: Annotated[str | None, typer.Option("--text", "-t", help="Translate this sentence instead of a file.")] = None,
@@ -108,6 +121,18 @@ def translate_text(
         Path | None, typer.Option(help="Draw the alignment to a .png, .svg or .pdf file; needs --text.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of a resumable job: the translation of each FILE goes there, under its name."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_WORKERS, show_default="1", help="Number of processes of a job, which share the cores."
+        ),
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
@@ -120,18 +145,23 @@ def translate_text(
     Files of any size work, because only a few thousand lines are in memory at a time. Lines from a pipe or the
     keyboard are translated as they arrive.
 
+    With --out, several processes translate many files. If this is interrupted, the same command continues.
+
     Examples:
       regard translate -m runs/mine < fr.txt > en.txt
       regard translate --text "Le chat dort." --attention
       regard translate -m runs/mine fr.txt --json --alternatives 3
+      regard translate a.fr.gz b.fr --workers 4 -o translated
     """
-    if text is not None and file is not None:
-        raise UsageError("pass a file or --text, not both")
+    if text is not None and (files or out is not None):
+        raise UsageError("pass files or --text, not both")
+    check_job_options(files or [], out, workers)
     if attention and not as_json and text is None:
         raise UsageError("--attention needs --json or --text: a matrix does not fit on one line")
     if plot is not None and text is None:
         raise UsageError("--plot draws one sentence: pass it with --text")
-    set_threads(threads)
+    if out is None:  # a job divides the cores among its workers
+        set_threads(threads)
     rules = make_rules(repetition_penalty, no_repeat, min_tokens, max_tokens)
     random_search = make_random_search(sample, minimum_risk, temperature, top_k, top_p, min_p, seed, rules)
     search = make_search(beam, length_penalty, random_search, alternatives, rules)
@@ -143,6 +173,11 @@ def translate_text(
             "--beam 1"
         )
     draftable = None if draft is None else check_draft_options(search, model, alternatives)
+    if out is not None:
+        settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+        models = [*(model or [DEFAULT_MODEL]), *([draft] if draft else [])]
+        translate_job(context, files or [], out, models, settings, batch, workers or 1)
+        return
     shows_attention = attention or plot is not None
     if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:
         import_torch()  # what follows would import it too, but more slowly
@@ -150,12 +185,14 @@ def translate_text(
     search = with_recommended(search, beam, length_penalty, alternatives, translator.info.get("search"))
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
-    letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
+    letters = None if worker_number() else UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
     settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     with plain_warnings():
-        if text is None:
-            translate_stream(translator, file, settings, batch)
+        if worker_number() is not None:
+            answer_blocks(partial(translate_block, translator, settings, batch))
+        elif text is None:
+            translate_stream(translator, files[0] if files else None, settings, batch)
         else:
             translate_sentence(translator, check_utf8(text, "--text"), settings, plot)
 

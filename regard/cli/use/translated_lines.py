@@ -6,14 +6,16 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli.shared.input_lines import line_windows, open_lines, progress, read_line
+from regard.cli.shared.input_lines import open_lines, progress
 from regard.cli.shared.model_options import UnknownLetters
 from regard.errors import DataError, RegardError
+from regard.text.files.input_windows import line_windows, read_line
 
 if TYPE_CHECKING:
     from regard.api.results import Translation
@@ -38,7 +40,8 @@ def translate_stream(translator: Translator, file: Path | None, settings: Settin
     """Translate all lines of the input; exit with code 3 at the end if some failed."""
     failed = number = 0
     with open_lines(file) as stream, progress(stream, file) as advance:
-        for lines in line_windows(stream, batch):
+        prompt = partial(typer.echo, "> ", err=True, nl=False) if stream.isatty() else None
+        for lines in line_windows(stream, batch, before_read=prompt):
             outputs = [""] * len(lines)
             errors: dict[int, str] = {}
             for index, result in translate_lines(translator, lines, settings, batch, first=number):

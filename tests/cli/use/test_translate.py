@@ -21,8 +21,7 @@ from typer.testing import Result
 
 from regard.api.ensemble import join_translators
 from regard.api.translator import Translator
-from regard.cli.shared import input_lines
-from regard.cli.shared.input_lines import line_windows, progress
+from regard.cli.shared.input_lines import progress
 from regard.cli.shared.search_options import make_random_search, make_rules, make_search
 from regard.cli.use.translated_lines import Settings, output_line, translate_batch, translate_lines
 from regard.decoding.cpu import c_matrix as compiled
@@ -35,6 +34,8 @@ from regard.decoding.searches.sample import Sample
 from regard.decoding.searches.speculative import Speculative
 from regard.errors import DataError
 from regard.tasks.loading import load
+from regard.text.files import input_windows
+from regard.text.files.input_windows import line_windows
 from regard.text.tokenizers.special_tokens import END
 
 ROOT = Path(__file__).parents[3]
@@ -381,7 +382,7 @@ def test_lines_do_not_depend_on_how_they_arrive(content: bytes, sizes: list[int]
 
 
 def test_windows_grow_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_lines, "WINDOW_LINES", 6)
+    monkeypatch.setattr(input_windows, "WINDOW_LINES", 6)
     windows = line_windows(Trickle([b"a\n" * 20, b"a\n", b"a\n" * 7]), 2)  # type: ignore[arg-type]
     assert [len(lines) for lines in windows] == [2, 4, 6, 6, 2, 1, 6, 1]
     windows = line_windows(Trickle([b"a\n" * 20]), 9)  # type: ignore[arg-type]  # who asks for more gets it
@@ -389,13 +390,13 @@ def test_windows_grow_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_lines, "MAX_LINE_BYTES", 8)
+    monkeypatch.setattr(input_windows, "MAX_LINE_BYTES", 8)
     parts = [b"123456789", *[b"0" * 5] * 9, b"\n12345678\n"]
     ((long, short),) = line_windows(Trickle(parts), 2)  # type: ignore[arg-type]
     assert 8 < len(long) <= 14 and short == b"12345678"  # cut off, and still too long
     with pytest.raises(DataError, match="longer than 8 bytes"):
-        input_lines.read_line(long)
-    assert input_lines.read_line(short) == "12345678"
+        input_windows.read_line(long)
+    assert input_windows.read_line(short) == "12345678"
 
 
 class Lengths:
@@ -455,7 +456,7 @@ def test_the_order_of_the_input_is_kept_over_windows_and_batches(
     words = ["le", "chat", "noir", "dort", "dans", "la", "maison"]
     lines = [" ".join(words[: 1 + i * 5 % 7]) for i in range(30)]
     texts = [one.text for one in load(models["translator"]).translate(lines, beam=1, max_tokens=6)]
-    monkeypatch.setattr(input_lines, "WINDOW_LINES", 8)
+    monkeypatch.setattr(input_windows, "WINDOW_LINES", 8)
     options = ("--beam", "1", "--batch", "3")
     result = command("translate", "-m", models["translator"], *SHORT, *options, stdin="\n".join(lines))
     assert result.stdout == "".join(text.replace("\n", " ") + "\n" for text in texts)

@@ -1,0 +1,110 @@
+"""`regard translate FILE… --workers N -o FOLDER`: check the options of a job, and describe it to regard.scale."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from regard.cli.shared.model_options import STDIN
+from regard.cli.use.translated_lines import Settings, output_line, translate_lines
+from regard.errors import UsageError
+from regard.scale.blocks import Row
+from regard.version import __version__
+
+if TYPE_CHECKING:
+    from regard.api.translator import Translator
+
+MAX_WORKERS = 1024
+WORKER_COMMAND = (sys.executable, "-m", "regard", "translate")
+NOT_FOR_WORKERS = ("context", "files", "out", "workers")
+NOT_COMPARED = (*NOT_FOR_WORKERS, "model", "draft", "threads")  # models are compared by their content
+
+
+def check_job_options(files: Sequence[Path], out: Path | None, workers: int | None) -> None:
+    """Raise UsageError for options that need each other."""
+    if out is None:
+        if workers is not None:
+            raise UsageError("--workers needs --out: a job writes its results to a folder")
+        if len(files) > 1:
+            raise UsageError("several files need --out FOLDER, where each translation gets a file")
+    elif not files or STDIN in files:
+        raise UsageError("--out needs files: a job that is resumed reads its input again")
+
+
+def translate_job(
+    context: typer.Context,
+    files: Sequence[Path],
+    out: Path,
+    models: Sequence[str],
+    settings: Settings,
+    batch: int,
+    workers: int,
+) -> None:
+    """Translate files in worker processes; exit with code 3 at the end if some lines failed."""
+    from regard.api.model_names import find_model
+    from regard.models.folder.verification import verify_folder
+    from regard.scale.job import Job, run_job
+    from regard.system.files import fingerprint
+
+    folders = [find_model(model) for model in models]
+    for folder in folders:
+        verify_folder(folder)
+    options = option_values(context)
+    job = Job(
+        files,
+        fingerprint={
+            "models": {str(i): fingerprint(folder / "manifest.json") for i, folder in enumerate(folders, start=1)},
+            "options": {name: value for name, value in options.items() if name not in NOT_COMPARED},
+            "regard": __version__,
+        },
+        command=[*WORKER_COMMAND, *option_words(context, options)],
+        batch=batch,
+        failed_output=lambda number, error: output_line(number, error, settings),
+    )
+    failed = run_job(job, out, workers=workers, say=lambda text: typer.echo(f"regard: {text}", err=True))
+    if failed:
+        typer.echo(f"regard: {failed} lines failed; they are empty in the output", err=True)
+        raise typer.Exit(3)
+
+
+def option_values(context: typer.Context) -> dict[str, Any]:
+    """Return the options that were passed and differ from their defaults, by parameter name."""
+    return {
+        parameter.name: context.params[parameter.name]
+        for parameter in context.command.params
+        if parameter.name in context.params
+        and parameter.name not in NOT_FOR_WORKERS
+        and context.params[parameter.name] not in (None, parameter.default, [], ())
+    }
+
+
+def option_words(context: typer.Context, values: dict[str, Any]) -> list[str]:
+    """Return the words on the command line that stand for these options."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        if parameter.name not in values:
+            continue
+        option = max(parameter.opts, key=len)  # the long form, which can be joined with its value
+        value = values[parameter.name]
+        if value is True:
+            words.append(option)
+        else:
+            words += [f"{option}={item}" for item in (value if isinstance(value, list | tuple) else [value])]
+    return words
+
+
+def translate_block(
+    translator: Translator, settings: Settings, batch: int, first: int, lines: list[bytes]
+) -> list[Row]:
+    """Translate the lines of a block in a worker process; `first` lines of the file are in front of them."""
+    rows: dict[int, Row] = {}
+    for index, result in translate_lines(translator, lines, settings, batch, first=first):
+        number = first + index + 1
+        error = result if isinstance(result, str) else ""
+        rows[index] = Row(number, error, output_line(number, result, settings))
+    sys.stderr.flush()
+    return [rows[index] for index in range(len(lines))]

@@ -199,7 +199,7 @@ def test_wrong_options(job: Run, words: Path, tmp_path: Path) -> None:
         "--workers needs --out": (words, "--workers", "2"),
         "several files need --out": (words, words),
         "--out needs files": ("-o", tmp_path / "out"),
-        "pass files or --text": ("-t", "a", "-o", tmp_path / "out"),
+        "pass a file or --text": ("-t", "a", "-o", tmp_path / "out"),
         "both be written to a.txt": (words, same, "-o", tmp_path / "out"),
         "needs this name": (write_lines(tmp_path / "job.json", ["a"]), "-o", tmp_path / "out"),
     }

@@ -154,7 +154,7 @@ def translate_text(
       regard translate a.fr.gz b.fr --workers 4 -o translated
     """
     if text is not None and (files or out is not None):
-        raise UsageError("pass files or --text, not both")
+        raise UsageError("pass a file or --text, not both")
     check_job_options(files or [], out, workers)
     if attention and not as_json and text is None:
         raise UsageError("--attention needs --json or --text: a matrix does not fit on one line")

@@ -7,7 +7,6 @@ A class that returns the whole text takes the place of the splitter, which saves
 
 from __future__ import annotations
 
-import logging
 import sys
 
 import argostranslate.sbd
@@ -29,5 +28,4 @@ argostranslate.sbd.SBDetect = WholeText
 argostranslate.sbd.minisbd_models.list_models = lambda: ["fr", "en"]
 libretranslate.init.boot = lambda *arguments, **options: None  # it would ask the network for models
 sys.argv = ["libretranslate", "--host", "127.0.0.1", "--port", sys.argv[1], "--threads", "32", "--disable-web-ui"]
-logging.disable(logging.INFO)  # it logs each step of each translation, which takes time
 main()

@@ -46,7 +46,7 @@ class WeightTable:
     """The rows of a model, checked against the names and shapes of both sides before a weight is read."""
 
     def __init__(self, rows: Iterable[Row], *, ours: Shapes, unused: str = "", excluded: Sequence[int] = ()) -> None:
-        """`ours` are the shapes of our weights; `unused` is a pattern of weights of theirs that nobody needs.
+        """`ours` are the shapes of our weights; `unused` is a pattern of their weights that regard does not need.
 
         `excluded` are tokens whose output bias becomes EXCLUDED, so that their probability is 0.
         """
@@ -110,7 +110,10 @@ class WeightTable:
         Rows that an import skips, and those of `first_row_of`, are zero.
         """
         for row in self.rows.values():
-            parts = get(row.ours).split([part.rows for part in row.parts])
+            weight = get(row.ours)
+            if self.excluded and row.ours == "output_bias":
+                weight = weight.index_fill(0, torch.tensor(self.excluded), 0.0)
+            parts = weight.split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
                 if part.name is None:
                     if bool((weight != part.value).any()):

@@ -16,6 +16,7 @@ FORMATS = {
     "hf": "hub_folder",
     "gguf": "gguf_file",
     "words": "words_text",
+    "onnx": "onnx_graphs",
 }
 TOOLS = {
     "ct2": "CTranslate2",
@@ -23,6 +24,7 @@ TOOLS = {
     "hf": "transformers",
     "gguf": "llama.cpp",
     "words": "gensim and other tools for word2vec's text format",
+    "onnx": "ONNX runtimes",
 }
 
 

@@ -61,6 +61,8 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
     tokenizer = face.tokenizer if source is None else face.target_tokenizer
     fixed = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
     _check_tokens("prefix", fixed, tokenizer)
+    if hasattr(face, "frame"):
+        fixed = [*face.frame.before_target(), *fixed]
     special = special_tokens_of(face.model)
     start = special.start
     if any(token in special.ends for token in fixed[:-1]):

@@ -80,6 +80,6 @@ def test_the_page_from_the_key_to_the_alignment(browser: Any, address: str, tmp_
     page.fill("#text", "")
     expect(page.locator("#translation")).to_have_text("")
     page.click("#explore")
-    expect(page).to_have_title("regard")
+    expect(page).to_have_title("regard: look inside attention")
     assert problems == []
     page.close()

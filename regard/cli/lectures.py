@@ -262,7 +262,7 @@ def random_features() -> RenderableType:
         "F3  Random features: the missing factor of the formula",
         "Jane's sentence, sines and cosines; relative error of the weights:\n",
         table,
-        "\nφ(q)·φ(k) estimates exp(−|x−y|²/2), with x = q/d^¼ and y = k/d^¼. The slide\n"
+        "\nφ(q)·φ(k) estimates exp(−|x−y|²/2), with x = q/d^¼ and y = k/d^¼. The slide "
         f"lacks the factor exp(|y|²/2) of each key, so an error of {bias:.3f} remains.\n",
         agree("|φ(x)|", phi.norm(dim=-1), torch.ones(len(x)), 1e-12, source="sin² + cos² = 1"),
         agree(

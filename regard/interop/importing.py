@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.interop import argos_import, ctranslate2_import, translators
+from regard.interop import argos_import, ctranslate2_import, marian_folder, translators
 from regard.interop.card import write_card
 from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
-from regard.interop.families import bert, distilbert, gpt2, llama
+from regard.interop.families import bert, distilbert, gpt2, llama, marian_original
 from regard.interop.families.family import Plan, TokenIds
 from regard.interop.families.sentence_transformers import with_pooling
 from regard.interop.files.hub_folder import DTYPES, HubFolder
@@ -34,6 +34,7 @@ FAMILIES: dict[str, Callable[[SettingsFile, TokenIds], Plan]] = {
     **dict.fromkeys(bert.ARCHITECTURES, bert.make_plan),
     "distilbert": distilbert.make_plan,
 }
+MARIAN_TOKENS = 256  # of a text that is translated as a whole; Marian trains on at most 50 to 200
 KNOWN = (*FAMILIES, *translators.FAMILIES)
 # Of generation_config.json: what has no effect on a search, and what `regard generate` has options for.
 GENERATION_HARMLESS = (
@@ -89,6 +90,8 @@ def read(
     """
     if family is not None and family not in KNOWN:
         raise UsageError(unknown_name("family of models", family, KNOWN))
+    if marian_folder.is_marian(Path(source)):
+        return _read_marian(Path(source), allow_keys)
     if Path(source).is_file() and argos_import.is_package(Path(source)):
         return _read_ctranslate2(Path(source), argos_import.read_package(Path(source), allow_keys))
     if Path(source).is_file():
@@ -162,6 +165,35 @@ def _read_ctranslate2(path: Path, model: ctranslate2_import.CTranslate2Model) ->
         model.weights,
         model.notes,
         separate,
+    )
+
+
+def _read_marian(source: Path, allow_keys: Collection[str]) -> Imported:
+    """Read a model of Marian itself, `.npz` or `.bin`."""
+    folder = marian_folder.open_folder(source, allow_keys=allow_keys)
+    source_tokenizer, target_tokenizer, tokens, read_files = marian_folder.read_tokenizers(folder)
+    search = marian_folder.read_search(folder.decoding)
+    model = folder.model
+    settings = SettingsFile(f"{model.path}: the settings", model.settings, allowed=allow_keys)
+    try:
+        plan = marian_original.make_plan(settings, tokens, model.shapes)
+    except UsageError as error:  # a setting out of range
+        raise ModelError(f"{model.path}: {shortened(error)}") from error
+    settings.finish()
+    weights = WeightSource(model.path, model.shapes, model.get, model.dtypes, (*folder.beside, *read_files))
+    table = make_table(model.path, plan)
+    _check_weights(model.path, table, weights, plan)
+    info: dict[str, Any] = {
+        "max_tokens": MARIAN_TOKENS,
+        "frame": {"source": {"before": [], "after": [tokens.end]}, "target": {"before": []}},
+        "search": search,
+        "imported": {"family": "marian", "source": model.path.name, "files": weights.fingerprints()},
+    }
+    if len(source_tokenizer.codes) > 1:
+        info["language_codes"] = {"tokens": source_tokenizer.codes, "source": None, "target": "before"}
+    notes = ("Computed as Marian does. transformers and CTranslate2 compute other positions, and other translations.",)
+    return Imported(
+        plan.config, target_tokenizer, info, weights.storage, "marian", table, weights, notes, source_tokenizer
     )
 
 

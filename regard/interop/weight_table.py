@@ -110,7 +110,10 @@ class WeightTable:
         Rows that an import skips, and those of `first_row_of`, are zero.
         """
         for row in self.rows.values():
-            parts = get(row.ours).split([part.rows for part in row.parts])
+            weight = get(row.ours)
+            if self.excluded and row.ours == "output_bias":
+                weight = weight.index_fill(0, torch.tensor(self.excluded), 0.0)
+            parts = weight.split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
                 if part.name is None:
                     if bool((weight != part.value).any()):

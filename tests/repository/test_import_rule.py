@@ -136,6 +136,7 @@ ORDER_INSIDE = {
         *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),
         *(
             "marian_tokenizers",
+            "marian_folder",
             "translators",
             "chat_template",
             "single_files",

@@ -37,6 +37,7 @@ from regard.cli.shared.search_options import (
     make_search,
     search_option,
     with_draft,
+    with_recommended,
 )
 from regard.cli.shared.torch_import import import_torch
 from regard.cli.use.translated_lines import Settings, output_line, translate_stream
@@ -146,6 +147,7 @@ def translate_text(
     if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:
         import_torch()  # what follows would import it too, but more slowly
     translator = load_translators(model, device, dtype)
+    search = with_recommended(search, beam, length_penalty, alternatives, translator.info.get("search"))
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
     letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)

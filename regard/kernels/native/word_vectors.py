@@ -20,8 +20,10 @@ from regard.kernels.native.compiler import load_library, pointer
 from regard.models.word_vectors import WEIGHT_POWER, WordVectorModel
 from regard.text.batches.batch import Batch
 from regard.text.random_streams import random_keys
+from regard.traits import why_unknown
 
 SOURCE = Path(__file__).with_name("word_vectors.c")
+KNOWN_TRAITS = frozenset({"WordVectorModel", "module Embedding"})
 BLOCKS = 16  # of the rows of a table, as in the C code
 DRAWS = 7  # random stream
 
@@ -46,6 +48,8 @@ class Glove(Structure):
 
 def why_not(model: WordVectorModel) -> str | None:
     """Return why the C code cannot train this model, or None."""
+    if (reason := why_unknown(model, KNOWN_TRAITS)) is not None:
+        return reason
     weights = list(model.parameters())
     if any(weight.device.type != "cpu" or weight.dtype is not torch.float32 for weight in weights):
         return "the C code is for float32 on a CPU"

@@ -38,7 +38,17 @@ LATER = frozenset(
 )
 # Settings of format 2 of the model folder, which older versions cannot read.
 FORMAT_2 = frozenset(
-    {"norm_eps", "qkv_bias", "input_norm", "output_bias", "position_base", "position_layout", *ROTARY, *TOKEN_IDS}
+    {
+        "norm_eps",
+        "qkv_bias",
+        "input_norm",
+        "output_bias",
+        "position_base",
+        "position_layout",
+        "decoder_self",
+        *ROTARY,
+        *TOKEN_IDS,
+    }
 )
 NEW_ACTIVATIONS = ("silu", "geglu-tanh")  # also of format 2
 

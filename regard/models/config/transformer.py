@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from regard.models.config.base import COUNT, vocabulary_of
 from regard.models.config.stack import StackConfig
+from regard.models.layer_names import is_causal
 from regard.settings import SettingError, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
+DECODER_SELF = ("attention", "ssru")  # self-attention, or the recurrent layer of layers/ssru.py
 POOLINGS = ("mean", "max", "first", "learned")
 
 
@@ -23,10 +25,16 @@ class TransformerConfig(StackConfig):
     tie_output: bool = True  # the output layer is the target's table (Press & Wolf 2017)
     output_bias: bool = False  # of the output layer
     source_start: bool = False  # the source begins with the start token, as the target does (L2)
+    decoder_self: str = choice("attention", DECODER_SELF)  # what mixes the tokens of the target
 
     @property
     def kind(self) -> str:
         return "transformer"
+
+    @property
+    def attention_layers(self) -> list[str]:
+        layers = super().attention_layers
+        return [layer for layer in layers if not (is_causal(layer) and self.decoder_self == "ssru")]
 
     @property
     def stacks(self) -> dict[str, int]:
@@ -64,6 +72,8 @@ class PointerGeneratorConfig(TransformerConfig):
         super().__post_init__()
         if self.output_bias:
             raise SettingError("output_bias", "a model that copies has no output_bias")
+        if self.decoder_self != "attention":
+            raise SettingError("decoder_self", "a model that copies has self-attention in its decoder")
         if self.source_vocabulary != self.target_vocabulary:
             raise SettingError(
                 "source_vocabulary",

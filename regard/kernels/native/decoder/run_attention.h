@@ -11,14 +11,32 @@ static inline void fetch_numbers(const float *x, int count) {
   for (int i = 0; i < count; i += 16) __builtin_prefetch(x + i, 0, 2);
 }
 
+/* An SSRU: the state of each row takes the place of keys and values, and follows that of the position before. */
+static void run_ssru(Run *run, int l, const float *brings, float *y, Thread t) {
+  const Stack *stack = &run->batch.network->decoder;
+  int p = stack->dim, kv = 2 * stack->kv_heads * (p / stack->heads), T = run->batch.T, before = run->position - 1;
+  const float *gates = brings + (size_t)run->live * p, *states = before < 0 ? NULL : own_kv_at(run, l, before);
+  float *next = own_kv_at(run, l, run->position);
+  for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
+    const float *state = states ? states + (size_t)run->origins[(size_t)r * T + before] * kv : NULL;
+    size_t at = (size_t)r * p;
+    step_ssru(brings + at, gates + at, state, next + (size_t)r * kv, y + at, p);
+  }
+  meet(t);
+}
+
 /* Each row attends to the tokens of its hypothesis, the new one included, while the next row's keys and values come. */
 static void run_self(Attention *attention, int l, const float *x, float *qkv, float *y, Thread t) {
   Run *run = (Run *)attention;
   const Stack *stack = &run->batch.network->decoder;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, wide = (H + 2 * G) * d, kv = 2 * G * d;
   int T = run->batch.T, n = run->position + 1;
-  float *cache = own_kv_at(run, l, run->position);
   (void)x;
+  if (stack->recurrent) {
+    run_ssru(run, l, qkv, y, t);
+    return;
+  }
+  float *cache = own_kv_at(run, l, run->position);
   for (int r = share(run->live, t, 0); r < share(run->live, t, 1); r++) {
     float *row = qkv + (size_t)r * wide;
     rotate_row(stack, run->batch.network->target_angles, row, run->position);

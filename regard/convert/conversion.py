@@ -74,7 +74,7 @@ class Conversion:
         if self.model is None:
             raise UsageError(
                 f"no head was swapped: with {self.features} features none is within {self.target:g} of exact "
-                f"attention. Take more features or a greater target, or name heads and let them learn"
+                f"attention. Increase features or target, or choose heads and fine-tune the model"
             )
         face = self.face
         if isinstance(face, Translator):

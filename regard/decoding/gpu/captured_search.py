@@ -1,7 +1,7 @@
 """Whole batches decoded by a GPU: encode, step and choose are CUDA graphs, which the host replays.
 
 E8. One turn of the decoding loop, a step of the decoder and the choice of tokens, is captured once for each shape. The
-host only looks now and then which texts are done.
+host checks only now and then which texts are done.
 
     B lanes   n source tokens   V vocabulary
 """
@@ -146,7 +146,7 @@ class CapturedSearch:
         self.decoder.load_cache(state, lanes)
 
     def look(self) -> list[int]:
-        """Return the lanes that were done at the previous look: the GPU goes on while the host waits for the copy."""
+        """Return the lanes that were done at the previous check; the GPU continues during the copy to the host."""
         done = self.search.buffers.done
         if self.device.type != "cuda":
             return done.nonzero()[:, 0].tolist()

@@ -119,7 +119,7 @@ class IndependentRows:
 
     def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Pick]) -> None:
         if any(inputs.constraints):
-            raise UsageError("only a beam keeps constraints: search with Beam")
+            raise UsageError("constraints need beam search: pass search=Beam(...)")
         batch, rows_per_input = len(inputs.numbers), inputs.alternatives
         rows, device = batch * rows_per_input, inputs.numbers.device
         self.pick, self.length, self.special = pick, 0, inputs.special

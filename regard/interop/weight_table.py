@@ -46,7 +46,7 @@ class WeightTable:
     """The rows of a model, checked against the names and shapes of both sides before a weight is read."""
 
     def __init__(self, rows: Iterable[Row], *, ours: Shapes, unused: str = "", excluded: Sequence[int] = ()) -> None:
-        """`ours` are the shapes of our weights; `unused` is a pattern of weights of theirs that nobody needs.
+        """`ours` are the shapes of our weights; `unused` is a pattern of their weights that regard does not need.
 
         `excluded` are tokens whose output bias becomes EXCLUDED, so that their probability is 0.
         """

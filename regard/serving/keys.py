@@ -105,7 +105,7 @@ def read_keys(path: Path) -> list[Key]:
         parse_key(f"--key-file {path}, line {number}", line) for number, line in entries if line[:1] not in ("", "#")
     ]
     if not keys:
-        raise UsageError(f"--key-file {path}: there is no key in it. Make one with: {MAKE_KEY} > {path}")
+        raise UsageError(f"--key-file {path}: it contains no key. Make one with: {MAKE_KEY} > {path}")
     names = [key.name for key in keys]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"--key-file {path}: two keys have the name {repeated!r}")

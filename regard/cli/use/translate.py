@@ -40,7 +40,7 @@ from regard.cli.shared.search_options import (
     with_recommended,
 )
 from regard.cli.shared.torch_import import import_torch
-from regard.cli.use.translated_lines import Settings, output_line, translate_stream
+from regard.cli.use.translated_lines import LineSettings, output_line, translate_stream
 from regard.errors import UsageError
 from regard.machine import set_threads
 
@@ -159,7 +159,7 @@ def translate_text(
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
     letters = UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
+    settings = LineSettings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     with plain_warnings():
         if text is None:
@@ -200,7 +200,7 @@ def check_lengths(
         raise UsageError(f"--include needs {needed} tokens, but a translation may have at most {limit}")
 
 
-def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
+def translate_sentence(translator: Translator, text: str, settings: LineSettings, plot: Path | None) -> None:
     """Translate one sentence and print it, with its alignment if the options ask for it."""
     if settings.letters is not None:
         settings.letters.name_in(text)

@@ -61,7 +61,7 @@ class Plan:
     config: Config
     rows: list[Row]
     prefix: str  # of the names of their weights, in some files
-    unused: str = ""  # a pattern of weights that nobody needs
+    unused: str = ""  # a pattern of weights that the model does not need
     copies: Mapping[str, str] = field(default_factory=dict)  # weights that must equal another one if they are there
     context: int | None = None
     notes: Sequence[str] = ()  # for the model card

@@ -153,7 +153,7 @@ class _Reader:
             if inner == TEXT:
                 return [self.text() for _ in range(count)]
             if inner not in FORMS:
-                raise ModelError(f"a list of the type {inner}")
+                raise ModelError(f"it has a list of the unknown type {inner}")
             form = f"<{count}{FORMS[inner][1]}"
             return list(struct.unpack(form, self.take(struct.calcsize(form))))
         if kind not in FORMS:

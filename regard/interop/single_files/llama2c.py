@@ -131,7 +131,7 @@ def _places(sizes: Sizes) -> list[tuple[str, int]]:
     if sizes.version == 1:
         return [*norms.items(), table, *attention.items(), *feed.items(), *output]
     first, second, last = norms.items()
-    waves = ("sines", sizes.context * sizes.width)  # of rotary positions; nobody reads them
+    waves = ("sines", sizes.context * sizes.width)  # of rotary positions; not used
     return [table, first, *attention.items(), second, *feed.items(), last, waves, *output]
 
 

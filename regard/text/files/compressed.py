@@ -112,7 +112,7 @@ class _BoundedFile(io.RawIOBase):
         if self._limit is not None and self._read > self._limit:
             raise DataError(
                 f"{self._path}: decompresses to more than {MAX_EXPANSION} times its size, which text does not; "
-                f"if it is right, decompress it first and give the plain file"
+                f"if it is valid, decompress it first and pass the plain file"
             )
         buffer[: len(chunk)] = chunk
         return len(chunk)

@@ -88,7 +88,7 @@ def test_keys_are_read_again(tmp_path: Path) -> None:
     assert before is not None and after is not None and after.allowance is before.allowance
     assert ring.find(KEY) is None and ring.find(SECRET) is not None
     path.write_text("")
-    with pytest.raises(UsageError, match="there is no key in it"):
+    with pytest.raises(UsageError, match="it contains no key"):
         ring.reread()
     assert ring.find(SECRET) is not None
 
@@ -96,7 +96,7 @@ def test_keys_are_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "there is no key in it"),
+        ("", "it contains no key"),
         (f"a b:{SECRET}", "line 1: the name before the colon"),
         (f"\n{'x' * 65}:{SECRET}", "line 2: the name before the colon"),
         ("anna:short", "line 1: a key has at least 16 characters"),

@@ -131,7 +131,7 @@ def try_shapes(L: int, rounds: int) -> list[dict[str, object]]:
     (_, make), inputs = next(iter(contenders(cell, [128]))), cell.inputs()
     usual = {"FORWARD": launch_triton.FORWARD, "SUMS": launch_triton.SUMS}
     for name in usual:
-        for shape in itertools.starmap(launch_triton.Shape, SHAPES):
+        for shape in itertools.starmap(launch_triton.LaunchShape, SHAPES):
             setattr(launch_triton, name, shape)
             try:
                 run = recorded(timed(cell, make(), inputs))

@@ -19,7 +19,7 @@ from regard.decoding.requests import Request, TextModel
 from regard.decoding.searches.logit_rules import Rule, adapt_rule, apply_rules
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.repetition import bar_degenerate_output
-from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
+from regard.decoding.searches.search import Hypothesis, Inputs, NextInputs, Run, Search
 from regard.text.tokenizers.special_tokens import special_tokens_of
 
 
@@ -113,7 +113,7 @@ class RunningBatch:
     def choose_by_cohort(self) -> list[tuple[Cohort, dict[int, list[Hypothesis]]]]:
         """As `choose`, and return the finished hypotheses of each cohort.
 
-        A run says which rows of the state continue, in which order: `Choice.rows`. A beam repeats and reorders its
+        A run says which rows of the state continue, in which order: `NextInputs.rows`. A beam repeats and reorders its
         hypotheses in this way. `self.state.keep` then reorders the key-value caches accordingly, see
         models/decoding_state.py.
         """
@@ -162,7 +162,7 @@ class RunningBatch:
         elif len(rows) < row:
             self.state = self.state.keep(torch.tensor(rows, device=device), torch.tensor(inputs, device=device))
 
-    def _choose(self, cohort: Cohort) -> Choice:
+    def _choose(self, cohort: Cohort) -> NextInputs:
         model_logps = logps = bar_special_tokens(cohort.logps, self.special, self.allow_unknown)
         if cohort.rules:
             logps = apply_rules(cohort.rules, model_logps, cohort.prefix, cohort.run.written(), self.special)

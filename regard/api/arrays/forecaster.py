@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.saving import learned_from_demo, save_face
-from regard.arrays.series import Scale, Series, make_series, read_series
+from regard.arrays.series import Scale, Series, make_series, read_rows, read_series
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
 from regard.demo.series import demo_series
@@ -99,10 +99,13 @@ class Forecaster:
         """
         history = self.read(series)
         first, last = self.lookback if first is None else first, len(history) if last is None else last
-        if not self.lookback <= first <= last - self.horizon or last > len(history):
+        if last > len(history):
+            raise DataError(f"the rows to evaluate end at {last:,}, but the series has {len(history):,}: end there")
+        if not self.lookback <= first <= last - self.horizon:
             raise DataError(
                 f"no window can be evaluated on rows {first:,} to {last:,} of {len(history):,}: {self.lookback} rows "
-                f"before the first are read, and {self.horizon} are forecast"
+                f"before the first are read, and {self.horizon} rows are forecast. Begin at {self.lookback} or "
+                f"later, and end at least {self.horizon} rows after that"
             )
         values = torch.from_numpy(history.standardised.T[:, first - self.lookback : last].astype(np.float32))  # (C, T)
         windows = values.unfold(-1, self.lookback + self.horizon, 1).transpose(0, 1)  # (N, C, L + F)
@@ -165,9 +168,7 @@ class Forecaster:
 
     def _known_columns(self, path: Path) -> tuple[str, ...]:
         """Return the columns to read: those of the training data if the file has them all, else all of its own."""
-        from regard.text.files.lines import read_lines
-
-        header = next(iter(read_lines(path)), "")
+        header = next(read_rows(path), "")
         names = [name.strip(' "') for name in re.split(r"[,;\t]", header)]
         return self.columns if all(name in names for name in self.columns) else ()
 

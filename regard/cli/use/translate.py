@@ -47,7 +47,7 @@ from regard.cli.use.translate_job import (
     translate_block,
     translate_job,
 )
-from regard.cli.use.translated_lines import Settings, output_line, translate_stream
+from regard.cli.use.translated_lines import LineSettings, output_line, translate_stream
 from regard.errors import UsageError
 from regard.machine import set_threads
 from regard.scale.worker_loop import answer_blocks, worker_number
@@ -104,6 +104,12 @@ def translate_text(
         typer.Option(
             min=1, show_default="2 x source + 20", rich_help_panel=SEARCH, help="Generate at most this many tokens."
         ),
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option("--from", metavar="CODE", help="Source language, for a model with codes for several.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option("--to", metavar="CODE", help="Target language, for a model with codes for several.")
     ] = None,
     alternatives: Annotated[
         int,
@@ -174,7 +180,7 @@ def translate_text(
         )
     draftable = None if draft is None else check_draft_options(search, model, alternatives)
     if out is not None:
-        settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases)
+        settings = LineSettings(search, alternatives, max_tokens, attention, as_json, phrases)
         models = [*(model or [DEFAULT_MODEL]), *([draft] if draft else [])]
         translate_job(context, files or [], out, models, settings, batch, workers or 1)
         return
@@ -182,11 +188,13 @@ def translate_text(
     if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:
         import_torch()  # what follows would import it too, but more slowly
     translator = load_translators(model, device, dtype)
+    if source_language is not None or target_language is not None:
+        translator = translator.between(source_language, target_language)
     search = with_recommended(search, beam, length_penalty, alternatives, translator.info.get("search"))
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)
     letters = None if worker_number() else UnknownLetters(translator.source_tokenizer, translator.reader.unseen)
-    settings = Settings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
+    settings = LineSettings(search, alternatives, max_tokens, attention, as_json, phrases, letters)
     check_lengths(translator, phrases, min_tokens, max_tokens)
     with plain_warnings():
         if worker_number() is not None:
@@ -229,7 +237,7 @@ def check_lengths(
         raise UsageError(f"--include needs {needed} tokens, but a translation may have at most {limit}")
 
 
-def translate_sentence(translator: Translator, text: str, settings: Settings, plot: Path | None) -> None:
+def translate_sentence(translator: Translator, text: str, settings: LineSettings, plot: Path | None) -> None:
     """Translate one sentence and print it, with its alignment if the options ask for it."""
     if settings.letters is not None:
         settings.letters.name_in(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli.shared.model_options import STDIN
-from regard.cli.use.translated_lines import Settings, output_line, translate_lines
+from regard.cli.use.translated_lines import LineSettings, output_line, translate_lines
 from regard.errors import UsageError
 from regard.scale.blocks import Row
 from regard.version import __version__
@@ -40,7 +40,7 @@ def translate_job(
     files: Sequence[Path],
     out: Path,
     models: Sequence[str],
-    settings: Settings,
+    settings: LineSettings,
     batch: int,
     workers: int,
 ) -> None:
@@ -98,7 +98,7 @@ def option_words(context: typer.Context, values: dict[str, Any]) -> list[str]:
 
 
 def translate_block(
-    translator: Translator, settings: Settings, batch: int, first: int, lines: list[bytes]
+    translator: Translator, settings: LineSettings, batch: int, first: int, lines: list[bytes]
 ) -> list[Row]:
     """Translate the lines of a block in a worker process; `first` lines of the file are in front of them."""
     rows: dict[int, Row] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LineSettings:
     """How to translate, and how to print the translations."""
 
     search: Search
@@ -36,7 +36,7 @@ class Settings:
     letters: UnknownLetters | None = None  # names letters that the model does not know
 
 
-def translate_stream(translator: Translator, file: Path | None, settings: Settings, batch: int) -> None:
+def translate_stream(translator: Translator, file: Path | None, settings: LineSettings, batch: int) -> None:
     """Translate all lines of the input; exit with code 3 at the end if some failed."""
     failed = number = 0
     with open_lines(file) as stream, progress(stream, file) as advance:
@@ -60,7 +60,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: Settin
 
 
 def translate_lines(
-    translator: Translator, lines: Sequence[bytes], settings: Settings, batch: int, *, first: int
+    translator: Translator, lines: Sequence[bytes], settings: LineSettings, batch: int, *, first: int
 ) -> Iterator[tuple[int, Translation | str]]:
     """Yield the index of each line and its translation or error message; lines of similar length share a batch."""
     texts: dict[int, str] = {}
@@ -80,7 +80,7 @@ def translate_lines(
 
 
 def translate_batch(
-    translator: Translator, numbered: list[tuple[int, str]], settings: Settings
+    translator: Translator, numbered: list[tuple[int, str]], settings: LineSettings
 ) -> list[Translation | str]:
     """Return a translation or an error message for each text; after a failure, retry with half of the batch."""
     numbers, texts = ([*side] for side in zip(*numbered, strict=True))
@@ -109,7 +109,7 @@ def translate_batch(
     return [result for half in halves for result in translate_batch(translator, half, settings)]
 
 
-def output_line(number: int, result: Translation | str, settings: Settings) -> str:
+def output_line(number: int, result: Translation | str, settings: LineSettings) -> str:
     """Format a translation or an error message for the output: one line, or one for each alternative."""
     if settings.as_json:
         return json.dumps(as_object(result, settings), ensure_ascii=False)
@@ -120,7 +120,7 @@ def output_line(number: int, result: Translation | str, settings: Settings) -> s
     return "\n".join(f"{number}\t{choice.score:.4f}\t{one_line(choice.text)}" for choice in result.alternatives)
 
 
-def as_object(result: Translation | str, settings: Settings) -> dict[str, Any]:
+def as_object(result: Translation | str, settings: LineSettings) -> dict[str, Any]:
     """Return the JSON object of a translation or an error message."""
     if isinstance(result, str):
         return {"text": "", "error": result}

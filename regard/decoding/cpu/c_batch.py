@@ -147,18 +147,18 @@ class PackedBatch:
 
 
 @dataclass
-class Rules:
+class RuleTable:
     """The rules of a batch: the first one is empty."""
 
     structs: Any  # an array of RuleStruct
     arrays: list[array[int]] = field(default_factory=list)  # keeps alive what the structs point to
 
 
-def _rules(requests: Sequence[Request]) -> tuple[Rules, array[int]]:
+def _rules(requests: Sequence[Request]) -> tuple[RuleTable, array[int]]:
     """Return the different rules of requests, and the number of each request's rule among them."""
     numbers: dict[Any, int] = {None: 0}
     column = array(INT, (numbers.setdefault(request.rule, len(numbers)) for request in requests))
-    rules = Rules((RuleStruct * len(numbers))())
+    rules = RuleTable((RuleStruct * len(numbers))())
     for rule, number in numbers.items():
         if rule is not None:
             tokens, barred = array(INT, rule.tokens), array(INT, rule.barred)

@@ -29,7 +29,7 @@ FREE_SHARE = 0.25  # of the lanes that must be free before waiting inputs enter
 MAX_BEAM_WIDTH = 32  # whose candidates fit into one program
 
 
-class Shape(NamedTuple):
+class GraphKey(NamedTuple):
     """What a graph is captured for."""
 
     search: Search
@@ -55,7 +55,7 @@ def why_not(model: Any, search: Search) -> str | None:
 class CapturedSearch:
     """A search over a fixed number of lanes; when a text is done, a waiting input takes over its lane."""
 
-    def __init__(self, model: Any, shape: Shape) -> None:
+    def __init__(self, model: Any, shape: GraphKey) -> None:
         from regard.decoding.gpu.decoder import GpuDecoder
         from regard.decoding.gpu.searches import GpuBeam, GpuGreedy
 
@@ -190,7 +190,7 @@ def search_captured(
         capacity = round_up(len(group[0].prefix) + max(request.limit for request in group), "capacity")
         most = max(1, batch_tokens // (search.rows(alternatives) * (capacity + source_length)))
         inputs = min(1 << (len(group) - 1).bit_length(), 1 << (most.bit_length() - 1))
-        shape = Shape(search, alternatives, inputs, capacity, source_length)
+        shape = GraphKey(search, alternatives, inputs, capacity, source_length)
         with graphs.lock:
             captured = graphs.get(shape, partial(CapturedSearch, model, shape))
             hypotheses |= {} if captured is None else captured.write(group, barred)

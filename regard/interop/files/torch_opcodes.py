@@ -19,7 +19,7 @@ MAX_NUMBER_BYTES = 16
 MAX_DIMENSIONS = 8
 
 
-class Name(NamedTuple):
+class PickledName(NamedTuple):
     """A class or function that the file names; it stays a name."""
 
     module: str
@@ -44,9 +44,9 @@ class StoredTensor(NamedTuple):
 
 
 MARK = object()
-REBUILD_TENSOR = Name("torch._utils", "_rebuild_tensor_v2")
-REBUILD_PARAMETER = Name("torch._utils", "_rebuild_parameter")
-ORDERED_DICT = Name("collections", "OrderedDict")
+REBUILD_TENSOR = PickledName("torch._utils", "_rebuild_tensor_v2")
+REBUILD_PARAMETER = PickledName("torch._utils", "_rebuild_parameter")
+ORDERED_DICT = PickledName("collections", "OrderedDict")
 
 
 def read_program(data: Any, start: int = 0) -> tuple[Any, int]:
@@ -137,7 +137,7 @@ class _Program:
         elif function == REBUILD_PARAMETER and isinstance(arguments, tuple) and isinstance(arguments[0], StoredTensor):
             self.push(arguments[0])
         else:
-            name = ".".join(function) if isinstance(function, Name) else repr(function)
+            name = ".".join(function) if isinstance(function, PickledName) else repr(function)
             raise ModelError(f"it asks to call {shortened(name)}, and regard never calls a function that a file names")
 
     def set_state(self) -> None:
@@ -147,14 +147,19 @@ class _Program:
 
     def name_from_stack(self) -> None:
         module, name = self.last(2)
-        self.push(Name(str(module), str(name)))
+        self.push(PickledName(str(module), str(name)))
 
     def storage(self) -> None:
         (parts,) = self.last(1)
         if not isinstance(parts, tuple) or len(parts) not in (5, 6) or parts[0] != "storage":
             raise ModelError(f"damaged at byte {self.offset}: no storage of numbers")
         kind, key, count = parts[1], parts[2], parts[4]
-        if not isinstance(kind, Name) or kind.module != "torch" or not isinstance(key, str) or type(count) is not int:
+        if (
+            not isinstance(kind, PickledName)
+            or kind.module != "torch"
+            or not isinstance(key, str)
+            or type(count) is not int
+        ):
             raise ModelError(f"damaged at byte {self.offset}: no storage of numbers")
         self.push(Storage(key, kind.name, count))
 
@@ -213,7 +218,7 @@ OPCODES: dict[int, Callable[[_Program], Any]] = {
     0x94: lambda p: p.memorize(len(p.memo)),
     ord("h"): lambda p: p.push(p.memo[p.number("<B")]),
     ord("j"): lambda p: p.push(p.memo[p.number("<I")]),
-    ord("c"): lambda p: p.push(Name(p.line(), p.line())),
+    ord("c"): lambda p: p.push(PickledName(p.line(), p.line())),
     0x93: _Program.name_from_stack,
     ord("R"): _Program.call,
     ord("b"): _Program.set_state,

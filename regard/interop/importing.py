@@ -134,7 +134,8 @@ def read(
 
 
 def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, positions: str) -> Imported:
-    plan, (source, target), info = translators.read_translator(folder, settings, positions=positions)
+    tokenizer = None if family == "marian" else _read_tokenizer(folder, settings)
+    plan, (source, target), info = translators.read_translator(folder, settings, tokenizer, positions=positions)
     settings.finish()
     for tokenizer, rows in zip((source, target), plan.config.vocabularies, strict=True):
         if tokenizer.size > rows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.shared.input_lines import line_windows, open_lines, progress, read_line
+from regard.cli.shared.input_lines import FIRST_LINES, WINDOW_LINES, line_windows, open_lines, progress, read_line
 from regard.cli.shared.model_options import (
     DEFAULT_MODEL,
     Device,
@@ -102,7 +102,7 @@ def translate_text(
     ] = 1,
     batch: Annotated[
         int, typer.Option(min=1, help="Number of lines per batch; lines of similar length share one.")
-    ] = 256,
+    ] = WINDOW_LINES,
     attention: Annotated[
         bool, typer.Option("--attention", help="Output the alignment too; needs --json or --text.")
     ] = False,
@@ -230,7 +230,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: Settin
     """Translate all lines of the input; exit with code 3 at the end if some failed."""
     failed = number = 0
     with open_lines(file) as stream, progress(stream, file) as advance:
-        for lines in line_windows(stream, batch):
+        for lines in line_windows(stream, min(batch, FIRST_LINES)):
             outputs = [""] * len(lines)
             errors: dict[int, str] = {}
             for index, result in translate_lines(translator, lines, settings, batch, first=number):

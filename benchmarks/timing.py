@@ -119,11 +119,11 @@ def recorded(run: Run) -> Run:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        kept = run()
+        outputs = run()
 
     def again(_: Run = run) -> object:  # which holds the memory that the graph reads
         graph.replay()
-        return kept
+        return outputs
 
     return again
 
@@ -144,15 +144,15 @@ def command() -> str:
 
 def hardware(device: str) -> dict[str, object]:
     """What the numbers were measured on."""
-    found: dict[str, object] = {
+    facts: dict[str, object] = {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0,  # of other work, if asked first
     }
     if device == "cuda":
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 def cpu_name() -> str:

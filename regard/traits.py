@@ -1,8 +1,8 @@
-"""Traits: short names for what a module computes, so that an engine can refuse what it does not implement.
+"""Traits: short names for what a module computes, so that a backend can refuse what it does not implement.
 
-A module with options has a property `traits`. An engine (a kernel, a decoder in C) declares the set of traits that
+A module with options has a property `traits`. A backend (a kernel, a decoder in C) declares the set of traits that
 it implements and leaves every model with any other trait to the plain modules. A new option is therefore never
-silently ignored: its trait is unknown to every engine until someone implements it there.
+silently ignored: its trait is unknown to every backend until someone implements it there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def traits_of(module: nn.Module) -> frozenset[str]:
 def own_traits(module: nn.Module) -> frozenset[str]:
     """Return the traits of a module without those of the modules inside it.
 
-    A module that declares no traits contributes its class name, which no engine knows. So does a subclass that defines
+    A module that declares no traits contributes its class name, which no backend knows. So does a subclass that defines
     methods and declares no traits, and, outside of torch.compile, a module with a method replaced on the instance:
     `regard.kernels.fuse` and the trainer look for such modules before they compile.
     """

@@ -33,12 +33,12 @@ def test_files(folder: Path) -> list[Path]:
 
 def tests_by_tag(folder: Path) -> dict[str, dict[str, str]]:
     """For each tag its tests, functions named test_<TAG>_…, each with the name of its file."""
-    found: dict[str, dict[str, str]] = {}
+    tests: dict[str, dict[str, str]] = {}
     for path in test_files(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and (match := re.match(r"test_([A-Z]\d+)_", node.name)):
-                found.setdefault(match[1], {})[node.name] = path.stem
-    return found
+                tests.setdefault(match[1], {})[node.name] = path.stem
+    return tests
 
 
 def with_links(table: str, tested: dict[str, dict[str, str]]) -> str:

@@ -30,7 +30,7 @@ from regard.look.pictures.concepts.normalization import state_changes
 from regard.look.pictures.concepts.three_heads import search_weights, three_heads_weights
 from regard.look.trace.trace import Trace
 from regard.look.trace.tracing import trace_text
-from regard.positions.absolute import distance_variance
+from regard.positions.sinusoids import distance_variance
 from regard.tasks.loading import load
 
 ROOT = Path(__file__).parents[1]
@@ -145,11 +145,11 @@ def self_attention() -> dict[str, str]:
     """D7: in how many rows a word attends most to itself, and the row of “en”, where it does not."""
     flow = jane_flow()
     _, weights = attend(flow.x, flow.x, flow.x, score="dot", return_weights=True)
-    own = sum(int(row.argmax()) == i for i, row in enumerate(weights))
+    to_itself = sum(int(row.argmax()) == i for i, row in enumerate(weights))
     row = dict(zip(flow.words, weights[flow.words.index("en")].tolist(), strict=True))
     best = sorted(row, key=row.__getitem__, reverse=True)[:3]
     return {
-        "rows_of_own_word": f"{own} of {len(flow.words)}",
+        "rows_of_own_word": f"{to_itself} of {len(flow.words)}",
         "row_of_en": ", ".join(f"“{word}” {row[word]:.3f}" for word in best),
     }
 

@@ -29,8 +29,8 @@ def groups_of(pairs: list[Pair]) -> list[list[Pair]]:
             node = parent[node]
         return node
 
-    for one, other in pairs:
-        parent[root((0, one))] = root((1, other))
+    for first, second in pairs:
+        parent[root((0, first))] = root((1, second))
     groups = defaultdict(list)
     for pair in pairs:
         groups[root((0, pair[0]))].append(pair)

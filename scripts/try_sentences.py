@@ -37,19 +37,19 @@ class Try(NamedTuple):
 
 def read_tries(path: Path) -> list[Try]:
     """The sentences of a file."""
-    about, found = "", []
+    about, tries = "", []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             about = line.lstrip("# ")
         elif line:
             text, *keep = line.split("\t")
-            found.append(Try(text, keep, about))
-    return found
+            tries.append(Try(text, keep, about))
+    return tries
 
 
-def warnings_for(one: Try, translation: str) -> Iterator[str]:
+def warnings_for(attempt: Try, translation: str) -> Iterator[str]:
     """What looks wrong with a translation."""
-    ours, theirs = (re.findall(r"\w+", text.lower()) for text in (one.text, translation))
+    ours, theirs = (re.findall(r"\w+", text.lower()) for text in (attempt.text, translation))
     if not translation.strip():
         yield "empty"
     if len(theirs) > LONGEST * len(ours) + ROOM or len(theirs) < SHORTEST * len(ours) - ROOM:
@@ -61,7 +61,7 @@ def warnings_for(one: Try, translation: str) -> Iterator[str]:
         yield f"{count} times: {phrase}"
     if re.search("<unk>|⁇|�", translation):
         yield "unknown mark"
-    if lost := [word for word in one.keep if word.lower() not in translation.lower()]:
+    if lost := [word for word in attempt.keep if word.lower() not in translation.lower()]:
         yield f"lost: {', '.join(lost)}"
 
 
@@ -80,15 +80,15 @@ def main() -> int:
     translator = load(args.model)
     assert isinstance(translator, Translator)
     tries = read_tries(args.file)
-    found = translator.translate([one.text for one in tries], beam=args.beam)
+    translations = translator.translate([attempt.text for attempt in tries], beam=args.beam)
     marked, about = 0, ""
-    for one, translation in zip(tries, found, strict=True):
-        if one.about != about:
-            about = one.about
+    for attempt, translation in zip(tries, translations, strict=True):
+        if attempt.about != about:
+            about = attempt.about
             sys.stdout.write(f"\n## {about}\n")
-        wrong = list(warnings_for(one, translation.text))
+        wrong = list(warnings_for(attempt, translation.text))
         marked += bool(wrong)
-        sys.stdout.write(f"  {one.text}\n  {translation.text}\n" + "".join(f"  !! {why}\n" for why in wrong) + "\n")
+        sys.stdout.write(f"  {attempt.text}\n  {translation.text}\n" + "".join(f"  !! {why}\n" for why in wrong) + "\n")
     sys.stdout.write(f"{len(tries)} sentences, {marked} marked\n")
     return int(marked > 0)
 

@@ -32,7 +32,7 @@ from benchmarks.attention.attention_contenders import (
     Cell,
     Forms,
     H,
-    Place,
+    Setting,
     attend_runs,
     d,
     multihead_runs,
@@ -70,14 +70,14 @@ def as_tuple(result: object) -> tuple[Tensor, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def measure(cell: Cell, place: Place, *, rounds: int, budget: float) -> dict[str, object]:
+def measure(cell: Cell, setting: Setting, *, rounds: int, budget: float) -> dict[str, object]:
     """The cell with its times, ratios and verdict."""
     with torch.set_grad_enabled(cell.work == "backward"):
-        forms = (attend_runs if cell.subject == "attend" else multihead_runs)(cell, place)
-        check_equal(cell, forms, TOLERANCE[place.dtype])
-        best = {name: fastest(by_form, device=place.device) for name, by_form in forms.items()}
+        forms = (attend_runs if cell.subject == "attend" else multihead_runs)(cell, setting)
+        check_equal(cell, forms, TOLERANCE[setting.dtype])
+        best = {name: fastest(by_form, device=setting.device) for name, by_form in forms.items()}
         runs = {name: forms[name][form] for name, form in best.items()}
-        samples = take_turns(runs, device=place.device, rounds=rounds, budget=budget)
+        samples = take_turns(runs, device=setting.device, rounds=rounds, budget=budget)
     rivals = {name: samples.ratio("regard", name) for name in forms if name != "regard"}
     return {
         **asdict(cell),
@@ -109,20 +109,20 @@ def verdict(cell: Cell, samples: Samples, rivals: list[str]) -> dict[str, object
 
 def summary(cells: list[dict]) -> dict[str, object]:
     """Both targets, and how noisy the run was."""
-    found: dict[str, object] = {}
+    summaries: dict[str, object] = {}
     for subject in ("attend", "multihead"):
         judged = [cell for cell in cells if cell["subject"] == subject and cell["ratio"] is not None]
         counts = {word: sum(cell["verdict"] == word for cell in judged) for word in ("behind", "level", "ahead")}
         most = subject == "attend" or 2 * counts["ahead"] > len(judged)
-        found[subject] = {
+        summaries[subject] = {
             "cells": len(judged),
             **counts,
             "worst_ratio": max((cell["ratio"] for cell in judged), default=None),
             "met": bool(judged) and counts["behind"] == 0 and most,
         }
     noise = [abs(cell["again"] - 1) for cell in cells]
-    found["noise"] = {"median": median(noise), "worst": max(noise)}
-    return found
+    summaries["noise"] = {"median": median(noise), "worst": max(noise)}
+    return summaries
 
 
 def row(cell: dict) -> str:
@@ -176,7 +176,7 @@ def main() -> int:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if args.device == "auto" else args.device
     default = torch.bfloat16 if device == "cuda" else torch.float32
     dtype = default if args.dtype == "auto" else getattr(torch, args.dtype)
-    place = Place(device, dtype, args.batch or (8 if device == "cuda" else 1))
+    setting = Setting(device, dtype, args.batch or (8 if device == "cuda" else 1))
     sizes = tuple(args.sizes or (QUICK_SIZES if args.quick else SIZES))
     rounds = args.rounds or (2 if args.quick else 4)
     budget = args.budget if args.budget is not None else 0.0 if args.quick else 1.2
@@ -188,7 +188,7 @@ def main() -> int:
         "command": command(),
         "hardware": hardware(device),
         "versions": versions(),
-        "setting": {"device": device, "dtype": str(dtype).removeprefix("torch."), "B": place.B, "H": H, "d": d},
+        "setting": {"device": device, "dtype": str(dtype).removeprefix("torch."), "B": setting.B, "H": H, "d": d},
     }
     print(report["hardware"], report["versions"], report["setting"], sep="\n")
     if not HAS_X_TRANSFORMERS:
@@ -197,7 +197,7 @@ def main() -> int:
     cells = []
     for cell in all_cells(sizes):
         if args.only in (None, cell.subject):
-            cells.append(measure(cell, place, rounds=rounds, budget=budget))
+            cells.append(measure(cell, setting, rounds=rounds, budget=budget))
             print(row(cells[-1]), flush=True)
     report |= {"cells": cells, "summary": summary(cells)}
     if busy := report["hardware"]["load"] > report["hardware"]["cores"] / 4:
@@ -206,8 +206,8 @@ def main() -> int:
     report["summary"]["busy"] = busy
     print()
     for name in ("attend", "multihead", "noise"):
-        found = report["summary"][name]
-        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in found.items()))
+        target = report["summary"][name]
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in target.items()))
     keep(report, args.out)
     print(json.dumps(report))
     met = all(report["summary"][subject]["met"] for subject in ("attend", "multihead") if args.only in (None, subject))

@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Place:
+class Setting:
     """Where and with what numbers to measure."""
 
     device: str
@@ -54,11 +54,11 @@ class Place:
         return torch.arange(n, device=self.device) >= hidden[:, None]
 
 
-def attend_runs(cell: Cell, place: Place) -> Forms:
+def attend_runs(cell: Cell, setting: Setting) -> Forms:
     """The forms of each contender, by name."""
-    q = place.randn(place.B, H, cell.m, d)
-    k, v = place.randn(place.B, H, cell.n, d), place.randn(place.B, H, cell.n, d)
-    mask = place.keep(cell.n)[:, None, None] if cell.mask == "padding" else None  # (B, 1, 1, n)
+    q = setting.randn(setting.B, H, cell.m, d)
+    k, v = setting.randn(setting.B, H, cell.n, d), setting.randn(setting.B, H, cell.n, d)
+    mask = setting.keep(cell.n)[:, None, None] if cell.mask == "padding" else None  # (B, 1, 1, n)
     causal = cell.mask == "causal"
     is_causal = causal and cell.work != "step"  # the last query sees every key, which SDPA's flag does not know
 
@@ -77,7 +77,7 @@ def attend_runs(cell: Cell, place: Place) -> Forms:
         # equal work is SDPA with such rows set to zero; the bare call is shown and not judged.
         runs = {"regard": ours, "sdpa": zeroed, UNEQUAL: bare}
     if cell.work == "backward":
-        inputs, g = [x.requires_grad_() for x in (q, k, v)], place.randn(*q.shape)
+        inputs, g = [x.requires_grad_() for x in (q, k, v)], setting.randn(*q.shape)
         runs = {name: and_backward(run, inputs, g) for name, run in runs.items()}
     return {name: {"": run} for name, run in runs.items()}
 
@@ -90,15 +90,15 @@ def and_backward(run: Run, inputs: list[Tensor], g: Tensor) -> Run:
     return both
 
 
-def multihead_runs(cell: Cell, place: Place) -> Forms:
+def multihead_runs(cell: Cell, setting: Setting) -> Forms:
     """The forms of each contender, by name; all without biases, since x-transformers has none."""
-    ours = regard.MultiHeadAttention(dim=D, heads=H, bias=False).to(place.device, place.dtype)
-    x = place.randn(place.B, cell.n, D)
-    keep = place.keep(cell.n) if cell.mask == "padding" else None
+    ours = regard.MultiHeadAttention(dim=D, heads=H, bias=False).to(setting.device, setting.dtype)
+    x = setting.randn(setting.B, cell.n, D)
+    keep = setting.keep(cell.n) if cell.mask == "padding" else None
     calls = [*our_calls(ours, x, keep, cell), *torch_calls(ours, x, keep, cell)]
     if HAS_X_TRANSFORMERS:
         calls += x_transformers_calls(ours, x, keep, cell)
-    g = place.randn(*x.shape)
+    g = setting.randn(*x.shape)
     forms: Forms = {}
     for name, form, module, run in calls:
         if cell.work == "backward":

@@ -131,7 +131,7 @@ def try_shapes(L: int, rounds: int) -> list[dict[str, object]]:
     (_, make), inputs = next(iter(contenders(cell, [128]))), cell.inputs()
     usual = {"FORWARD": launch_triton.FORWARD, "SUMS": launch_triton.SUMS}
     for name in usual:
-        for shape in itertools.starmap(launch_triton.Shape, SHAPES):
+        for shape in itertools.starmap(launch_triton.LaunchShape, SHAPES):
             setattr(launch_triton, name, shape)
             try:
                 run = recorded(timed(cell, make(), inputs))
@@ -157,8 +157,8 @@ def summary(cells: list[dict], device: str, rate: float) -> dict[str, object]:
     forward = {cell["L"]: cell for cell in cells if cell["work"] == "forward"}
     backward = {cell["L"]: cell for cell in cells if cell["work"] == "backward"}
 
-    def against_sdpa(found: dict[int, dict], L: int) -> float | None:
-        cell = found.get(L)
+    def against_sdpa(by_length: dict[int, dict], L: int) -> float | None:
+        cell = by_length.get(L)
         return None if cell is None or cell["best_sdpa"] is None else cell["times_as_fast"][cell["best_sdpa"]]
 
     targets = [("forward at 2048, times SDPA", against_sdpa(forward, 2048), 1.0)]
@@ -195,17 +195,17 @@ def row(cell: dict, rate: float) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {
+    versions_used: dict[str, str | None] = {
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "regard": regard.__version__,
     }
     for name in ("triton", "fla-core", "performer-pytorch"):
         try:
-            found[name] = version(name)
+            versions_used[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            versions_used[name] = None
+    return versions_used
 
 
 def arguments() -> argparse.Namespace:
@@ -271,14 +271,14 @@ def main() -> int:
         for name, reason in cells[-1]["does_not_run"].items():
             if reasons.setdefault(name, reason) is reason:
                 print(f"    {name} does not run: {reason}", flush=True)
-    found = summary(cells, device, rate)
-    report |= {"cells": cells, "summary": found, "seconds": round(time.perf_counter() - start, 1)}
+    targets = summary(cells, device, rate)
+    report |= {"cells": cells, "summary": targets, "seconds": round(time.perf_counter() - start, 1)}
     print()
-    for name, target in found.items():
+    for name, target in targets.items():
         print(f"{name}: {target['found']:.2f}, wanted {target['target']:g}: {'met' if target['met'] else 'MISSED'}")
     keep(report, args.out)
     print(json.dumps(report))
-    return 1 if args.check and not (found and all(target["met"] for target in found.values())) else 0
+    return 1 if args.check and not (targets and all(target["met"] for target in targets.values())) else 0
 
 
 if __name__ == "__main__":

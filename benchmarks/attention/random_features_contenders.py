@@ -93,7 +93,7 @@ def compiled_phi() -> Callable[..., Tensor]:
     return torch.compile(phi, dynamic=True)
 
 
-def linear(cell: Cell, given: bool = False) -> Attention:
+def linear(cell: Cell, precomputed: bool = False) -> Attention:
     """flash-linear-attention, which wants (B, L, H, F), with the features of `regard 128`.
 
     They are made by compiled code, or once for all, before the clock starts.
@@ -101,7 +101,7 @@ def linear(cell: Cell, given: bool = False) -> Attention:
     chunk_linear_attn = importlib.import_module("fla.ops.linear_attn").chunk_linear_attn
     features = RandomFeatures(dim=d, features=128).to(cell.device)
     W = features.W[0].to(torch.bfloat16)
-    if given:
+    if precomputed:
         cached: dict[int, Tensor] = {}
 
         def make(x: Tensor) -> Tensor:
@@ -134,10 +134,10 @@ def timed(cell: Cell, attention: Attention, inputs: list[Tensor]) -> Run:
                 return attention(*inputs)
 
         return run
-    given = torch.randn_like(inputs[2])
+    gradient = torch.randn_like(inputs[2])
 
     def both() -> tuple[Tensor, ...]:
         y = attention(*inputs)
-        return y, *torch.autograd.grad(y, inputs, given, allow_unused=True)  # given features leave q and k out
+        return y, *torch.autograd.grad(y, inputs, gradient, allow_unused=True)  # given features leave q and k out
 
     return both

@@ -60,15 +60,15 @@ class Explorer:
 def measure_start() -> dict[str, float]:
     """Seconds from the start of the process to the address, the page, and the model."""
     explorer = Explorer()
-    found = {"address": explorer.since_start()}
+    seconds = {"address": explorer.since_start()}
     for path in PAGE:
         explorer.ask(path)
-    found["page"] = explorer.since_start()
+    seconds["page"] = explorer.since_start()
     while b'"state":"ready"' not in explorer.ask("api/models"):
         time.sleep(0.01)
-    found["model"] = explorer.since_start()
+    seconds["model"] = explorer.since_start()
     explorer.end()
-    return found
+    return seconds
 
 
 def measure_sentences(count: int) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def main() -> int:
     }
     print(report["hardware"], report["versions"], sep="\n")
     began = [measure_start() for _ in range(starts)]
-    times: dict[str, list[float]] = {name: [one[name] for one in began] for name in ("address", "page", "model")}
+    times: dict[str, list[float]] = {name: [start[name] for start in began] for name in ("address", "page", "model")}
     times |= measure_sentences(sentences)
     packed = {name: len(gzip.compress((STATIC / name).read_bytes())) for name in ("index.html", "app.css", "app.js")}
     print("\n                       times   median s    worst s   target s")
@@ -130,11 +130,11 @@ def main() -> int:
     print(f"\nthe page's files, packed: {sum(packed.values()):,} bytes")
     busy = report["hardware"]["load"] > BUSY
     met = None if args.quick else all(max(times[name]) < target for name, target in TARGETS.items())
-    told = {
+    seconds = {
         name: {"times": len(taken), "median": median(taken), "worst": sorted(taken, reverse=True)[:10]}
         for name, taken in times.items()
     }
-    report |= {"packed_bytes": packed, "seconds": told, "summary": {"met": met, "busy": busy, "targets": TARGETS}}
+    report |= {"packed_bytes": packed, "seconds": seconds, "summary": {"met": met, "busy": busy, "targets": TARGETS}}
     keep(report, args.out)
     print(json.dumps(report))
     return int(args.check and (busy or not met))

@@ -87,10 +87,12 @@ def importable(module: str) -> bool:
 
 
 def outputs(contenders: dict[str, Contender], setting: Setting, sources: list[list[int]]) -> dict[str, object]:
-    """What is said of the texts: those of fp32 compared, with all differences, and how far int8 follows them."""
+    """Compare the texts of fp32, with all differences, and return how far int8 follows them."""
     ours = contenders["regard fp32"]
     assert isinstance(ours, Ours)
-    peers = {name: one for name, one in contenders.items() if name in ("CTranslate2 fp32", "transformers fp32")}
+    peers = {
+        name: contender for name, contender in contenders.items() if name in ("CTranslate2 fp32", "transformers fp32")
+    }
     fp32 = {"regard fp32": ours, **peers}
     greedy = ours.generate(sources, 1)
     return {
@@ -98,7 +100,9 @@ def outputs(contenders: dict[str, Contender], setting: Setting, sources: list[li
         **compare(ours, peers, sources, beams=(1, 4)),
         "penalties_cancel": penalties_cancel(fp32, sources[:8], 4),
         "int8_like_fp32": {
-            name: agreement(greedy, one.generate(sources, 1)) for name, one in contenders.items() if name not in fp32
+            name: agreement(greedy, contender.generate(sources, 1))
+            for name, contender in contenders.items()
+            if name not in fp32
         },
     }
 
@@ -151,23 +155,26 @@ def measure(
 def summary(cells: Sequence[dict], texts: dict) -> dict[str, object]:
     verdicts = [(dtype, cell["verdicts"].get(dtype)) for cell in cells for dtype in ("int8", "fp32")]
     return {
-        "met": bool(cells) and all(one is not None and one["met"] for _, one in verdicts),
-        "cells_met": sum(one is not None and one["met"] for _, one in verdicts),
+        "met": bool(cells) and all(verdict is not None and verdict["met"] for _, verdict in verdicts),
+        "cells_met": sum(verdict is not None and verdict["met"] for _, verdict in verdicts),
         "cells": len(verdicts),
         "worst": {
-            dtype: min((one["ratio"] / one["target"] for name, one in verdicts if one and name == dtype), default=None)
+            dtype: min(
+                (verdict["ratio"] / verdict["target"] for name, verdict in verdicts if verdict and name == dtype),
+                default=None,
+            )
             for dtype in ("int8", "fp32")
         },
         "same_texts": texts["met"] and texts["penalties_cancel"],
-        "noise": max((abs(one["again"] - 1) for _, one in verdicts if one), default=None),
+        "noise": max((abs(verdict["again"] - 1) for _, verdict in verdicts if verdict), default=None),
     }
 
 
 def row(cell: dict) -> str:
     speeds = "".join(f"{cell['tokens_per_second'].get(name, float('nan')):>19,.0f}" for name in NAMES)
     judged = "".join(
-        f"   {dtype} {one['ratio']:.2f} of {one['target']} {'met' if one['met'] else 'not met'}"
-        for dtype, one in cell["verdicts"].items()
+        f"   {dtype} {verdict['ratio']:.2f} of {verdict['target']} {'met' if verdict['met'] else 'not met'}"
+        for dtype, verdict in cell["verdicts"].items()
     )
     return f"{cell['batch']:>5}{cell['beam']:>5}{speeds}{judged}"
 
@@ -177,9 +184,11 @@ def tell_outputs(texts: dict) -> None:
     forced = ", ".join(f"{name} {distance:.1e}" for name, distance in texts["forced"].items())
     print(f"\nforced to one prefix, logits or log-probabilities are apart by at most: {forced or 'nobody to compare'}")
     print(f"{texts['sources']} sources, beams {texts['beams']}: {len(texts['differences'])} texts of the peers differ")
-    for one in texts["differences"]:
-        where = f"{one['peer']}, beam {one['beam']}, source {one['source']}, step {one['step']}"
-        print(f"  {where}: {one['margin']:.1e}, {'a tie' if one['tie'] else 'NOT A TIE'}")
+    for difference in texts["differences"]:
+        where = (
+            f"{difference['peer']}, beam {difference['beam']}, source {difference['source']}, step {difference['step']}"
+        )
+        print(f"  {where}: {difference['margin']:.1e}, {'a tie' if difference['tie'] else 'NOT A TIE'}")
     print(f"the same with and without length penalty: {texts['penalties_cancel']}")
     for name, share in texts["int8_like_fp32"].items():
         print(f"{name} writes {share:.0%} of the tokens of regard fp32 before it differs (greedy)")
@@ -192,10 +201,10 @@ def profile(ours: dict[str, Ours], setting: Setting, batch: int, beam: int, *, r
     """
     sources, half = make_sources(setting, batch), replace(setting, length=setting.length // 2)
     steps, repeats = setting.length - half.length, 5
-    for name, one in ours.items():
-        found: list[dict[str, tuple[float, float]]] = []
+    for name, contender in ours.items():
+        profiles: list[dict[str, tuple[float, float]]] = []
         walls = []
-        for each in (one, type(one)(one.model, half)):
+        for each in (contender, type(contender)(contender.model, half)):
             each.generate(sources, beam)
             start = time.perf_counter()
             for _ in range(repeats):
@@ -204,8 +213,8 @@ def profile(ours: dict[str, Ours], setting: Setting, batch: int, beam: int, *, r
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
                 for _ in range(repeats):
                     each.generate(sources, beam)
-            found.append({event.key: (event.self_cpu_time_total, event.count) for event in seen.key_averages()})
-        whole, part = found
+            profiles.append({event.key: (event.self_cpu_time_total, event.count) for event in seen.key_averages()})
+        whole, part = profiles
         table = {
             key: tuple((x - y) / steps / repeats for x, y in zip(whole[key], part.get(key, (0.0, 0.0)), strict=True))
             for key in whole

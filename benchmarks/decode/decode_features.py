@@ -126,13 +126,13 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         runs, sizes = layer_runs(args, length)
         row: dict[str, Any] = {"length": length, "bytes": sizes}
         for part, contenders in (("layer", runs), ("model", model_runs(args, length))):
-            found: Samples = take_turns(contenders, device=args.device, rounds=args.rounds, budget=0.0)
-            row[part] = {name: 1e3 * found.median(name) for name in contenders}
-            row[f"{part}_speedup"] = found.ratio("exact", "features")
+            samples: Samples = take_turns(contenders, device=args.device, rounds=args.rounds, budget=0.0)
+            row[part] = {name: 1e3 * samples.median(name) for name in contenders}
+            row[f"{part}_speedup"] = samples.ratio("exact", "features")
             if "exact in C" in contenders:
-                row["model_speedup_in_c"] = found.ratio("exact in C", "features in C")
+                row["model_speedup_in_c"] = samples.ratio("exact in C", "features in C")
             if args.device == "cuda":
-                row[f"{part}_speedup_graph"] = found.ratio("exact, graph", "features, graph")
+                row[f"{part}_speedup_graph"] = samples.ratio("exact, graph", "features, graph")
         rows.append(row)
         show(row)
     return rows
@@ -150,20 +150,20 @@ def growth(args: argparse.Namespace) -> dict[str, float]:
     parts = {"layer": layer_runs(args, last)[0]["features"], "model": models["features"]}
     if args.device == "cpu":
         parts["model in C"] = models["features in C"]
-    found = {}
+    ratios = {}
     for part, run in parts.items():
         runs = {str(length): partial(run, length) for length in (first, last)}
         times = take_turns(runs, device=args.device, rounds=args.rounds, budget=0.1 * args.rounds)
-        found[part] = times.ratio(str(last), str(first))
-    return found
+        ratios[part] = times.ratio(str(last), str(first))
+    return ratios
 
 
 def show(row: dict[str, Any]) -> None:
     for part in ("layer", "model"):
         times = "  ".join(f"{name} {1e3 * time:8.1f} us" for name, time in row[part].items())
         print(f"{row['length']:6} {part:6}{times}  {row[f'{part}_speedup']:5.2f}x", flush=True)
-    kept = "  ".join(f"{name} {size:,}" for name, size in row["bytes"].items())
-    print(f"{row['length']:6} bytes of a text in a layer: {kept}")
+    sizes = "  ".join(f"{name} {size:,}" for name, size in row["bytes"].items())
+    print(f"{row['length']:6} bytes of a text in a layer: {sizes}")
 
 
 def summary(rows: list[dict[str, Any]], growth: dict[str, float]) -> dict[str, Any]:

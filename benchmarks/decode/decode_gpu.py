@@ -51,13 +51,14 @@ def same_texts(setting: Setting, device: str, count: int) -> dict[str, object]:
     ours, peer = contenders["regard"], contenders["transformers"]
     assert isinstance(ours, Ours)
     sources = make_sources(setting, count)
-    found = compare(ours, {"transformers": peer}, sources, beams=(1, 5))
-    own = {beam: ours.generate(sources, beam) for beam in (1, 5)}
+    comparison = compare(ours, {"transformers": peer}, sources, beams=(1, 5))
+    captured = {beam: ours.generate(sources, beam) for beam in (1, 5)}
     with uncaptured():
-        found["like_modules"] = {
-            beam: sum(map(list.__eq__, texts, ours.generate(sources, beam))) / len(texts) for beam, texts in own.items()
+        comparison["like_modules"] = {
+            beam: sum(map(list.__eq__, texts, ours.generate(sources, beam))) / len(texts)
+            for beam, texts in captured.items()
         }
-    return found
+    return comparison
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def measure(contenders: dict[str, Contender], setting: Setting, cell: tuple[int,
     """One cell: tokens per second of both, and the verdict."""
     batch, beam = cell
     sources = make_sources(setting, batch)
-    runs = {name: partial(one.generate, sources, beam) for name, one in contenders.items()}
+    runs = {name: partial(contender.generate, sources, beam) for name, contender in contenders.items()}
     device = str(options["device"])
     first = sample(runs["regard"], 1, "cpu")  # with the recording of this shape
     samples = take_turns(runs, **options)
@@ -100,7 +101,7 @@ def measure(contenders: dict[str, Contender], setting: Setting, cell: tuple[int,
 
 
 def row(cell: dict) -> str:
-    speeds = "".join(f"{one:>14,.0f}" for one in cell["tokens_per_second"].values())
+    speeds = "".join(f"{speed:>14,.0f}" for speed in cell["tokens_per_second"].values())
     target = "" if cell["target"] is None else f" of {cell['target']:.0f}, {'met' if cell['met'] else 'not met'}"
     step = f"{cell['microseconds_a_step']:>10,.0f}{cell['share_of_floor']:>9.1%}{cell['first_seconds']:>9.2f}"
     return f"{cell['batch']:>5}{cell['beam']:>5}{speeds}{step}   {cell['ratio']:.1f}{target}; again {cell['again']:.2f}"
@@ -108,9 +109,11 @@ def row(cell: dict) -> str:
 
 def tell_texts(texts: dict) -> None:
     print(f"\n{texts['sources']} sources in fp32, beams {texts['beams']}: {len(texts['differences'])} texts differ")
-    for one in texts["differences"]:
-        where = f"{one['peer']}, beam {one['beam']}, source {one['source']}, step {one['step']}"
-        print(f"  {where}: {one['margin']:.1e}, {'a tie' if one['tie'] else 'NOT A TIE'}")
+    for difference in texts["differences"]:
+        where = (
+            f"{difference['peer']}, beam {difference['beam']}, source {difference['source']}, step {difference['step']}"
+        )
+        print(f"  {where}: {difference['margin']:.1e}, {'a tie' if difference['tie'] else 'NOT A TIE'}")
     print(f"texts that are those of the modules, by beam: {texts['like_modules']}")
 
 

@@ -44,12 +44,12 @@ def make_model(*, quick: bool) -> TransformerLM:
 
 def seconds_a_token(model: TransformerLM, tokens: int) -> list[float]:
     """Of each token of one text."""
-    found, before = [], time.perf_counter()
+    seconds, before = [], time.perf_counter()
     for _ in stream_tokens(model, [5], search=Greedy(rules=(MinTokens(tokens),)), max_tokens=tokens):
         now = time.perf_counter()
-        found.append(now - before)
+        seconds.append(now - before)
         before = now
-    return found
+    return seconds
 
 
 def measure(model: TransformerLM, tokens: int) -> dict[str, object]:
@@ -99,9 +99,9 @@ def main() -> int:
     print(f"\nmilliseconds a token, in {PARTS} parts of {tokens:,} tokens; growth, and what reading the cache explains")
     results = {}
     for name, form in forms.items():
-        results[name] = found = measure(form, tokens)
-        parts = " ".join(f"{part:7.3f}" for part in found["milliseconds"])
-        print(f"{name:10}{parts}   {found['growth']:.3f} of which {found['reading']:.3f}", flush=True)
+        results[name] = measured = measure(form, tokens)
+        parts = " ".join(f"{part:7.3f}" for part in measured["milliseconds"])
+        print(f"{name:10}{parts}   {measured['growth']:.3f} of which {measured['reading']:.3f}", flush=True)
     report["forms"] = results
     keep(report, args.out)
     print(json.dumps(report))

@@ -83,8 +83,8 @@ def translate_by_transformers(model: str, file: str) -> None:
         while some := list(islice(lines, TOGETHER)):
             tokens = pad_batch([[*source.encode(line.rstrip("\n")), END] for line in some], pad_id=PAD)
             # Random weights know no end: as many tokens as the longest source has.
-            found = peer.generate(tokens, attention_mask=tokens != PAD, num_beams=1, max_new_tokens=tokens.shape[1])
-            for text in found.tolist():
+            texts = peer.generate(tokens, attention_mask=tokens != PAD, num_beams=1, max_new_tokens=tokens.shape[1])
+            for text in texts.tolist():
                 sys.stdout.write(target.decode(text).replace("\n", " ") + "\n")
 
 
@@ -98,8 +98,8 @@ def measure_all(args: argparse.Namespace, sizes: Sequence[int], peer_lines: int)
     drawn = min(DRAWN, max(sizes))
     texts = [pair.source for pair in demo_pairs("test", drawn)] if args.text is None else list(read_lines(args.text))
     cells: list[dict[str, object]] = []
-    with tempfile.TemporaryDirectory() as place:
-        output = Path(place) / "out.txt"
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "out.txt"
 
         def add(who: str, lines: int, command: Sequence[str]) -> None:
             cells.append({"who": who, "lines": lines, **measure(command, output, lines or None)})
@@ -110,7 +110,7 @@ def measure_all(args: argparse.Namespace, sizes: Sequence[int], peer_lines: int)
         for name in peers:
             add(name, 0, ["-c", TELL_PEAK + LOAD[name]])
         for lines in sizes:
-            file = write_lines(Path(place) / f"{lines}.txt", texts, lines)
+            file = write_lines(Path(folder) / f"{lines}.txt", texts, lines)
             options = [
                 "translate",
                 "-m",
@@ -125,7 +125,7 @@ def measure_all(args: argparse.Namespace, sizes: Sequence[int], peer_lines: int)
             ]
             add("regard", lines, ["-c", TELL_PEAK + RUN, *options])
         if "transformers" in peers:
-            file = write_lines(Path(place) / "peer.txt", texts, peer_lines)
+            file = write_lines(Path(folder) / "peer.txt", texts, peer_lines)
             code = "from benchmarks.decode.decode_memory import translate_by_transformers; "
             code += f"translate_by_transformers({args.model!r}, {str(file)!r})"
             add("transformers", peer_lines, ["-c", f"{TELL_PEAK}sys.path.insert(0, {str(ROOT)!r}); {code}"])

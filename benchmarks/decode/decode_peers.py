@@ -25,7 +25,7 @@ from regard.decoding.searches.greedy import Greedy
 from regard.layers.block import Block
 from regard.models.config import TransformerConfig
 from regard.models.transformer import Transformer
-from regard.positions.absolute import sinusoidal
+from regard.positions.sinusoids import sinusoidal
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
 Tokens = Sequence[int]
@@ -111,14 +111,14 @@ class Ours:
         self.model, self.setting = model, setting
 
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
-        found = generate_tokens(
+        outputs = generate_tokens(
             self.model,
             sources,
             search=Greedy() if beam == 1 else Beam(beam, length_penalty=length_penalty),
             max_tokens=self.setting.length,
             batch_tokens=BATCH_TOKENS,
         )
-        return [texts[0].tokens for texts in found]
+        return [texts[0].tokens for texts in outputs]
 
     def turn(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -152,14 +152,14 @@ class CTranslate2:
 
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
         with self.turn() as translator:
-            found = translator.translate_batch(
+            outputs = translator.translate_batch(
                 [[self.names[token] for token in source] for source in sources],
                 beam_size=beam,
                 length_penalty=length_penalty,
                 max_decoding_length=self.setting.length,
                 return_scores=False,
             )
-        return [[self.numbers[name] for name in result.hypotheses[0]] for result in found]
+        return [[self.numbers[name] for name in result.hypotheses[0]] for result in outputs]
 
     def logps(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """The log-probability of each token of the targets, and of END behind them, (B, m + 1)."""
@@ -177,7 +177,7 @@ class Transformers:
     @torch.inference_mode()
     def generate(self, sources: Sequence[Tokens], beam: int, *, length_penalty: float = 1.0) -> list[list[int]]:
         source = torch.tensor(sources, device=self.model.device)
-        found = self.model.generate(
+        outputs = self.model.generate(
             source,
             attention_mask=torch.ones_like(source),
             do_sample=False,
@@ -186,7 +186,7 @@ class Transformers:
             max_new_tokens=self.setting.length,
             use_cache=True,
         )
-        return found[:, 1:].tolist()  # START is given back
+        return outputs[:, 1:].tolist()  # START is given back
 
     def turn(self) -> AbstractContextManager[object]:
         return nullcontext()

@@ -124,18 +124,18 @@ def compare_texts(
         for name, contender in contenders.items():
             with contender.turn(1, is_file=True):
                 outputs[name] = contender.translate(texts, beam)
-        found: dict[str, object] = {"beam": beam, "texts": len(texts)}
+        comparison: dict[str, object] = {"beam": beam, "texts": len(texts)}
         if "CTranslate2" in outputs:
             same = [a == b for a, b in zip(outputs["regard"], outputs["CTranslate2"], strict=True)]
-            found |= {"same": sum(same), "read_alike": sum(alike), "same_of_these": sum(compress(same, alike))}
+            comparison |= {"same": sum(same), "read_alike": sum(alike), "same_of_these": sum(compress(same, alike))}
         if references is not None:
             import sacrebleu
 
-            found["bleu"] = {
+            comparison["bleu"] = {
                 name: sacrebleu.corpus_bleu(output, [references]).score for name, output in outputs.items()
             }
-        print(f"  {found}", flush=True)
-        comparisons.append(found)
+        print(f"  {comparison}", flush=True)
+        comparisons.append(comparison)
     return comparisons
 
 

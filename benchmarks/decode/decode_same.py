@@ -46,14 +46,16 @@ def check_forced(ours: Ours, peers: dict[str, Contender], setting: Setting) -> d
     labels = torch.tensor([[*target, END] for target in targets])
     logits = ours.model(torch.tensor(sources), inputs)  # (B, m + 1, V)
     logps = log_probabilities(logits).gather(2, labels[..., None])[..., 0]  # (B, m + 1)
-    found = {}
+    distances = {}
     for name, peer in peers.items():
         if isinstance(peer, Transformers):
-            found[name] = float((peer.logits(sources, inputs) - logits).abs().max())
+            distances[name] = float((peer.logits(sources, inputs) - logits).abs().max())
         elif isinstance(peer, CTranslate2):
-            found[name] = float((peer.logps(sources, targets) - logps).abs().max())
-        assert found[name] < TOLERANCE, f"{name} is {found[name]:.1e} from regard: they do not compute the same thing"
-    return found
+            distances[name] = float((peer.logps(sources, targets) - logps).abs().max())
+        assert distances[name] < TOLERANCE, (
+            f"{name} is {distances[name]:.1e} from regard: they do not compute the same thing"
+        )
+    return distances
 
 
 def compare(
@@ -77,8 +79,8 @@ def compare(
         "beams": list(beams),
         "peers": list(peers),
         "exactly_as_long": lengths == {length},
-        "differences": [asdict(one) for one in differences],
-        "met": lengths == {length} and bool(peers) and all(one.tie for one in differences),
+        "differences": [asdict(difference) for difference in differences],
+        "met": lengths == {length} and bool(peers) and all(difference.tie for difference in differences),
     }
 
 
@@ -90,7 +92,7 @@ def explain(ours: Ours, source: Tokens, texts: Sequence[Tokens], beam: int) -> t
     watch = Recorder(candidates=2)
     search = Greedy() if beam == 1 else Beam(beam)
     generate_tokens(ours.model, [source], search=search, max_tokens=ours.setting.length, observer=watch)
-    return max((let_go(watch.records, text, beam) for text in texts), key=lambda found: found[1])
+    return max((let_go(watch.records, text, beam) for text in texts), key=lambda step_and_margin: step_and_margin[1])
 
 
 def let_go(records: Sequence[StepRecord], text: Tokens, beam: int) -> tuple[int, float]:
@@ -103,7 +105,7 @@ def let_go(records: Sequence[StepRecord], text: Tokens, beam: int) -> tuple[int,
     slots: list[tuple[int, ...]] = [()]
     margins: list[float] = []
     for record in records:
-        parents, tokens, scores, kept = (
+        parents, tokens, scores, survivors = (
             x[0].tolist() for x in (record.parents, record.tokens, record.scores, record.kept)
         )
         margins.append(scores[beam - 1] - scores[beam])
@@ -111,7 +113,7 @@ def let_go(records: Sequence[StepRecord], text: Tokens, beam: int) -> tuple[int,
             (*slots[parent], token) if parent < len(slots) else ()
             for parent, token in zip(parents, tokens, strict=True)
         ]
-        slots, alive = [candidates[c] for c in kept], [scores[c] for c in kept]
+        slots, alive = [candidates[c] for c in survivors], [scores[c] for c in survivors]
         if tuple(text[: record.step + 1]) not in slots:
             first = record.step if beam == 1 else 0
             margin = min(margins[first:])
@@ -125,8 +127,8 @@ def penalties_cancel(contenders: dict[str, Contender], sources: Sequence[Tokens]
     It must be so where all texts are of one length.
     """
     return all(
-        one.generate(sources, beam, length_penalty=0.0) == one.generate(sources, beam, length_penalty=1.0)
-        for one in contenders.values()
+        contender.generate(sources, beam, length_penalty=0.0) == contender.generate(sources, beam, length_penalty=1.0)
+        for contender in contenders.values()
     )
 
 

@@ -18,8 +18,9 @@ import regard
 from benchmarks.decode.decode_peers import _fill_layer, _fill_norm
 from regard.api.translator import Translator
 from regard.models.transformer import Transformer
-from regard.positions.absolute import Learned, Sinusoidal
+from regard.positions.learned import Learned
 from regard.positions.rotary import Rotary
+from regard.positions.sinusoids import Sinusoidal
 from regard.text.tokenizers.special_tokens import END, PAD, SPECIAL_TOKENS, START
 
 FILE_BATCH = 32  # of CTranslate2, which sorts a file by length itself, and of transformers

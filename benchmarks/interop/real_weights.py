@@ -35,8 +35,8 @@ def measure(source: Path, *, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
     result: dict[str, Any] = {"family": imported.family, "largest difference": compare(imported)}
     if not isinstance(imported.config, TransformerLMConfig):
         return result
-    with tempfile.TemporaryDirectory() as place:
-        folder = import_model(source, Path(place) / "model")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = import_model(source, Path(temporary) / "model")
         result["greedy texts"] = len(TEXTS)
         result["equal greedy texts"] = equal_texts(source, folder, new_tokens)
         text = TEXT.read_text(encoding="utf-8")[:4000]

@@ -70,15 +70,15 @@ class Runner:
         """Train, judge and write one line down; says whether that was done."""
         if self.stopped or (self.deadline is not None and time.monotonic() > self.deadline):
             return False
-        place = self.folder / f"{run.name}-{run.key}"
+        folder = self.folder / f"{run.name}-{run.key}"
         print(f"{run.name}: begun", flush=True)
         if not run.direction:
             write_last_tenth(self.folder)
-        trained = self.call(train_command(run, place), place)
-        judged = None if trained is None else self.call(evaluate_command(run, place, self.part), place)
+        trained = self.call(train_command(run, folder), folder)
+        judged = None if trained is None else self.call(evaluate_command(run, folder, self.part), folder)
         if judged is None:
             return False
-        line = {**about(run, self.part), **scores_of(json.loads(judged)), **training_of(place)}
+        line = {**about(run, self.part), **scores_of(json.loads(judged)), **training_of(folder)}
         line |= {"at_once": self.jobs, "hardware": self.hardware, "versions": self.versions}
         line |= {"date": datetime.now(UTC).isoformat(timespec="seconds")}
         with self.writing, self.results.open("a", encoding="utf-8") as file:
@@ -86,9 +86,9 @@ class Runner:
         print(f"{run.name}: {shown(line)}, {line['seconds']:.0f} s of training", flush=True)
         return True
 
-    def call(self, arguments: Sequence[str], place: Path) -> str | None:
+    def call(self, arguments: Sequence[str], folder: Path) -> str | None:
         """What `regard` prints on stdout; its stderr goes to a log. None where it failed, with the log's end shown."""
-        log = place.with_name(f"{place.name}.log")
+        log = folder.with_name(f"{folder.name}.log")
         threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
         environment = {"OMP_NUM_THREADS": threads, **os.environ}
         with log.open("ab") as errors:
@@ -111,17 +111,17 @@ class Runner:
         return None
 
 
-def train_command(run: Run, place: Path) -> list[str]:
+def train_command(run: Run, folder: Path) -> list[str]:
     settings = [part for setting in run.settings for part in ("--set", setting)]
     # No sample translations and no pictures of them: nobody looks at them here.
-    return ["train", run.system.recipe, *settings, "--set", "training.samples=0", "--out", str(place), "--quiet"]
+    return ["train", run.system.recipe, *settings, "--set", "training.samples=0", "--out", str(folder), "--quiet"]
 
 
-def evaluate_command(run: Run, place: Path, part: str) -> list[str]:
+def evaluate_command(run: Run, folder: Path, part: str) -> list[str]:
     if not run.direction:
-        return ["evaluate", str(place.parent / LAST_TENTH), "-m", str(place), *run.system.search, "--json"]
+        return ["evaluate", str(folder.parent / LAST_TENTH), "-m", str(folder), *run.system.search, "--json"]
     files = run.files.named(part, run.direction)
-    return ["evaluate", *files, "-m", str(place), *run.system.search, "--tokenize", run.files.tokenize, "--json"]
+    return ["evaluate", *files, "-m", str(folder), *run.system.search, "--tokenize", run.files.tokenize, "--json"]
 
 
 def write_last_tenth(folder: Path) -> None:
@@ -136,8 +136,8 @@ def write_last_tenth(folder: Path) -> None:
 
 def about(run: Run, part: str) -> dict[str, Any]:
     """What was measured; the commands are those of somebody who repeats it."""
-    place = Path("runs") / run.name
-    training = [word for word in train_command(run, place) if word != "--quiet"]
+    folder = Path("runs") / run.name
+    training = [word for word in train_command(run, folder) if word != "--quiet"]
     return {
         "run": run.name,
         "key": run.key,
@@ -147,7 +147,7 @@ def about(run: Run, part: str) -> dict[str, Any]:
         "seed": run.seed,
         "settings": list(run.more),
         "part": part,
-        "commands": [f"regard {shlex.join(words)}" for words in (training, evaluate_command(run, place, part))],
+        "commands": [f"regard {shlex.join(words)}" for words in (training, evaluate_command(run, folder, part))],
     }
 
 
@@ -163,15 +163,15 @@ def scores_of(judged: dict[str, Any]) -> dict[str, Any]:
     return {"bleu": judged["bleu"], "chrf": judged["chrf"], "by_length": lengths}
 
 
-def training_of(place: Path) -> dict[str, Any]:
+def training_of(folder: Path) -> dict[str, Any]:
     """Size, steps and seconds of the training, and how the model did on the validation part."""
     from safetensors import safe_open
 
-    kept = place / "training"
-    state = json.loads((kept / (kept / "latest").read_text() / "state.json").read_text(encoding="utf-8"))
+    training = folder / "training"
+    state = json.loads((training / (training / "latest").read_text() / "state.json").read_text(encoding="utf-8"))
     progress = state["progress"]
-    config = json.loads((place / "config.json").read_text(encoding="utf-8"))
-    with safe_open(place / "model.safetensors", framework="numpy") as weights:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    with safe_open(folder / "model.safetensors", framework="numpy") as weights:
         names = weights.keys()
         parameters = sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     scores = config.get("scores", {})

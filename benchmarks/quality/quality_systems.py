@@ -118,8 +118,8 @@ class Run:
     def key(self) -> str:
         """Changes with the recipe and with how it is used: a number belongs to what was measured, not to a name."""
         recipe = tomllib.loads(next(RECIPES.rglob(f"{self.system.recipe}.toml")).read_text(encoding="utf-8"))
-        told = json.dumps([recipe, self.settings, self.system.search, self.files.tokenize], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:10]
+        definition = json.dumps([recipe, self.settings, self.system.search, self.files.tokenize], sort_keys=True)
+        return hashlib.sha256(definition.encode()).hexdigest()[:10]
 
 
 THREE = {"seeds": 3}
@@ -289,9 +289,9 @@ SYSTEMS += (
             goals={"en-de": Goal(**THREE)},
             settings=settings,
             forms=("tokenised",),
-            features=told,
+            features=features,
         )
-        for name, (settings, told) in TRANSLATORS.items()
+        for name, (settings, features) in TRANSLATORS.items()
     ),
     *(
         System(

@@ -22,13 +22,13 @@ Line = dict[str, Any]
 
 def read_results(path: Path) -> list[Line]:
     """All lines; one that was cut off when it was written is left out."""
-    found = []
+    results = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
-            found.append(json.loads(line))
+            results.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return results
 
 
 def lines_of(results: Iterable[Line], system: System, direction: str, form: str) -> list[Line]:
@@ -55,7 +55,7 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
             raise ValueError(
                 f"the page has no place for the table {name!r}: <!-- table: {name} --> … <!-- end of table -->"
             )
-        text = marked.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+        text = marked.sub(lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text)
     return text
 
 
@@ -125,11 +125,11 @@ def by_length_table(results: Sequence[Line]) -> str:
     gru, plain = pair
     head = ("words of the source", "sentences", *PAIR.values())
     rows = [
-        (f"{one['low']} to {one['high']}", str(one["count"]), f"{one['bleu']:.1f}", f"{other['bleu']:.1f}")
-        for one, other in zip(gru["by_length"], plain["by_length"], strict=True)
+        (f"{bucket['low']} to {bucket['high']}", str(bucket["count"]), f"{bucket['bleu']:.1f}", f"{other['bleu']:.1f}")
+        for bucket, other in zip(gru["by_length"], plain["by_length"], strict=True)
     ]
     rows.append(
-        ("all", str(sum(one["count"] for one in gru["by_length"])), *(f"{x['bleu']['value']:.1f}" for x in pair))
+        ("all", str(sum(bucket["count"] for bucket in gru["by_length"])), *(f"{x['bleu']['value']:.1f}" for x in pair))
     )
     return (
         f"{markdown_table(head, rows)}\n\n![BLEU by sentence length, with and without attention](images/{PICTURE.name})"
@@ -214,12 +214,12 @@ def _work(lines: Sequence[Line]) -> str:
     if not lines:
         return "–"
     alone = [line for line in lines if line["at_once"] == 1]
-    told = f"{lines[0]['steps']:,} steps"
+    work = f"{lines[0]['steps']:,} steps"
     if alone:
-        told += f", {mean(line['seconds'] - line['preparing'] for line in alone):.0f} s"
+        work += f", {mean(line['seconds'] - line['preparing'] for line in alone):.0f} s"
     if any(line["preparing"] >= 1 for line in alone):
-        told += f" and {mean(line['preparing'] for line in alone):.0f} s to prepare"
-    return told
+        work += f" and {mean(line['preparing'] for line in alone):.0f} s to prepare"
+    return work
 
 
 def _name(system: System) -> str:

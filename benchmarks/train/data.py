@@ -105,12 +105,12 @@ def wait_of_a_model(
     data: PairData, size: str, vocabulary: int, device: str, steps: int, *, there: bool
 ) -> dict[str, object]:
     """The same in training steps of a model, with tokens on its device or in main memory."""
-    place = torch.device(device)
+    target = torch.device(device)
     data.move("cpu")
-    where = place_tokens(data, place) if there else "in main memory"
+    where = place_tokens(data, target) if there else "in main memory"
     precision = "bf16" if device == "cuda" else "fp32"
     trainer = Ours(replace(SIZES[size], vocabulary=vocabulary), device, precision)
-    prefetcher = Prefetcher(batch.to(place) for batch in endless(data))
+    prefetcher = Prefetcher(batch.to(target) for batch in endless(data))
     tokens = 0
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
@@ -214,9 +214,9 @@ def main() -> int:
             for there in (False, True) if device != "cpu" else (False,):
                 cells.append(wait_of_a_model(data, size, tokenizer.size, device, args.steps, there=there))
                 print(row(cells[-1]), flush=True)
-    worst = max((one["waiting"] for one in cells), default=0.0)
+    worst = max((cell["waiting"] for cell in cells), default=0.0)
     report |= {"parts": parts, "cells": cells}
-    report["summary"] = {"cells": len(cells), "worst_waiting": worst, "met": all(one["met"] for one in cells)}
+    report["summary"] = {"cells": len(cells), "worst_waiting": worst, "met": all(cell["met"] for cell in cells)}
     if busy := report["hardware"]["load"] > report["hardware"]["cores"] / 4:
         print("\nThe machine was busy with other work when this began: these numbers prove nothing.")
     report["summary"]["busy"] = busy

@@ -72,10 +72,10 @@ def changes_of(cell: dict[str, Any], device: str) -> dict[str, Any]:
 
 def forecasted(ready: Prepared, folder: Path) -> dict[str, float]:
     began = time.perf_counter()
-    found = forecast(ready)
+    prediction = forecast(ready)
     took = time.perf_counter() - began
-    assert found.seconds is not None, found.warning
-    return {"memory": found.peak, "seconds": found.seconds.total, "took": took, "before": found.before}
+    assert prediction.seconds is not None, prediction.warning
+    return {"memory": prediction.peak, "seconds": prediction.seconds.total, "took": took, "before": prediction.before}
 
 
 def measured(ready: Prepared, folder: Path) -> dict[str, float]:
@@ -105,17 +105,17 @@ def in_a_child(name: str, changes: dict[str, Any]) -> dict[str, float]:
 def compare(name: str, cell: dict[str, Any], device: str) -> dict[str, Any]:
     """One training, forecast and run, with the ratios of the two."""
     changes = changes_of(cell, device)
-    told, real = in_a_child("forecasted", changes), in_a_child("measured", changes)
-    ratios = {what: told[what] / real[what] for what in ("memory", "seconds")}
+    predicted, real = in_a_child("forecasted", changes), in_a_child("measured", changes)
+    ratios = {what: predicted[what] / real[what] for what in ("memory", "seconds")}
     met = all(abs(ratio - 1) <= TARGET for ratio in ratios.values())
-    return {"name": name, "changes": changes, "forecast": told, "measured": real, "ratio": ratios, "met": met}
+    return {"name": name, "changes": changes, "forecast": predicted, "measured": real, "ratio": ratios, "met": met}
 
 
 def row(cell: dict[str, Any]) -> str:
-    told, real, ratio = cell["forecast"], cell["measured"], cell["ratio"]
+    predicted, real, ratio = cell["forecast"], cell["measured"], cell["ratio"]
     return (
-        f"{cell['name']:16}{told['memory'] / MB:>10,.0f}{real['memory'] / MB:>10,.0f}{ratio['memory']:>8.2f}"
-        f"{told['seconds']:>10.1f}{real['seconds']:>10.1f}{ratio['seconds']:>8.2f}{told['took']:>8.1f}"
+        f"{cell['name']:16}{predicted['memory'] / MB:>10,.0f}{real['memory'] / MB:>10,.0f}{ratio['memory']:>8.2f}"
+        f"{predicted['seconds']:>10.1f}{real['seconds']:>10.1f}{ratio['seconds']:>8.2f}{predicted['took']:>8.1f}"
         f"  {'met' if cell['met'] else 'missed'}"
     )
 

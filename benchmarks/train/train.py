@@ -36,7 +36,8 @@ def chosen_settings(names: list[str], places: list[str], device: str) -> list[Se
     settings = [setting for setting in (*SETTINGS, QUICK) if setting.name in names]
     if device == "cuda":
         settings = [
-            replace(one, batch_tokens=CUDA_BATCHES.get(one.name, one.batch_tokens), batches=8) for one in settings
+            replace(setting, batch_tokens=CUDA_BATCHES.get(setting.name, setting.batch_tokens), batches=8)
+            for setting in settings
         ]
     return [replace(setting, place=place) for setting in settings for place in places]
 
@@ -81,7 +82,7 @@ def is_ahead(ratio: float, memory_ratio: float | None) -> bool:
 
 def check_equal(ours: Ours, plain: Plain, batches: list, tolerance: float) -> int:
     """The number of parameters; AssertionError unless both have as many and, without dropout, the same losses."""
-    counts = [sum(one.numel() for one in contender.model.parameters()) for contender in (ours, plain)]
+    counts = [sum(parameter.numel() for parameter in contender.model.parameters()) for contender in (ours, plain)]
     assert counts[0] == counts[1], f"the models are not of one size: {counts[0]:,} and {counts[1]:,} parameters"
     ours.model.eval(), plain.model.eval()
     for batch in batches:

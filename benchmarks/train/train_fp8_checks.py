@@ -34,8 +34,8 @@ def numbers(rows: int, columns: int, device: str, dtype: torch.dtype = torch.bfl
 def wrong_bytes(cast: Cast, reference: Cast) -> tuple[int, int]:
     """How many bytes are wrong in both orders; the sign of zero does not count."""
 
-    def count(found: Tensor, wanted: Tensor) -> int:
-        return ((found != wanted) & ~((found | wanted) == 0x80)).sum().item()
+    def count(actual: Tensor, expected: Tensor) -> int:
+        return ((actual != expected) & ~((actual | expected) == 0x80)).sum().item()
 
     return count(cast.straight, reference.straight), count(cast.transposed, reference.transposed)
 
@@ -129,14 +129,14 @@ class Inspection:
         before = amax.clone()
         cast = run()
         reference = cast_by_torch(x, before, form)
-        found = reference.straight.view(form.dtype).float()
+        values = reference.straight.view(form.dtype).float()
         name, which = self.names[amax.data_ptr()]
         row = {"name": name, "which": which, "to": FORMATS[form], "wrong": wrong_bytes(cast, reference)}
         row |= {"scaled_by": before[0].item(), "largest": x.abs().max().item(), "typical": x.float().std().item()}
         row |= {"finite": x.isfinite().all().item(), "same_largest": torch.equal(before, amax)}
-        row["lost"] = ((found == 0) & (x != 0)).float().mean().item()
-        row["clipped"] = (found.abs() == form.limit).float().mean().item()
-        row["error"] = relative(found * reference.inverse, x.float())
+        row["lost"] = ((values == 0) & (x != 0)).float().mean().item()
+        row["clipped"] = (values.abs() == form.limit).float().mean().item()
+        row["error"] = relative(values * reference.inverse, x.float())
         self.rows.append(row)
         return cast
 

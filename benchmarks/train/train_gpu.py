@@ -99,8 +99,8 @@ def recipe_of(args: argparse.Namespace, name: str, device: str) -> TrainingRecip
         compile=on_gpu and name != "tiny",
         capture=on_gpu,
     )
-    for one in args.set:
-        key, _, value = one.partition("=")
+    for assignment in args.set:
+        key, _, value = assignment.partition("=")
         cell, _, key = key.rpartition(".")
         if cell in ("", name):
             recipe = replace(recipe, **{key: json.loads(value)})
@@ -111,13 +111,13 @@ def measure(args: argparse.Namespace, name: str, device: str) -> dict[str, objec
     """The cell with speed, memory and verdict."""
     cell, setting, recipe = CELLS[name], setting_of(args, name), recipe_of(args, name, device)
     contenders = make_contenders(args, name, device, recipe)
-    ours, peer = (contenders[one] for one in ("regard", "torch"))
+    ours, peer = (contenders[system] for system in ("regard", "torch"))
     parameters = check_equal(ours, peer, LOSS_TOLERANCE[recipe.precision])
     curve = smooth_batches(setting, device, count=CURVE, fixed=recipe.fixed_shapes) if name == "gpt2" else []
-    warm = {one: warm_up(contender, curve) for one, contender in contenders.items()}
-    runs = {one: lambda contender=contender: one_pass(contender) for one, contender in contenders.items()}
+    warm = {system: warm_up(contender, curve) for system, contender in contenders.items()}
+    runs = {system: lambda contender=contender: one_pass(contender) for system, contender in contenders.items()}
     samples = take_turns(runs, device=device, rounds=args.rounds or (2 if args.quick else 5), budget=0.0)
-    found = {one: numbers(contenders[one], warm[one], samples, one) for one in contenders}
+    measured = {system: numbers(contenders[system], warm[system], samples, system) for system in contenders}
     learnt = parameters - (setting.length * setting.dim if name == "gpt2" else 0)  # without positions
     result = {
         **asdict(setting),
@@ -126,28 +126,28 @@ def measure(args: argparse.Namespace, name: str, device: str) -> dict[str, objec
         },
         "parameters": parameters,
         "flops_per_token": None if name == "tiny" else flops_per_token(setting, learnt),
-        "contenders": found,
+        "contenders": measured,
         "ratio": samples.ratio("torch", "regard"),  # of the times, so the other way round of the speeds
-        "memory": found["regard"]["memory"]["taken"] / GIB if device == "cuda" else None,
+        "memory": measured["regard"]["memory"]["taken"] / GIB if device == "cuda" else None,
         "again": samples.again("regard"),
         "rounds": len(samples.seconds["regard"]),
         "curve": compare_curves(warm, recipe.precision) if name == "gpt2" else None,
     }
     if args.profile:
-        for one, contender in contenders.items():
-            steps = min(PROFILED, found[one]["steps"])
-            print_profile(f"{name}: {one}", lambda contender=contender: one_pass(contender, PROFILED), steps, device)
+        for system, contender in contenders.items():
+            steps = min(PROFILED, measured[system]["steps"])
+            print_profile(f"{name}: {system}", lambda contender=contender: one_pass(contender, PROFILED), steps, device)
     return result | {"met": is_met(cell, result)}
 
 
-def is_met(cell: Cell, found: dict) -> bool:
-    light = cell.memory is None or found["memory"] is None or found["memory"] <= cell.memory
-    return found["ratio"] >= cell.ratio and light and (found["curve"] is None or found["curve"]["same"])
+def is_met(cell: Cell, result: dict) -> bool:
+    light = cell.memory is None or result["memory"] is None or result["memory"] <= cell.memory
+    return result["ratio"] >= cell.ratio and light and (result["curve"] is None or result["curve"]["same"])
 
 
 def check_equal(ours: Contender, peer: Contender, tolerance: float) -> int:
     """The number of parameters; AssertionError unless both have as many and, without dropout, the same first loss."""
-    counts = [sum(one.numel() for one in contender.model.parameters()) for contender in (ours, peer)]
+    counts = [sum(parameter.numel() for parameter in contender.model.parameters()) for contender in (ours, peer)]
     assert counts[0] == counts[1], f"the models are not of one size: {counts[0]:,} and {counts[1]:,} parameters"
     batch = first_rows(peer.batches()[0], 8)
     ours.model.eval(), peer.model.eval()
@@ -207,21 +207,22 @@ def in_own_process(name: str, rate: float) -> dict | None:
     *printed, last = done.stdout.splitlines()
     print("\n".join(printed), end="\n" if printed else "")
     cell = json.loads(last)
-    for one in cell["contenders"].values():
+    for contender in cell["contenders"].values():
         flops = cell["flops_per_token"]
-        one["share"] = one["tokens_per_second"] * flops / rate if flops else None
+        contender["share"] = contender["tokens_per_second"] * flops / rate if flops else None
     return cell
 
 
 def rows(cell: dict) -> list[str]:
     """A line for each contender, and the verdict."""
     lines, ours = [], cell["contenders"]["regard"]["tokens_per_second"]
-    for name, one in cell["contenders"].items():
-        share = "-" if one["share"] is None else f"{one['share']:.1%}"
-        sizes = [f"{one['memory'][key] / GIB:.2f}" if one["memory"] else "-" for key in ("allocated", "reserved")]
+    for name, contender in cell["contenders"].items():
+        share = "-" if contender["share"] is None else f"{contender['share']:.1%}"
+        memory, speed = contender["memory"], contender["tokens_per_second"]
+        sizes = [f"{memory[key] / GIB:.2f}" if memory else "-" for key in ("allocated", "reserved")]
         lines.append(
-            f"{cell['name']:6}{name:12}{one['tokens_per_second']:>12,.0f}{ours / one['tokens_per_second']:>8.2f}"
-            f"{one['milliseconds']:>10.2f}{share:>8}{sizes[0]:>10}{sizes[1]:>10}{one['preparing_seconds']:>10.1f}"
+            f"{cell['name']:6}{name:12}{speed:>12,.0f}{ours / speed:>8.2f}{contender['milliseconds']:>10.2f}"
+            f"{share:>8}{sizes[0]:>10}{sizes[1]:>10}{contender['preparing_seconds']:>10.1f}"
         )
     verdict = f"{'met' if cell['met'] else 'not met'}: ratio {cell['ratio']:.3f}, to reach {CELLS[cell['name']].ratio}"
     if cell["memory"] is not None:

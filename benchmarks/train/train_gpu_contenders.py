@@ -104,7 +104,10 @@ class Plain:
         self.epoch_batches = batches
         decay = {True: recipe.weight_decay, False: 0.0}
         groups = [
-            {"params": [one for one in model.parameters() if (one.dim() > 1) is matrix], "weight_decay": decay[matrix]}
+            {
+                "params": [tensor for tensor in model.parameters() if (tensor.dim() > 1) is matrix],
+                "weight_decay": decay[matrix],
+            }
             for matrix in decay
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps, fused=True)
@@ -140,7 +143,7 @@ class Plain:
 
 def tensors_of(batch: Batch) -> list[Tensor]:
     """The arguments of a plain model: (source,) inputs and labels."""
-    return [one for one in (batch.source, batch.inputs, batch.labels) if one is not None]
+    return [tensor for tensor in (batch.source, batch.inputs, batch.labels) if tensor is not None]
 
 
 Contender = Ours | Plain
@@ -272,12 +275,12 @@ def gpt_contenders(setting: Setting, device: str, recipe: TrainingRecipe, *, com
 def base_contenders(setting: Setting, device: str, recipe: TrainingRecipe, *, compiled: bool) -> dict[str, Contender]:
     """The Transformer on sentences of one length: regard, and torch.nn.Transformer compiled and as it is."""
     batches = full_batches(setting, device, fixed=recipe.fixed_shapes)
-    found: dict[str, Contender] = {"regard": Ours(translator(setting), InMemory(batches), recipe, device)}
+    contenders: dict[str, Contender] = {"regard": Ours(translator(setting), InMemory(batches), recipe, device)}
     for name in ("torch", "torch eager") if compiled else ("torch",):
         model = PlainTranslator(setting, smoothing=recipe.label_smoothing or 0.0, padded=False)
-        copy_weights(found["regard"].model, model)
-        found[name] = Plain(model, batches, recipe, device, compiled=compiled and name == "torch", ragged=False)
-    return found
+        copy_weights(contenders["regard"].model, model)
+        contenders[name] = Plain(model, batches, recipe, device, compiled=compiled and name == "torch", ragged=False)
+    return contenders
 
 
 def tiny_contenders(

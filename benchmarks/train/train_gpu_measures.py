@@ -33,7 +33,7 @@ def warm_up(contender: Contender, curve: Sequence[Batch] = ()) -> dict:
 
     Then one epoch more, for the memory that the contender takes.
     """
-    weights = sum(one.nbytes for one in (*contender.model.parameters(), *contender.model.buffers()))
+    weights = sum(tensor.nbytes for tensor in (*contender.model.parameters(), *contender.model.buffers()))
     before = memory_now(contender.device)  # its weights are there already
     began, done, losses = time.perf_counter(), 0, []
     with contender.kernels():
@@ -89,17 +89,17 @@ def used_by_others(device: str) -> float:
 def print_profile(title: str, run: Callable[[], object], steps: int, device: str) -> None:
     """The kernels (on a CPU the operators) that take most of the time of `run`, which makes so many steps."""
     on_gpu, times = device == "cuda", defaultdict(list)
-    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
         began = time.perf_counter()
         run()
         wait(torch.device(device))
         wall = 1e3 * (time.perf_counter() - began)
-    for event in found.key_averages():
+    for event in profiler.key_averages():
         spent = event.device_time_total if on_gpu else event.self_cpu_time_total
         if spent:
             times[event.key].append((spent / 1e3, event.count))
-    totals = {name: tuple(map(sum, zip(*one, strict=True))) for name, one in times.items()}
-    busy, calls = (sum(one) for one in zip(*totals.values(), strict=True))
+    totals = {name: tuple(map(sum, zip(*events, strict=True))) for name, events in times.items()}
+    busy, calls = (sum(events) for events in zip(*totals.values(), strict=True))
     print(
         f"\n{title}: a step takes {wall / steps:.2f} ms; {calls / steps:,.0f} kernels, {busy / steps:.2f} ms together"
     )

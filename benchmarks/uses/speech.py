@@ -151,8 +151,11 @@ def strings_of(
         by_speaker.setdefault(parts_of(Path(name))[1], []).append(i)
     speakers, audio, texts, places = sorted(by_speaker), [], [], []
     for n in range(count):
-        own = by_speaker[speakers[n % len(speakers)]]
-        chosen = [own[int(i)] for i in generator.integers(len(own), size=int(generator.integers(3, longest + 1)))]
+        recordings = by_speaker[speakers[n % len(speakers)]]
+        chosen = [
+            recordings[int(i)]
+            for i in generator.integers(len(recordings), size=int(generator.integers(3, longest + 1)))
+        ]
         sound: list[Any] = []
         spans = []
         for i in chosen:

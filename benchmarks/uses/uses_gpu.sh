@@ -3,11 +3,11 @@
 # the root of the repository. What the table needs comes first; peers begin as trainings end.
 # DATA: folder with ett/ and fashion-mnist/ (default data). OUT: folder of uses.jsonl and uses.txt (default runs).
 # LIMIT: seconds (default 520); trainings end TEST seconds before it (default 60) and are tested as far as they came.
-# JOBS: trainings at a time (default 20). ONLY, EXCEPT: extended regular expressions of the jobs' names.
+# JOBS: trainings at a time (default 16). ONLY, EXCEPT: extended regular expressions of the jobs' names.
 # SMALL=1: a few steps of each, one after another, also on a CPU.
 set -u
 ROOT=$PWD; DATA=${DATA:-data}; OUT=${OUT:-runs}; LIMIT=${LIMIT:-520}; TEST=${TEST:-60}; SMALL=${SMALL:-0}
-JOBS=${JOBS:-20}; ONLY=${ONLY:-.}; EXCEPT=${EXCEPT:-none}
+JOBS=${JOBS:-16}; ONLY=${ONLY:-.}; EXCEPT=${EXCEPT:-none}
 [ -f regard/version.py ] || { echo "run this from the root of the repository"; exit 2; }
 export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=${THREADS:-1} MPLBACKEND=Agg
 W=$(mktemp -d); mkdir -p "$OUT"; LINES=$OUT/uses.jsonl; LOG=$OUT/uses.txt; QUICK=(); TINY=(); DEVICE=cuda; RUNNING=()
@@ -56,35 +56,34 @@ pictures() { local name=$1 script=$2; shift 2
 ( while sleep 10; do bundle; done ) & keeper=$!
 
 judged=(--parts test combinations longer --system pointer-generator)
-wide=(training.batch_tokens=8192 training.lr=1e-3 training.warmup=200 training.steps=5000
-  model.layers=3 model.decoder_layers=1 model.dim=128 model.heads=8 model.hidden=512)
+demo=(training.batch_tokens=4096 training.steps=5000)
+wide=(training.batch_tokens=8192 training.lr=1.5e-3 training.warmup=200 training.steps=6000
+  model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=4 model.hidden=512)
 summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
 vit=(model.stem=convolutions model.pooling=mean model.layers=4 model.dim=128 model.heads=4 model.hidden=512)
-fashion=(training.steps=8000 training.warmup=800 training.validate_every=500 training.ema=0.999 data.erase=0.25)
+fashion=(training.steps=6000 training.warmup=600 training.validate_every=500 training.ema=0.999 data.erase=0.25)
+scenes=(training.steps=3000 training.warmup=300 training.validate_every=500)
 
-pictures vit-1 images --seeds 1 --systems regard --set "${fashion[@]}" "${vit[@]}"
+for seed in 1 2 3; do stories answers-wide-$seed answers "${judged[@]}" "${wide[@]}" --seed $seed; done
 pictures captions-video-1 captions --tasks video --systems captioner --seeds 1
 pictures captions-video-2 captions --tasks video --systems captioner --seeds 2
-pictures captions-images-1 captions --tasks images --systems captioner --seeds 1
+pictures vit-1 images --seeds 1 --systems regard --set "${fashion[@]}" "${vit[@]}"
 pictures cnn-1 images --seeds 1 --systems cnn --set "${fashion[@]}"
-for seed in 1 2 3; do stories answers-$seed answers "${judged[@]}" training.batch_tokens=4096 training.steps=5000 --seed $seed; done
-for seed in 1 2 3; do stories answers-wide-$seed answers "${judged[@]}" "${wide[@]}" --seed $seed; done
 for data in etth1 etth2; do
   series forecaster-$data --datasets $data --seeds 1 2 3 --models forecaster
-  series forecaster-dry-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.shortcut_dropout=0
-  series forecaster-short-$data --datasets $data --seeds 1 2 3 --models forecaster --set model.lookback=336 training.batch_tokens=37632
-  series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst
+  series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst --set model.lookback=512 --minutes 2
 done
-stories answers-demo answers "${judged[@]}" --seed 1
-pictures captions-images-2 captions --tasks images --systems captioner --seeds 1 --set model.layers=2
-stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 1
-stories answers-transformer answers --parts test combinations longer --seed 1 --system transformer
+pictures captions-images-1 captions --tasks images --systems captioner --seeds 1 --set "${scenes[@]}"
+for seed in 1 2; do stories answers-$seed answers "${judged[@]}" "${demo[@]}" --seed $seed; done
+series forecaster-dry --seeds 1 --models forecaster --set model.shortcut_dropout=0
+stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 0.33 "${demo[@]}"
+stories answers-transformer answers --parts test combinations longer --seed 1 --system transformer "${demo[@]}"
+series dlinear --seeds 1 2 3 --models dlinear
 stories summaries-t5 summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system t5 --rates 1
 stories summaries-transformer summaries "${summaries[@]}" --parts test combinations longer --seed 1 --system transformer
 pictures captions-video-peer captions --tasks video --systems peer --seeds 1 --set training.steps=3000
 pictures captions-images-peer captions --tasks images --systems peer --seeds 1
-series dlinear --seeds 1 2 3 --models dlinear
 [ ${#RUNNING[@]} -gt 0 ] && wait "${RUNNING[@]}"; kill "$keeper" 2>/dev/null; bundle
 [ "$service" = yes ] && echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
 echo "[${SECONDS}s] done: $(wc -l <"$LINES") results in $LINES"; rm -rf "$W"

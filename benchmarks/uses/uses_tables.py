@@ -19,6 +19,7 @@ from benchmarks.quality.quality_tables import PAGE, filled, markdown_table, read
 
 Line = dict[str, Any]
 HORIZONS = (96, 192, 336, 720)
+FASHION_MNIST = 60_000  # training images
 PARTS = ("test", "combinations", "longer")
 SYSTEMS = {
     "pointer-generator": "pointer-generator",
@@ -30,6 +31,9 @@ SYSTEMS = {
     "rnn-captioner": "`rnn-captioner`, an LSTM",
     "peer": "CNN and LSTM without attention",
 }
+
+FORECASTERS = {"dlinear": "DLinear", "patchtst": "PatchTST, our own"}
+WINDOWS = {"all": "mse", "full batches": "mse_full_batches"}  # of the test part
 
 
 def grouped(entries: Iterable[tuple[Hashable, Line]]) -> dict[Any, list[Line]]:
@@ -53,30 +57,49 @@ def cell(runs: Sequence[Line], key: str, digits: int = 1, scale: float = 100) ->
 
 def stories_table(lines: Sequence[Line]) -> str:
     """Exact match of answers, ROUGE-L of summaries, on three parts."""
-    best: dict[tuple[str, str, int], Line] = {}  # of T5's learning rates, that with the lowest validation loss
+    best: dict[tuple[str, str, int, int], Line] = {}  # of T5's learning rates, that with the lowest validation loss
     for line in (line for line in lines if "task" in line):
-        key = line["task"], line["system"], line["seed"]
+        key = line["task"], line["system"], line["parameters"], line["seed"]
         if key not in best or line.get("validation_loss", 0.0) <= best[key].get("validation_loss", 0.0):
             best[key] = line
     rows = []
-    for (task, system), runs in sorted(
-        grouped(((task, system), line) for (task, system, _), line in best.items()).items(),
-        key=lambda entry: (entry[0][0], list(SYSTEMS).index(entry[0][1])),
+    for (task, system, parameters), runs in sorted(
+        grouped((key[:3], line) for key, line in best.items()).items(),
+        key=lambda entry: (entry[0][0], list(SYSTEMS).index(entry[0][1]), entry[0][2]),
     ):
         measure = "exact" if task == "answers" else "rougeL"
         scores = [spread([run["scores"][part][measure] for run in runs], 1) for part in PARTS]
         pointed = [run["scores"]["test"].get("support") for run in runs]
-        found = "–" if None in pointed else spread(pointed, 1)
+        sentences = "–" if None in pointed else spread(pointed, 1)
         name = "answers, exact match" if task == "answers" else "summaries, ROUGE-L"
-        rows.append((name, SYSTEMS[system], f"{runs[0]['parameters']:,}", *scores, found))
-    head = ("task", "system", "parameters", "test", "unseen combinations", "longer stories", "sentences found, test")
+        rows.append((name, SYSTEMS[system], f"{parameters:,}", steps_of(runs), *scores, sentences))
+    head = (
+        *("task", "system", "parameters", "steps", "test"),
+        *("unseen combinations", "longer stories", "sentences found, test"),
+    )
     return markdown_table(head, rows)
+
+
+def steps_of(runs: Sequence[Line]) -> str:
+    """Return the steps of some runs, those planned where a line has no others: a number, or the lowest and highest."""
+    planned = [dict(setting.split("=", 1) for setting in run.get("settings", ())) for run in runs]
+    steps = sorted(
+        {int(run.get("steps", plan.get("training.steps", 0))) for run, plan in zip(runs, planned, strict=True)}
+    )
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((steps[0], steps[-1])))
 
 
 def images_table(lines: Sequence[Line]) -> str:
     """Accuracy on the test images of Fashion-MNIST."""
     runs = grouped(
-        ((system, report["settings"].get("model.stem", "patches") if system == "regard" else ""), run)
+        (
+            (
+                system,
+                report["settings"].get("model.stem", "patches") if system == "regard" else "",
+                *image_run(report, run),
+            ),
+            run,
+        )
         for report in reports(lines, "images")
         for system, systems in report["runs"].items()
         for run in systems
@@ -86,11 +109,20 @@ def images_table(lines: Sequence[Line]) -> str:
         ("regard", "convolutions"): "`fashion-mnist`, convolutional stem",
     }
     rows = [
-        (names.get(key, SYSTEMS.get(key[0], key[0])), f"{found[0]['parameters']:,}",
-         cell(found, "validation", 2), cell(found, "accuracy", 2))
-        for key, found in sorted(runs.items(), key=lambda entry: -mean(run["accuracy"] for run in entry[1]))
+        (f"{images:,}", names.get((system, stem), SYSTEMS.get(system, system)), f"{found[0]['parameters']:,}",
+         f"{steps:,}", cell(found, "validation", 2), cell(found, "accuracy", 2))
+        for (system, stem, images, steps), found in sorted(
+            runs.items(), key=lambda entry: (-entry[0][2], -mean(run["accuracy"] for run in entry[1]))
+        )
     ]  # fmt: skip
-    return markdown_table(("network", "parameters", "validation, %", "test, %"), rows)
+    return markdown_table(("training images", "network", "parameters", "steps", "validation, %", "test, %"), rows)
+
+
+def image_run(report: Line, run: Line) -> tuple[int, int]:
+    """Return the images of the training file, validation included, and the steps of a run."""
+    return report.get("training images", FASHION_MNIST), int(
+        run.get("steps", report["settings"].get("training.steps", 0))
+    )
 
 
 def captions_table(lines: Sequence[Line]) -> str:
@@ -102,9 +134,9 @@ def captions_table(lines: Sequence[Line]) -> str:
         for run in systems
     )
     rows = [
-        (task, SYSTEMS[system] + (f", `{settings}`" if settings else ""), f"{found[0]['parameters']:,}", steps,
+        (task, SYSTEMS[system], f"{found[0]['parameters']:,}", steps,
          *(cell(found, key) for key in ("test_exact", "test_pointing", "noisy_exact", "noisy_pointing")))
-        for (task, system, steps, settings), found in sorted(
+        for (task, system, steps, _), found in sorted(
             runs.items(), key=lambda entry: (entry[0][0], list(SYSTEMS).index(entry[0][1]), entry[0][2])
         )
     ]  # fmt: skip
@@ -114,29 +146,38 @@ def captions_table(lines: Sequence[Line]) -> str:
 
 def series_table(lines: Sequence[Line]) -> str:
     """Mean squared error by horizon, beside the published errors; settings in the order of their validation error."""
-    found = list(reports(lines, "series"))
-    runs = grouped(
-        ((run["data"], run["model"], settings_of(run), run["horizon"]), run)
-        for report in found
-        for run in report["runs"]
-    )
+    found = newest_day_of_each_model(lines)
+    runs = grouped(((run["data"], run["model"], settings_of(run), run["horizon"]), run) for run in found)
+    published = next(reports(lines, "series"), {"published": {}})["published"]
     rows = []
     for data in sorted({key[0] for key in runs}):
-        for name, published in found[0]["published"].items():
-            rows.append((title(data), f"{name}, published", *(f"{error:.3f}" for error in published[data]), ""))
+        for name, errors in published.items():
+            rows.append((title(data), f"{name}, published", "", *(f"{error:.3f}" for error in errors[data]), ""))
         kinds = {key[1:3] for key in runs if key[0] == data}
         measured = []
         for model, settings in kinds:
             parts = [runs.get((data, model, settings, horizon), []) for horizon in HORIZONS]
-            errors = [cell(part, "mse", 3, 1) if part else "–" for part in parts]
-            validation = mean(run["validation"] for part in parts for run in part)
+            validation = mean(mean(run["validation"] for run in part) for part in parts if part)
             complete = all(parts)
-            shown = f"{validation:.3f}" if complete else "–"
-            name = "DLinear" if model == "dlinear" else f"{model}, {settings}" if settings else model
-            measured.append((not complete, model, validation, (title(data), name, *errors, shown)))
-        rows += [row for *_, row in sorted(measured)]
-    head = ("data", "model", *(f"{horizon} hours" for horizon in HORIZONS), "validation, mean")
+            name = ", ".join((FORECASTERS.get(model, model), *([settings] if settings else [])))
+            for windows, key in WINDOWS.items():
+                if any(key in run for part in parts for run in part):
+                    shown = f"{validation:.3f}" if complete and windows == "all" else ""
+                    errors = [cell(part, key, 3, 1) if part else "–" for part in parts]
+                    order = (not complete, model, validation, settings, windows)
+                    measured.append((order, (title(data), name, windows, *errors, shown)))
+        rows += [row for _, row in sorted(measured)]
+    head = ("data", "model", "windows", *(f"{horizon} hours" for horizon in HORIZONS), "validation, mean")
     return markdown_table(head, rows)
+
+
+def newest_day_of_each_model(lines: Sequence[Line]) -> list[Line]:
+    """Return the runs of each model on the last day on which it was measured: recipes change."""
+    days: dict[str, str] = {}
+    dated = [(report["date"][:10], run) for report in reports(lines, "series") for run in report["runs"]]
+    for day, run in dated:
+        days[run["model"]] = max(day, days.get(run["model"], ""))
+    return [run for day, run in dated if day == days[run["model"]]]
 
 
 def title(data: str) -> str:
@@ -145,7 +186,12 @@ def title(data: str) -> str:
 
 def settings_of(run: Line) -> str:
     """Return the settings of a run that differ between rows."""
-    shown = {"model.lookback": "lookback", "training.lr": "rate", "training.steps": "steps"}
+    shown = {
+        "model.lookback": "lookback",
+        "model.shortcut_dropout": "shortcut dropout",
+        "training.lr": "rate",
+        "training.steps": "steps",
+    }
     return ", ".join(f"{label} {run['settings'][key]}" for key, label in shown.items() if key in run["settings"])
 
 

@@ -7,48 +7,34 @@ C4, E8, H1.
 
 from __future__ import annotations
 
-import unicodedata
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from itertools import compress, islice
+import copy
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard.api.draft_model import check_draft
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import Alignment, Attention, ScoredText, Translation
-from regard.api.translation.alignment_head import (
-    align_translation,
-    alignment_weights,
-    chosen_head,
-    chosen_heads,
-    end_word,
-    weights_of_head,
-)
-from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words
+from regard.api.translation.alignment_head import align_translation, alignment_weights, chosen_head, chosen_heads
 from regard.api.translation.default_search import chosen_search
-from regard.api.translation.degenerate_output import is_repetitive
-from regard.api.translation.distinct_texts import find_distinct, linked
 from regard.api.translation.foreign_input import warn_about_foreign
-from regard.api.translation.placeholder_reader import restore_all
-from regard.api.translation.sentence_search import SentenceRequest, SentenceSearch, carrying_search
-from regard.api.translation.source_text import Source, SourceReader, words_of
-from regard.api.translation.split_long_text import TextPart, join_translations, split_text
-from regard.api.translation.tokens_and_words import SentenceTokens
-from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
+from regard.api.translation.pair_attention import PairAttention, Splitter
+from regard.api.translation.sentence_search import carrying_search
+from regard.api.translation.source_text import Source, SourceReader
+from regard.api.translation.split_long_text import TextPart
+from regard.api.translation.text_translation import TextTranslation, split_source
+from regard.api.translation.tokens_to_translation import make_translation
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import longest_text
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
-from regard.evaluation.alignment import word_weights
-from regard.evaluation.alignment_heads import AligningHead, reading_steps
-from regard.models.layer_names import is_cross_attention
-from regard.text.placeholders.placeholders import hide_carried, restore
-from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS, UNKNOWN
+from regard.evaluation.alignment_heads import AligningHead
+from regard.text.placeholders.placeholders import hide_carried
+from regard.text.text_frame import TextFrame
+from regard.text.tokenizers.special_tokens import special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer, Word
 
 if TYPE_CHECKING:
@@ -56,10 +42,6 @@ if TYPE_CHECKING:
 
     from regard.decoding.cpu.packed_copy import PackedCopy
     from regard.models.folder.weights_file import Storage
-
-Splitter = Callable[[str], Sequence[str]]  # splits a text into words
-
-PART_STRIDE = 2**40  # between the numbers of a text's parts, larger than any list
 
 
 class Translator:
@@ -92,11 +74,13 @@ class Translator:
             rows = getattr(config, f"{side}_vocabulary")
             if tokenizer.size > rows:
                 raise ModelError(f"the {side} tokenizer has {tokenizer.size} tokens, but the model only {rows}")
-        if target_tokenizer.size < rows:  # the model could write tokens that have no text
+        self.special = special_tokens_of(model)
+        if target_tokenizer.size < (self.special.tokenizer_size or rows):  # the model could write tokens without a text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
         self.longest = longest_text(model)  # only learned positions have a limit
-        start = getattr(config, "source_start", False)
-        self.reader = SourceReader(source_tokenizer, info=self.info, longest=self.longest, start=start)
+        self._use_frame(
+            TextFrame.from_info(self.info, self.special, source_start=getattr(config, "source_start", False))
+        )
 
     @cached_property
     def model(self) -> Any:
@@ -120,6 +104,24 @@ class Translator:
         """What searches: the arrays of a folder, until someone asks for the modules, which can change."""
         unchanged = self._folder_model is not None and "model" not in vars(self)
         return self._folder_model if unchanged else self.decoding_model
+
+    def between(self, source: str | None = None, target: str | None = None) -> Translator:
+        """Return this translator for two languages, of a model that has codes for several; None keeps a language.
+
+        It shares the model. Everything else that reads a text, such as a trace, then uses these languages.
+        """
+        translator = copy.copy(self)
+        translator._use_frame(self.frame.between(source, target))
+        return translator
+
+    @property
+    def languages(self) -> list[str]:
+        """The codes of the languages between which the model chooses; most models have none."""
+        return sorted(self.frame.codes)
+
+    def _use_frame(self, frame: TextFrame) -> None:
+        self.frame = frame
+        self.reader = SourceReader(self.source_tokenizer, info=self.info, longest=self.longest, frame=frame)
 
     def save(self, folder: str | Path, *, storage: Storage = "float32") -> Path:
         """Write a model folder that `regard.load` reads; `storage` as in regard.save_model."""
@@ -154,6 +156,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation: ...
 
     @overload
@@ -170,6 +174,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> list[Translation]: ...
 
     def translate(
@@ -185,6 +191,8 @@ class Translator:
         attention: bool = False,
         guard: bool = True,
         numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Translation | list[Translation]:
         """Translate a sentence, or a list of sentences; a list gives a list.
 
@@ -200,51 +208,22 @@ class Translator:
 
         The random numbers of a text depend on its number, which is its index in the list unless `numbers` gives
         others, for example when a long list is translated in batches.
+
+        `source` and `target` are the languages for a model that has codes for several, as in `between`.
         """
+        if source is not None or target is not None:
+            options: Any = {"beam": beam, "search": search, "alternatives": alternatives, "prefix": prefix}
+            options |= {"include": include, "max_tokens": max_tokens, "attention": attention, "guard": guard}
+            return self.between(source, target).translate(text, numbers=numbers, **options)  # type: ignore[arg-type]
         texts = [text] if isinstance(text, str) else list(text)
-        search = chosen_search(beam, search, alternatives)
+        search = chosen_search(beam, search, alternatives, default=self.info.get("search"))
         check_draft(self, search)
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
-        split = [split_text(sentence, self._fits) if guard else [TextPart(sentence, "")] for sentence in texts]
-        if include and any(len(parts) > 1 for parts in split):
-            raise UsageError(
-                "include works for one sentence, but a text has several parts: translate its sentences one by one"
-            )
-        requests = [
-            self._request(part.text, prefix if i == 0 else None, include, number + i * PART_STRIDE, guard)
-            for number, parts in zip(range(len(texts)) if numbers is None else numbers, split, strict=True)
-            for i, part in enumerate(parts)
-        ]
-        has_words = [_can_be_searched(request.source, guard) for request in requests]
-        searchable = list(compress(requests, has_words))
-
-        def translations(which: Sequence[int], search: Search, count: int) -> list[list[Translation]]:
-            batch = [searchable[i] for i in which]
-            find = SentenceSearch(
-                self._searched_model, self.target_tokenizer, search, count, max_tokens, self.longest, guard
-            )
-            return [
-                [
-                    self._translation(request.source, [*request.start, *x.tokens], score=x.score, finished=x.finished)
-                    for x in texts
-                ]
-                for request, texts in zip(batch, find(batch), strict=True)
-            ]
-
-        searched = iter(find_distinct(translations, len(searchable), search, alternatives))
-        translated = iter(
-            [
-                linked(next(searched) if has else [self._copy(request.source)])
-                for request, has in zip(requests, has_words, strict=True)
-            ]
+        translation = TextTranslation(
+            self, self._searched_model, search, alternatives, prefix, include, max_tokens, guard
         )
-        results = [
-            join_translations(sentence, parts, list(islice(translated, len(parts))))
-            if len(parts) > 1
-            else next(translated)
-            for sentence, parts in zip(texts, split, strict=True)
-        ]
+        results = translation(texts, range(len(texts)) if numbers is None else numbers)
         if guard and isinstance(search, Beam | Greedy) and not (search.rules or prefix or include):
             warn_about_foreign(results, self.info)  # other texts may be improbable for other reasons
         if attention:
@@ -252,6 +231,13 @@ class Translator:
                 for alternative in result.alternatives:
                     alternative.attention  # noqa: B018  # a cached property: computed now
         return results[0] if isinstance(text, str) else results
+
+    def split(self, text: str) -> list[TextPart]:
+        """Return the parts in which `translate` translates a text; most texts have one (split_long_text.py).
+
+        Each part has the code of the target language that the text begins with, if there is one.
+        """
+        return split_source(self, text)
 
     @overload
     def score(self, source: str, target: str) -> ScoredText: ...
@@ -271,8 +257,10 @@ class Translator:
         from regard.decoding.forced import score_tokens
 
         read = [self.read(text) for text in sources]
-        ids = [[*self.encode_target(text, source), END] for text, source in zip(targets, read, strict=True)]
-        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids)
+        end = self.special.end
+        ids = [[*self.encode_target(text, source), end] for text, source in zip(targets, read, strict=True)]
+        prefixes = [self.frame.before_target()] * len(ids)
+        scored = score_tokens(self.decoding_model, [source.ids for source in read], ids, prefixes=prefixes)
         results = [
             ScoredText(text, self.target_tokenizer.pieces(tokens), scores.logps)
             for tokens, scores, text in zip(ids, scored, targets, strict=True)
@@ -284,11 +272,7 @@ class Translator:
 
         Texts are split into words at spaces, or by the function `words`.
         """
-        read, ids = self._read_pair(source, target)
-        layers = self._forced_attention(read.ids, ids)
-        tokens = alignment_weights(layers, ids, self.info, self.model.config)
-        merge, source_words, target_words = self._merge_words(read, target, ids, words)
-        return make_alignment(merge(tokens), source_words, target_words, finished=True)
+        return PairAttention(self, source, target, words).alignment()
 
     def word_attention(
         self, source: str, target: str, *, words: Splitter | None = None, shifted: bool = False
@@ -297,40 +281,8 @@ class Translator:
 
         The row of a token is that of the step that writes it, or, with `shifted`, of the step that reads it.
         """
-        read, ids = self._read_pair(source, target)
-        layers = self._forced_attention(read.ids, ids)
-        merge, source_words, target_words = self._merge_words(read, target, ids, words)
-        rows = reading_steps(ids) if shifted else range(len(ids))
-        maps = {name: merge(weights[:, list(rows)]) for name, weights in layers.items() if is_cross_attention(name)}
-        return maps, source_words, target_words
-
-    def _read_pair(self, source: str, target: str) -> tuple[Source, list[int]]:
-        """Return the source as the model reads it, and the tokens of a translation of it, with the end token."""
-        read = self.read(source)
-        return read, [*self.encode_target(target, read), END]
-
-    def _merge_words(
-        self, read: Source, target: str, ids: Sequence[int], words: Splitter | None
-    ) -> tuple[Callable[[Tensor], Tensor], list[str], list[str]]:
-        """Return a function from weights of tokens (…, m, n) to those of words (…, M, N), and the words of both sides.
-
-        The end tokens are the last words.
-        """
-        spans = [
-            word._replace(text=restore(word.text, read.carried))
-            for word in words_of(self.target_tokenizer, target, ids[:-1])
-        ]
-        if words is None:
-            ours, theirs = [*read.words, end_word(read.ids)], [*spans, end_word(ids)]
-            names = [word.text for word in ours], [word.text for word in theirs]
-            return partial(word_weights, source=ours, target=theirs), *names
-        source_words, target_words = (list(words(unicodedata.normalize("NFC", text))) for text in (read.text, target))
-        merge = partial(
-            shared_weights,
-            source_shares=token_shares(token_ends(self.source_tokenizer, read.ids[:-1], read.words), source_words),
-            target_shares=token_shares(token_ends(self.target_tokenizer, ids[:-1], spans), target_words),
-        )
-        return merge, [*source_words, SPECIAL_TOKENS[END]], [*target_words, SPECIAL_TOKENS[END]]
+        pair = PairAttention(self, source, target, words)
+        return pair.maps(shifted=shifted), pair.source_words, pair.target_words
 
     def read(self, text: str) -> Source:
         """Return the sentence as the model reads it."""
@@ -346,13 +298,10 @@ class Translator:
 
     def attention_of(self, source_ids: Sequence[int], ids: Sequence[int]) -> Attention:
         """Return all attention weights of the model, by forced decoding of the target `ids`."""
-        layers = self._forced_attention(source_ids, ids) if ids else {}
-        return Attention({name: weights.cpu() for name, weights in layers.items()})
-
-    def _forced_attention(self, source_ids: Sequence[int], ids: Sequence[int]) -> Mapping[str, Tensor]:
         from regard.decoding.forced import forced_attention
 
-        return forced_attention(self.decoding_model, source_ids, ids)
+        layers = forced_attention(self.decoding_model, source_ids, ids) if ids else {}
+        return Attention({name: weights.cpu() for name, weights in layers.items()})
 
     def alignment_of(self, translation: Translation, level: Literal["word", "piece"]) -> Alignment:
         """Return the alignment of a translation by this translator; see `Translation.alignment`."""
@@ -377,66 +326,7 @@ class Translator:
         """Return the alignment (m, n) of m target tokens, from the attention maps of their forced decoding."""
         return alignment_weights(layers, ids, self.info, self.model.config)
 
-    def _fits(self, text: str) -> bool:
-        """Whether a text need not be split; an unknown word is one token, and a repetitive text is copied."""
-        if self.reader.fits(text) or is_repetitive(text):
-            return True
-        return len(text.split()) == 1 and not self.reader.unseen.isdisjoint(self.source_tokenizer.encode(text))
-
-    def _request(
-        self, text: str, prefix: str | None, include: Sequence[str], number: int, guard: bool
-    ) -> SentenceRequest:
-        source = self._read_part(text, guard)
-        start = self.encode_target(prefix, source) if prefix else []
-        return SentenceRequest(source, start, [self.encode_target(phrase, source) for phrase in include], number)
-
-    def _copy(self, source: Source) -> Translation:
-        """Return the source itself as its translation."""
-        result = self._translation(source, [], score=0.0, finished=True)
-        result.text = source.text.strip()
-        return result
-
-    def _read_part(self, text: str, guard: bool) -> Source:
-        """Return a part of a text as the model reads it; a repetitive one has no words, so it is copied."""
-        if not guard or not is_repetitive(text):
-            return self.read(text)
-        warnings.warn(
-            f"a text of {len(text):,} characters only repeats a few words or letters, so it is copied "
-            f"({text[:20].strip()!r}…)",
-            stacklevel=3,
-        )
-        return Source(text, [END], has_letters=False, tokenizer=self.source_tokenizer, replaced_words=[])
-
     def name_words(self, source: Source, ids: Sequence[int]) -> tuple[str, list[Word]]:
         """Return the text and words of a translation, with the copied and carried texts in their places."""
-        translation = self._translation(source, list(ids), score=0.0, finished=True)
+        translation = make_translation(self, source, list(ids), score=0.0, finished=True)
         return translation.text, translation.words
-
-    def _translation(self, source: Source, ids: list[int], *, score: float, finished: bool) -> Translation:
-        """Make a translation of tokens; each UNKNOWN becomes its most attended source word, placeholders their text."""
-        written = [token for token in ids if token != END]
-        result = Translation(
-            source=source.text,
-            text=self.target_tokenizer.decode(written),
-            source_ids=source.ids,
-            ids=ids,
-            score=score,
-            finished=finished,
-            translator=self,
-            pieces=(pieces := SentenceTokens(self, source, ids)),
-        )
-        if UNKNOWN in written and result.attention.cross is not None:
-            weights = weights_of_head(result.attention.layers, self.info, self.model.config)
-            copies = most_attended_words(weights, source.ids, source.units, ids)
-            pieces.copies = fit_copies(copies, ids, result.tokens)
-            result.text = self.target_tokenizer.decode(written, unknown=pieces.copies)
-        if self.reader.placeholders.symbols and (source.carried or ANY_PLACEHOLDER.search(result.text)):
-            result.text = restore_all(result.text, source.carried)
-        return result
-
-
-def _can_be_searched(source: Source, guard: bool) -> bool:
-    """Whether a source has words; with `guard`, also letters."""
-    if source.has_letters:
-        return len(source.ids) > 1 + source.start
-    return not guard and bool(source.words)

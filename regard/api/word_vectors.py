@@ -29,7 +29,7 @@ from regard.text.tokenizers.words import WordTokenizer, word_tokenizer
 if TYPE_CHECKING:
     from regard.look.pictures.drawing.figures import Picture
 
-PLOTTED = 50  # words of a map for which nobody names words: the most frequent ones
+PLOTTED = 50  # words of a map, the most frequent ones, unless words are named
 
 
 class Neighbour(NamedTuple):

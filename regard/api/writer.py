@@ -8,7 +8,7 @@ C2, E10.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from regard.api.draft_model import check_draft
+from regard.api.growing_text import new_text, stop_texts, until_stop
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import ScoredText
 from regard.api.saving import save_face
@@ -272,42 +273,3 @@ def in_window(search: Search, window: int, *, written: int) -> Search:
         )
         search = replace(search, rules=tuple(rules))
     return search
-
-
-def new_text(tokenizer: Tokenizer, tokens: Iterable[int], *, after: Sequence[int]) -> Iterator[str]:
-    """Yield the text that each token adds. Bytes of an incomplete character wait for the rest."""
-    before = list(after[-8:])  # the text of a token may depend on the previous ones
-    waiting: list[int] = []
-    for token in tokens:
-        waiting.append(token)
-        new = tokenizer.decode([*before, *waiting])[len(tokenizer.decode(before)) :]
-        if new and not new.endswith("\ufffd"):
-            yield new
-            before, waiting = waiting, []
-    if new := tokenizer.decode([*before, *waiting])[len(tokenizer.decode(before)) :]:
-        yield new
-
-
-def until_stop(parts: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """Yield the parts up to the first stop text. Text that may be the beginning of one waits."""
-    pending = ""
-    for part in parts:
-        pending += part
-        offsets = [offset for offset in (pending.find(stop) for stop in stops) if offset >= 0]
-        if offsets:
-            pending = pending[: min(offsets)]
-            break
-        wait = max((n for stop in stops for n in range(1, len(stop)) if pending.endswith(stop[:n])), default=0)
-        if final := pending[: len(pending) - wait]:
-            yield final
-        pending = pending[len(pending) - wait :]
-    if pending:
-        yield pending
-
-
-def stop_texts(stop: str | Sequence[str] | None) -> list[str]:
-    """Return the stop texts as a list, and check them."""
-    stops = [stop] if isinstance(stop, str) else list(stop or ())
-    if "" in stops:
-        raise UsageError("stop must not be an empty text, because nothing would be written")
-    return stops

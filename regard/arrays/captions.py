@@ -34,7 +34,7 @@ MAX_VIDEO_PIXELS = 2**30  # of all frames of an animated image, which are decode
 Sample = TypeVar("Sample")
 
 
-class Box(NamedTuple):
+class PixelBox(NamedTuple):
     """Where an item is in a frame, in pixels; bottom and right are not part of it."""
 
     frame: int
@@ -48,7 +48,7 @@ class Box(NamedTuple):
         return frame == self.frame and self.top <= y < self.bottom and self.left <= x < self.right
 
 
-Places = dict[int, tuple[Box, ...]]  # the number of a word in its caption -> the items that it names
+Places = dict[int, tuple[PixelBox, ...]]  # the number of a word in its caption -> the items that it names
 
 
 @dataclass(frozen=True)

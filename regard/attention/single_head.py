@@ -52,7 +52,7 @@ class KeyValueAttention(nn.Module):
         layer.
         """
         if prepared and value is None:
-            raise ValueError("prepared keys cannot stand in for the values: give value=")
+            raise ValueError("prepared keys cannot replace the values: pass value=")
         value = key if value is None else value
         if score is None:
             score = self.score.compare if prepared else self.score

@@ -29,6 +29,7 @@ from regard.cli.model_folders.export import export_model
 from regard.cli.model_folders.import_model import import_folder
 from regard.cli.model_folders.info import show_info
 from regard.cli.plot.command import plots
+from regard.cli.serve import serve_models
 from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
 from regard.cli.train import train_model
@@ -114,6 +115,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_model,
     "compare": compare_models,
     "explore": explore_models,
+    "serve": serve_models,
     "import": import_folder,
     "export": export_model,
     "convert": convert_heads,

@@ -199,7 +199,7 @@ def positions() -> RenderableType:
     import torch
     from rich.table import Table
 
-    from regard.positions.absolute import sinusoidal
+    from regard.positions.sinusoids import sinusoidal
 
     dim, starts, distances = 128, (0, 7, 100), (0, 1, 2, 5, 10, 50)
     p = sinusoidal(starts[-1] + distances[-1] + 1, dim, dtype=torch.float64)
@@ -262,7 +262,7 @@ def random_features() -> RenderableType:
         "F3  Random features: the missing factor of the formula",
         "Jane's sentence, sines and cosines; relative error of the weights:\n",
         table,
-        "\nφ(q)·φ(k) estimates exp(−|x−y|²/2), with x = q/d^¼ and y = k/d^¼. The slide\n"
+        "\nφ(q)·φ(k) estimates exp(−|x−y|²/2), with x = q/d^¼ and y = k/d^¼. The slide "
         f"lacks the factor exp(|y|²/2) of each key, so an error of {bias:.3f} remains.\n",
         agree("|φ(x)|", phi.norm(dim=-1), torch.ones(len(x)), 1e-12, source="sin² + cos² = 1"),
         agree(

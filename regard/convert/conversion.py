@@ -19,7 +19,7 @@ from regard.api.translator import Translator
 from regard.attention.linear.feature_maps import USUAL
 from regard.attention.linear.variance import ESTIMATING
 from regard.convert.distillation import distil
-from regard.convert.head_analysis import Head, exact_layers, layer_calls, measure_distilled, measure_layer
+from regard.convert.head_analysis import MeasuredHead, exact_layers, layer_calls, measure_distilled, measure_layer
 from regard.convert.sample_texts import calibration_batches, held_out
 from regard.convert.swap_heads import (
     check_convertible,
@@ -51,7 +51,7 @@ class Conversion:
     features: int
     map: str
     target: float
-    heads: list[Head]
+    heads: list[MeasuredHead]
     longest: int  # tokens of the longest text used for measuring
     pays_from: int | None  # tokens from which these features are faster on this device; None: unknown or never
     face: Any  # what the exact model was loaded as
@@ -74,7 +74,7 @@ class Conversion:
         if self.model is None:
             raise UsageError(
                 f"no head was swapped: with {self.features} features none is within {self.target:g} of exact "
-                f"attention. Take more features or a greater target, or name heads and let them learn"
+                f"attention. Increase features or target, or choose heads and fine-tune the model"
             )
         face = self.face
         if isinstance(face, Translator):
@@ -161,7 +161,7 @@ def convert_model(
     layers = named_layers(heads, layers, config)
     training, measured = held_out(calibration_batches(face, lines))
     calls = [layer_calls(exact, batch) for batch in measured]
-    results: list[Head] = []
+    results: list[MeasuredHead] = []
     for name in watch(layers, "measuring"):
         seen = [call[name] for call in calls]
         results += measure_layer(name, exact_layers(exact)[name], seen, features=features, map=map, target=target)

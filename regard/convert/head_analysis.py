@@ -45,7 +45,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Head:
+class MeasuredHead:
     """A head and its measurements. Errors are relative root mean squares, |estimate - exact| / |exact|."""
 
     layer: str
@@ -111,7 +111,7 @@ def squared_error(estimate: Tensor, exact: Tensor, text: Tensor) -> Tensor:
 @torch.no_grad()
 def measure_layer(
     name: str, layer: MultiHeadAttention, calls: Sequence[Call], *, features: int, map: str, target: float
-) -> list[Head]:
+) -> list[MeasuredHead]:
     """Measure all heads of a layer."""
     measured = partial(_errors, layer, calls, map=map)
     errors = {factor: measured(features=features, factor=factor, draws=DRAWS // 2) for factor in FACTORS}
@@ -121,7 +121,7 @@ def measure_layer(
     unscaled = measured(features=features)
     needed = _needed(unscaled, measured, features=features, target=target)
     return [
-        Head(
+        MeasuredHead(
             name,
             head,
             spread=spread[head].item(),
@@ -137,8 +137,8 @@ def measure_layer(
 
 @torch.no_grad()
 def measure_distilled(
-    heads: Sequence[Head], teacher: MultiHeadAttention, student: RandomFeatureAttention, calls: Sequence[Call]
-) -> list[Head]:
+    heads: Sequence[MeasuredHead], teacher: MultiHeadAttention, student: RandomFeatureAttention, calls: Sequence[Call]
+) -> list[MeasuredHead]:
     """Return the heads, those of the student with the error after distillation."""
     numbers = [number for number, head in enumerate(heads) if head.random]
     squares = torch.stack([squared_error(*both_outputs(teacher, student, numbers, call), call.text) for call in calls])

@@ -17,7 +17,7 @@ from regard.attention.linear.mixed import MixedAttention
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.projections import HeadSizes
 from regard.attention.recording.recorder import layer_name
-from regard.convert.head_analysis import Head, exact_layers
+from regard.convert.head_analysis import MeasuredHead, exact_layers
 from regard.errors import UsageError
 from regard.models.config import StackConfig
 from regard.models.config.exact_heads import check_patterns, pick_heads
@@ -56,7 +56,9 @@ def named_layers(wanted: Sequence[str], layers: Sequence[str], config: StackConf
     return [layer for layer in layers if pick_heads(wanted, layer, config.heads)]
 
 
-def choose_heads(wanted: Sequence[str], heads: Sequence[Head], config: StackConfig, target: float) -> list[Head]:
+def choose_heads(
+    wanted: Sequence[str], heads: Sequence[MeasuredHead], config: StackConfig, target: float
+) -> list[MeasuredHead]:
     """Return the heads, with `random` set for those to swap: "all", "auto" (within the target error), or by name.
 
     With "auto", heads that share keys are swapped together or not at all.
@@ -70,7 +72,7 @@ def choose_heads(wanted: Sequence[str], heads: Sequence[Head], config: StackConf
     return [replace(head, random=head.head in pick_heads(wanted, head.layer, config.heads)) for head in heads]
 
 
-def swap_heads(model: Any, heads: Sequence[Head], *, features: int, map: str, seed: int) -> nn.Module:
+def swap_heads(model: Any, heads: Sequence[MeasuredHead], *, features: int, map: str, seed: int) -> nn.Module:
     """Return a copy of the model with random features in the chosen heads, with their factors and the same weights."""
     chosen: dict[str, list[int]] = {}
     for head in heads:

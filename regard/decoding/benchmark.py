@@ -22,7 +22,7 @@ import torch
 
 from regard.attention.projections import StackedProjection
 from regard.decoding.engine import generate_tokens
-from regard.decoding.requests import TextModel, Tokens
+from regard.decoding.requests import TextModel, Tokens, translates
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Search
 from regard.errors import UsageError
@@ -170,11 +170,11 @@ def write_texts(
 ) -> int:
     """Write a text for each input, up to its limit, all at once; how many tokens that were."""
     inputs = [tokens for tokens, _ in jobs]
-    translates = hasattr(model, "encode")
+    has_source = translates(model)
     results = generate_tokens(
         model,
-        inputs if translates else None,
-        prefixes=None if translates else inputs,
+        inputs if has_source else None,
+        prefixes=None if has_source else inputs,
         search=search,
         max_tokens=[limit for _, limit in jobs],
         batch_tokens=sys.maxsize,
@@ -185,13 +185,13 @@ def write_texts(
 
 def random_inputs(model: TextModel, count: int, length: int, *, seed: int = 0) -> list[list[int]]:
     """Inputs of so many tokens, drawn from the vocabulary; a source ends with END, which is one of them."""
-    translates = hasattr(model, "encode")
-    vocabulary = model.config.source_vocabulary if translates else model.config.vocabulary
+    has_source = translates(model)
+    vocabulary = model.config.source_vocabulary if has_source else model.config.vocabulary
     if length < 1 or vocabulary <= len(SPECIAL_TOKENS):
         raise UsageError(f"no inputs of {length} tokens can be made of {vocabulary}")
     draw = random.Random(seed)
     tokens = range(len(SPECIAL_TOKENS), vocabulary)
-    end = [END] if translates else []
+    end = [END] if has_source else []
     return [draw.choices(tokens, k=length - len(end)) + end for _ in range(count)]
 
 

@@ -54,7 +54,8 @@ def why_not_alike(stack: Stack) -> str | None:
     if len(set(map(_describe, stack.blocks))) > 1:
         return "its blocks differ in attention, head sizes, positions, order of the norms or activation"
     first: Any = stack.blocks[0]
-    if first.cross_attention is not None and first.cross_attention.input.sizes != first.self_attention.input.sizes:
+    own_sizes = getattr(first.self_attention.input, "sizes", None)  # an SSRU has no heads
+    if None not in (first.cross_attention, own_sizes) and first.cross_attention.input.sizes != own_sizes:
         return "its cross-attention has other head sizes than its self-attention"
     if (first.order == "pre") != (stack.norm is not None):
         return "only pre-norm blocks end with one more norm, and they need it"
@@ -65,8 +66,9 @@ def _describe(block: Block) -> Hashable:
     attention: Any = block.self_attention
     cross: Any = block.cross_attention
     feed: Any = block.feed_forward
-    sizes = attention.input.sizes, None if cross is None else cross.input.sizes
-    return type(attention), type(cross), sizes, repr(attention.position), block.order, feed.activation
+    sizes = getattr(attention.input, "sizes", None), None if cross is None else cross.input.sizes
+    position = repr(getattr(attention, "position", None))
+    return type(attention), type(cross), sizes, position, block.order, feed.activation
 
 
 def input_of(model: Any) -> TokenInput:

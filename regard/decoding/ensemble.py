@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.requests import TextModel
+from regard.decoding.requests import TextModel, translates
 from regard.errors import UsageError
 
 
@@ -66,7 +66,7 @@ class Ensemble(nn.Module):
             if len({*sizes}) > 1:
                 raise UsageError(f"the models of an ensemble must have the same vocabularies, and {name} is {sizes}")
         self.models, self.mean, self.config = nn.ModuleList(models), mean, models[0].config
-        if hasattr(models[0], "encode"):  # distinguishes translators from language models
+        if translates(models[0]):
             self.encode = self._encode
 
     def _encode(self, source: Tensor) -> Members:

@@ -33,13 +33,17 @@ class Request(NamedTuple):
     rule: Any = None  # a Rule (searches/logit_rules.py) besides those of the search, or None
 
 
+def translates(model: TextModel) -> bool:
+    """Whether a model encodes a source; a language model does not."""
+    return hasattr(model, "encode")
+
+
 def check_model(model: TextModel, source: Sequence[Tokens] | None) -> None:
     """Raise a UsageError unless the model writes text, with a source if and only if it translates."""
     if not all(hasattr(model, name) for name in ("decode", "project", "start")):
         raise UsageError(f"a {type(model).__name__} does not write text")
-    translates = hasattr(model, "encode")
-    if translates != (source is not None):
-        what = "translates: give it a source" if translates else "is a language model: its source is None"
+    if translates(model) != (source is not None):
+        what = "translates: give it a source" if translates(model) else "is a language model: its source is None"
         raise UsageError(f"a {type(model).__name__} {what}")
 
 

@@ -16,18 +16,19 @@ from torch import Tensor
 
 from regard.decoding.model_step import bar_special_tokens, encode, prefill, step
 from regard.decoding.requests import Request, TextModel
-from regard.decoding.searches.logit_rules import adapt_rule, apply_rules
+from regard.decoding.searches.logit_rules import Rule, adapt_rule, apply_rules
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.repetition import bar_degenerate_output
-from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
+from regard.decoding.searches.search import Hypothesis, Inputs, NextInputs, Run, Search
 from regard.text.tokenizers.special_tokens import special_tokens_of
 
 
 class Cohort:
     """Inputs that entered together."""
 
-    def __init__(self, run: Run, inputs: int, prefix: Tensor, logps: Tensor) -> None:
-        self.run, self.inputs, self.prefix, self.logps = run, inputs, prefix, logps  # (R, m), (R, V)
+    def __init__(self, run: Run, rules: Sequence[Rule], inputs: int, prefix: Tensor, logps: Tensor) -> None:
+        self.run, self.rules = run, rules
+        self.inputs, self.prefix, self.logps = inputs, prefix, logps  # (R, m), (R, V)
         self.returned: set[int] = set()  # the numbers of the inputs whose results were returned
         self.tokens = prefix[:, -1]  # (R,) fed next
 
@@ -54,8 +55,7 @@ class RunningBatch:
         self.model, self.search, self.alternatives = model, search, alternatives
         self.allow_unknown, self.cached, self.observer = allow_unknown, cached, observer
         self.special = special_tokens_of(model)
-        rules = search.rules if allow_nonsense else (*search.rules, bar_degenerate_output)
-        self.rules = tuple(adapt_rule(rule, self.special) for rule in rules)
+        self.more_rules: tuple[Rule, ...] = () if allow_nonsense else (bar_degenerate_output,)
         self.cohorts: list[Cohort] = []
         self.state: Any = None
         self.fed = True  # whether the chosen tokens were fed, so that the log-probabilities are those of the next ones
@@ -72,9 +72,10 @@ class RunningBatch:
         return not self.cohorts or hasattr(self.state, "join")
 
     @torch.inference_mode()
-    def add(self, requests: Sequence[Request]) -> None:
-        """Let requests enter; their prefixes have the same length."""
+    def add(self, requests: Sequence[Request], search: Search | None = None) -> Cohort:
+        """Let requests enter; their prefixes have the same length. They may have a search of their own."""
         self.feed()
+        search = search or self.search
         device = next(self.model.parameters()).device
         longest = max(request.limit for request in requests)
         prefix = torch.tensor([request.prefix for request in requests], device=device)  # (B, m)
@@ -86,17 +87,17 @@ class RunningBatch:
         numbers = torch.tensor([request.number for request in requests], device=device)
         limits = torch.tensor([request.limit for request in requests], device=device)
         constraints = [request.constraints for request in requests]
-        run = self.search.begin(
-            Inputs(numbers, limits, longest, self.alternatives, logps.dtype, constraints, self.special)
-        )
-        rows = self.search.rows(self.alternatives)
+        run = search.begin(Inputs(numbers, limits, longest, self.alternatives, logps.dtype, constraints, self.special))
+        rows = search.rows(self.alternatives)
         inputs = len(requests) if run.together else len(requests) * rows  # as the state counts them
         if rows > 1:
             repeated = torch.arange(len(requests), device=device).repeat_interleave(rows)  # (R,)
             state = state.repeat(rows) if run.together else state.select(repeated)
             logps, prefix = logps[repeated], prefix[repeated]
         self.state = type(state).join([self.state, state]) if self.cohorts else state
-        self.cohorts.append(Cohort(run, inputs, prefix, logps))
+        rules = [adapt_rule(rule, self.special) for rule in (*search.rules, *self.more_rules)]
+        self.cohorts.append(Cohort(run, rules, inputs, prefix, logps))
+        return self.cohorts[-1]
 
     def step(self) -> dict[int, list[Hypothesis]]:
         """Choose the next token of every row and feed it; return the hypotheses of the inputs that are done."""
@@ -104,15 +105,19 @@ class RunningBatch:
         self.feed()
         return finished
 
-    @torch.inference_mode()
     def choose(self) -> dict[int, list[Hypothesis]]:
-        """Choose the next token of every row; inputs that are done leave, and their hypotheses are returned.
+        """Choose the next token of every row; inputs that are done leave, and their hypotheses are returned."""
+        return {number: texts for _, done in self.choose_by_cohort() for number, texts in done.items()}
 
-        A run says which rows of the state continue, in which order: `Choice.rows`. A beam repeats and reorders its
+    @torch.inference_mode()
+    def choose_by_cohort(self) -> list[tuple[Cohort, dict[int, list[Hypothesis]]]]:
+        """As `choose`, and return the finished hypotheses of each cohort.
+
+        A run says which rows of the state continue, in which order: `NextInputs.rows`. A beam repeats and reorders its
         hypotheses in this way. `self.state.keep` then reorders the key-value caches accordingly, see
         models/decoding_state.py.
         """
-        finished: dict[int, list[Hypothesis]] = {}
+        finished: list[tuple[Cohort, dict[int, list[Hypothesis]]]] = []
         rows, inputs = [], []
         any_moved = any_left = False
         first_row = first_input = 0
@@ -129,7 +134,7 @@ class RunningBatch:
             if choice.inputs is not None:
                 any_left = True
                 cohort.inputs = len(kept_inputs)
-                finished |= self._finished(cohort)
+            finished.append((cohort, {} if choice.inputs is None else self._finished(cohort)))
         self.cohorts = [cohort for cohort in self.cohorts if len(cohort.tokens)]
         self.fed = not self.cohorts
         if not self.cohorts:
@@ -138,10 +143,29 @@ class RunningBatch:
             self.state = self.state.keep(torch.cat(rows), torch.cat(inputs) if any_left else None)
         return finished
 
-    def _choose(self, cohort: Cohort) -> Choice:
+    @torch.inference_mode()
+    def drop(self, dropped: Sequence[Cohort]) -> None:
+        """Let cohorts leave, whether they are done or not."""
+        self.feed()
+        row = first_input = 0
+        rows: list[int] = []
+        inputs: list[int] = []
+        for cohort in self.cohorts:
+            if cohort not in dropped:
+                rows += range(row, row + len(cohort.tokens))
+                inputs += range(first_input, first_input + cohort.inputs)
+            row, first_input = row + len(cohort.tokens), first_input + cohort.inputs
+        device = next(self.model.parameters()).device
+        self.cohorts = [cohort for cohort in self.cohorts if cohort not in dropped]
+        if not self.cohorts:
+            self.state = None
+        elif len(rows) < row:
+            self.state = self.state.keep(torch.tensor(rows, device=device), torch.tensor(inputs, device=device))
+
+    def _choose(self, cohort: Cohort) -> NextInputs:
         model_logps = logps = bar_special_tokens(cohort.logps, self.special, self.allow_unknown)
-        if self.rules:
-            logps = apply_rules(self.rules, model_logps, cohort.prefix, cohort.run.written(), self.special)
+        if cohort.rules:
+            logps = apply_rules(cohort.rules, model_logps, cohort.prefix, cohort.run.written(), self.special)
         choice = cohort.run.choose(logps, model_logps, self.observer)
         cohort.tokens = choice.tokens
         if choice.rows is not None:

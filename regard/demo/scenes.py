@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.arrays.captions import Box, CaptionedImages, Places, make_captioned
+from regard.arrays.captions import CaptionedImages, PixelBox, Places, make_captioned
 from regard.arrays.images import Images, make_images
 from regard.demo.images import SHAPES, inside_shape
 from regard.errors import DataError
@@ -103,13 +103,13 @@ def paint(items: Sequence[Item], canvas: int) -> NDArray[np.uint8]:
     return picture
 
 
-def box_of(item: Item, frame: int) -> Box:
+def box_of(item: Item, frame: int) -> PixelBox:
     """Return the smallest box around the visible pixels of an item."""
     rows, columns = (np.flatnonzero((item.pixels > VISIBLE).any(axis)) for axis in (1, 0))
     if not len(rows):
         rows = columns = np.arange(len(item.pixels))
     top, left = item.top + int(rows[0]), item.left + int(columns[0])
-    return Box(frame, top, left, item.top + int(rows[-1]) + 1, item.left + int(columns[-1]) + 1)
+    return PixelBox(frame, top, left, item.top + int(rows[-1]) + 1, item.left + int(columns[-1]) + 1)
 
 
 class _Composer:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,21 +39,23 @@ class AligningHead(NamedTuple):
         return f"{self.layer}, {which}{' at the next step' if self.shifted else ''}"
 
 
-def mean_weights(maps: Sequence[Tensor], shifted: Sequence[bool], tokens: Sequence[int]) -> Tensor:
+def mean_weights(
+    maps: Sequence[Tensor], shifted: Sequence[bool], tokens: Sequence[int], ends: Collection[int] = (END,)
+) -> Tensor:
     """Return the mean of the weights (m, n) of heads for m target tokens, each at its step."""
-    reading = reading_steps(tokens)
+    reading = reading_steps(tokens, ends)
     rows = [weights[reading] if late else weights for weights, late in zip(maps, shifted, strict=True)]
     return torch.stack(rows).mean(0)
 
 
-def reading_steps(tokens: Sequence[int]) -> list[int]:
+def reading_steps(tokens: Sequence[int], ends: Collection[int] = (END,)) -> list[int]:
     """Return for each target token the step that reads it: the next one.
 
     The last token, and an end token between the parts of a long text, are read by no step and keep the step that
     writes them.
     """
     last = len(tokens) - 1
-    return [i if token == END or i == last else i + 1 for i, token in enumerate(tokens)]
+    return [i if token in ends or i == last else i + 1 for i, token in enumerate(tokens)]
 
 
 @dataclass(frozen=True)

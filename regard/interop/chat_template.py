@@ -1,6 +1,6 @@
 """Recognize the form of a model's chat prompts by the markers in its chat template.
 
-A chat template is a program in the language Jinja, and nobody runs it here. Its text shows which of the common forms it
+A chat template is a program in the language Jinja, which is not run here. Its text shows which of the common forms it
 writes, and the literals in it say where blanks stand, and what the system says by default.
 """
 

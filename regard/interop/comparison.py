@@ -11,8 +11,9 @@ from typing import Any
 from regard.errors import ModelError, UsageError
 from regard.interop.importing import Imported
 from regard.machine.lazy_torch import torch
-from regard.models.config import TransformerLMConfig
+from regard.models.config import TransformerConfig, TransformerLMConfig
 from regard.text.chat import ChatFormat
+from regard.text.text_frame import TextFrame
 
 TEXTS = (
     "The cat sat on the mat.",
@@ -36,13 +37,15 @@ MAX_DIFFERENCE = 1e-3  # of an output, relative to the largest one; float32 sums
 def compare(imported: Imported) -> float:
     """Return the largest difference of an output on some texts, in float32; ModelError if it is no rounding error.
 
-    The outputs are the logits of a language model, and the token vectors of an encoder.
+    The outputs are the logits of a language model or translator, and the token vectors of an encoder.
     """
     if importlib.util.find_spec("transformers") is None:
         raise UsageError("the comparison needs transformers: pip install transformers, or import without --check")
     from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if isinstance(imported.config, TransformerConfig):
+        return compare_translators(imported, options)
     writes = isinstance(imported.config, TransformerLMConfig)
     theirs = (AutoModelForCausalLM if writes else AutoModel).from_pretrained(
         imported.folder.root, dtype=torch.float32, **options
@@ -66,11 +69,46 @@ def compare(imported: Imported) -> float:
             expected, result = (
                 (output.logits, model(tokens)) if writes else (output.last_hidden_state, model.encode(tokens).states)
             )
-        difference = (result - expected).abs().max().item()
-        if not difference <= MAX_DIFFERENCE * max(1.0, expected.abs().max().item()):
-            raise ModelError(f"on {text!r} the output differs from that of transformers by {difference:.1e}")
-        largest = max(largest, difference)
+        largest = max(largest, _difference(text, result, expected))
     return largest
+
+
+def compare_translators(imported: Imported, options: dict[str, Any]) -> float:
+    """Return the largest difference of a logit; each text is source and target at once."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    root = imported.folder.root
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(root, dtype=torch.float32, **options).eval()
+    their_tokenizer = AutoTokenizer.from_pretrained(root, **options)
+    model: Any = imported.model()
+    special, frame = model.config.special_tokens, TextFrame.from_info(imported.info, model.config.special_tokens)
+    if frame.codes:
+        frame = frame.between(*((next(iter(frame.codes)) if place else None) for place in frame.code_places))
+    before, after = frame.around_source()
+    source_tokenizer, target_tokenizer = imported.tokenizers
+    kept = torch.ones(model.config.target_vocabulary, dtype=torch.bool)
+    kept[imported.table.excluded] = False
+    largest = 0.0
+    for text in TEXTS:
+        content = source_tokenizer.encode(text)
+        ids = [*before, *content, *after]
+        their_ids = their_tokenizer(text, add_special_tokens=False)["input_ids"]
+        if content != their_ids:
+            raise ModelError(f"transformers reads {text!r} as the tokens {their_ids}, and regard as {content}")
+        target = torch.tensor([[special.start, *frame.before_target(), *target_tokenizer.encode(text)]])
+        with torch.inference_mode():
+            expected = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=target).logits
+            result = model(torch.tensor([ids]), target)
+        largest = max(largest, _difference(text, result[..., kept], expected[..., kept]))
+    return largest
+
+
+def _difference(text: str, result: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the largest difference of an output; ModelError if it is no rounding error."""
+    difference = (result - expected).abs().max().item()
+    if not difference <= MAX_DIFFERENCE * max(1.0, expected.abs().max().item()):
+        raise ModelError(f"on {text!r} the output differs from that of transformers by {difference:.1e}")
+    return difference
 
 
 def check_chat(form: ChatFormat, tokenizer: Any) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard.errors import ModelError, UsageError, unknown_name
+from regard.interop import marian_folder, translators
 from regard.interop.card import write_card
 from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
-from regard.interop.families import bert, gpt2, llama
+from regard.interop.families import bert, distilbert, gpt2, llama, marian_original
 from regard.interop.families.family import Plan, TokenIds
 from regard.interop.families.sentence_transformers import with_pooling
 from regard.interop.files.hub_folder import DTYPES, HubFolder
 from regard.interop.files.settings_file import SettingsFile
+from regard.interop.files.weight_source import WeightSource
+from regard.interop.single_files.recognize import recognize
 from regard.interop.weight_table import WeightTable
 from regard.machine.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
@@ -22,14 +25,17 @@ from regard.models.folder.config_file import STORAGES, read_json, shortened
 from regard.models.folder.weights_file import Storage
 from regard.text.chat import is_chat_format
 from regard.text.tokenizers.imported import ImportedTokenizer
-from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORTED
+from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORTED, Tokenizer, tokenizer_files
 
 # What `model_type` in config.json may be.
 FAMILIES: dict[str, Callable[[SettingsFile, TokenIds], Plan]] = {
     **dict.fromkeys(llama.ARCHITECTURES, llama.make_plan),
     "gpt2": gpt2.make_plan,
     **dict.fromkeys(bert.ARCHITECTURES, bert.make_plan),
+    "distilbert": distilbert.make_plan,
 }
+MARIAN_TOKENS = 256  # of a text that is translated as a whole; Marian trains on at most 50 to 200
+KNOWN = (*FAMILIES, *translators.FAMILIES)
 # Of generation_config.json: what has no effect on a search, and what `regard generate` has options for.
 GENERATION_HARMLESS = (
     *("_from_model_config", "transformers_version", "output_attentions", "output_hidden_states", "use_cache"),
@@ -47,13 +53,19 @@ class Imported:
     """A model of another library, read but not yet written: its settings as ours, and its weights one at a time."""
 
     config: Config
-    tokenizer: ImportedTokenizer
+    tokenizer: Any  # of the texts that it writes, or of all texts
     info: Mapping[str, Any]  # for config.json
     storage: str  # that keeps every number
     family: str
     table: WeightTable
-    folder: HubFolder
+    folder: HubFolder | WeightSource
     notes: tuple[str, ...]
+    source_tokenizer: Tokenizer | None = None  # of a translation model, if another one reads its source
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of source and target."""
+        return self.source_tokenizer or self.tokenizer, self.tokenizer
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield our weights by name, in the type of the source."""
@@ -67,23 +79,34 @@ class Imported:
         return fill(make_empty(self.config), {name: weight.to(dtype) for name, weight in self.weights()})
 
 
-def read(source: str | Path, *, family: str | None = None, allow_keys: Collection[str] = ()) -> Imported:
-    """Read a model of another library: a folder in the format of Hugging Face.
+def read(
+    source: str | Path, *, family: str | None = None, allow_keys: Collection[str] = (), positions: str = "hf"
+) -> Imported:
+    """Read a model of another library: a folder in the format of Hugging Face, or a file (GGUF, llama2.c, nanoGPT).
 
     `family` is one of FAMILIES, by default what the folder says. A key of its settings that regard does not know is an
-    error; `allow_keys` are keys to accept all the same.
+    error; `allow_keys` are keys to accept all the same. `positions` "original" computes those of a Marian model as
+    Marian does, and not as transformers does.
     """
-    if family is not None and family not in FAMILIES:
-        raise UsageError(unknown_name("family of models", family, tuple(FAMILIES)))
+    if family is not None and family not in KNOWN:
+        raise UsageError(unknown_name("family of models", family, KNOWN))
+    if marian_folder.is_marian(Path(source)):
+        return _read_marian(Path(source), allow_keys)
+    if Path(source).is_file():
+        return _read_file(Path(source), allow_keys)
     folder = HubFolder(Path(source), allowed_keys=allow_keys)
     settings = folder.settings("config.json")
     named = settings.content.get("model_type")
     if family is not None:
         settings.content["model_type"] = family
-    elif not isinstance(named, str) or named not in FAMILIES:
-        known = unknown_name("model_type", named, tuple(FAMILIES))
+    elif not isinstance(named, str) or named not in KNOWN:
+        known = unknown_name("model_type", named, KNOWN)
         raise ModelError(f"{settings.path}: {shortened(known)}; regard cannot import other families yet")
     family = family or cast("str", named)
+    if family in translators.FAMILIES:
+        return _read_translator(folder, settings, family, positions)
+    if positions != "hf":
+        raise UsageError(f"positions={positions!r} is for Marian models, and this one is of the family {family}")
     tokenizer = _read_tokenizer(folder, settings)
     tokens, notes = _token_ids(folder, settings, tokenizer)
     try:
@@ -93,19 +116,76 @@ def read(source: str | Path, *, family: str | None = None, allow_keys: Collectio
     settings.finish()
     info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
     if isinstance(plan.config, EncoderConfig):
-        config, limit, told = with_pooling(plan.config, folder)
-        plan, notes = replace(plan, config=config), told
+        config, limit, notes = with_pooling(plan.config, folder)
+        plan = replace(plan, config=config)
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
         info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
     elif template := _chat_template(folder):
         chat, note = chat_entry(template, tokens, tokenizer)
         info, notes = info | chat, [*notes, note]
-    if tokenizer.size > plan.config.vocabularies[-1]:
-        sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
-        raise ModelError(f"{folder.root}: {sizes}")
+    _check_sizes(folder.root, tokenizer, plan)
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, tokenizer, info, folder.storage, family, table, folder, (*notes, *plan.notes))
+
+
+def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, positions: str) -> Imported:
+    plan, (source, target), info = translators.read_translator(folder, settings, positions=positions)
+    settings.finish()
+    for tokenizer, rows in zip((source, target), plan.config.vocabularies, strict=True):
+        if tokenizer.size > rows:
+            raise ModelError(f"{folder.root}: a tokenizer has {tokenizer.size} tokens, but the model only {rows}")
+    table = _open_weights(folder, plan)
+    info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
+    return Imported(plan.config, target, info, folder.storage, family, table, folder, tuple(plan.notes), source)
+
+
+def _read_marian(source: Path, allow_keys: Collection[str]) -> Imported:
+    """Read a model of Marian itself, `.npz` or `.bin`."""
+    folder = marian_folder.open_folder(source, allow_keys=allow_keys)
+    source_tokenizer, target_tokenizer, tokens, read_files = marian_folder.read_tokenizers(folder)
+    search = marian_folder.read_search(folder.decoding)
+    model = folder.model
+    settings = SettingsFile(f"{model.path}: the settings", model.settings, allowed=allow_keys)
+    try:
+        plan = marian_original.make_plan(settings, tokens, model.shapes)
+    except UsageError as error:  # a setting out of range
+        raise ModelError(f"{model.path}: {shortened(error)}") from error
+    settings.finish()
+    weights = WeightSource(model.path, model.shapes, model.get, model.dtypes, (*folder.beside, *read_files))
+    table = make_table(model.path, plan)
+    _check_weights(model.path, table, weights, plan)
+    info: dict[str, Any] = {
+        "max_tokens": MARIAN_TOKENS,
+        "frame": {"source": {"before": [], "after": [tokens.end]}, "target": {"before": []}},
+        "search": search,
+        "imported": {"family": "marian", "source": model.path.name, "files": weights.fingerprints()},
+    }
+    if len(source_tokenizer.codes) > 1:
+        info["language_codes"] = {"tokens": source_tokenizer.codes, "source": None, "target": "before"}
+    notes = ("Computed as Marian does. transformers and CTranslate2 compute other positions, and other translations.",)
+    return Imported(
+        plan.config, target_tokenizer, info, weights.storage, "marian", table, weights, notes, source_tokenizer
+    )
+
+
+def _read_file(path: Path, allow_keys: Collection[str]) -> Imported:
+    """Read a model in one file, such as GGUF, whose format its content shows."""
+    try:
+        file = recognize(path)(path, allow_keys)
+    except UsageError as error:  # a setting out of range
+        raise ModelError(f"{path}: {shortened(error)}") from error
+    plan, notes = file.plan, [*file.notes, *file.plan.notes]
+    info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(file.tokens.before)}}}
+    if file.chat_template:
+        chat, note = chat_entry(file.chat_template, file.tokens, file.tokenizer)
+        info, notes = info | chat, [*notes, note]
+    _check_sizes(path, file.tokenizer, plan)
+    table = make_table(path, plan)
+    _check_weights(path, table, file.weights, plan)
+    info["imported"] = {"family": file.family, "source": path.name, "files": file.weights.fingerprints()}
+    storage = file.weights.storage
+    return Imported(plan.config, file.tokenizer, info, storage, file.family, table, file.weights, tuple(notes))
 
 
 def import_model(
@@ -116,6 +196,7 @@ def import_model(
     family: str | None = None,
     allow_keys: Collection[str] = (),
     check: bool = False,
+    positions: str = "hf",
 ) -> Path:
     """Import a model into a new model folder and return it; the other arguments are those of `read`.
 
@@ -132,20 +213,21 @@ def import_model(
         raise UsageError(f"{out} exists and is not a model folder: choose another name")
     if out.resolve() == Path(source).resolve():
         raise UsageError(f"{out} is the source itself: choose another name for the model folder")
-    imported = read(source, family=family, allow_keys=allow_keys)
+    if check and Path(source).is_file():
+        raise UsageError("transformers compares folders only: import this file without --check")
+    imported = read(source, family=family, allow_keys=allow_keys, positions=positions)
     difference = None
     if check:
         from regard.interop.comparison import compare
 
         difference = compare(imported)
     chosen = cast("Storage", imported.storage if storage is None else storage)
-    name, content = imported.tokenizer.save()
     return write_folder(
         out,
         imported.config,
         lambda path: write_weights(path, imported.table.ours, imported.weights(), chosen),
         storage=chosen,
-        files={name: content},
+        files=tokenizer_files(*imported.tokenizers),
         info=imported.info,
         card=write_card(imported, chosen, difference),
     )
@@ -244,18 +326,10 @@ def chat_entry(template: str, tokens: TokenIds, tokenizer: ImportedTokenizer) ->
 
 def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
     """Open the files of the weights and check names, shapes and types; copies of a weight must equal it."""
-    from regard.models.folder.loading import make_empty
-    from regard.models.folder.weights_file import distinct_weights
-
     folder.open_weights()
     folder.rename(plan.prefix)
-    try:
-        empty = make_empty(plan.config)
-    except ValueError as error:  # settings that do not go together
-        raise ModelError(f"{folder.root}: {shortened(error)}") from error
-    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
-    table = WeightTable(plan.rows, ours=shapes, unused=plan.unused)
-    table.check(folder.root, {name: shape for name, shape in folder.shapes.items() if name not in plan.copies})
+    table = make_table(folder.root, plan)
+    _check_weights(folder.root, table, folder, plan)
     for name, dtype in sorted(folder.dtypes.items()):
         if table.unused.fullmatch(name):
             del folder.dtypes[name]
@@ -264,9 +338,34 @@ def _open_weights(folder: HubFolder, plan: Plan) -> WeightTable:
                 f"{folder.root}: the weight {shortened(repr(name))} is stored as {dtype}, and regard reads "
                 f"{', '.join(DTYPES)}"
             )
-    for copied, original in plan.copies.items():
-        if copied in folder.shapes and not torch.equal(folder.get(copied), folder.get(original)):
-            raise ModelError(
-                f"{folder.root}: tie_word_embeddings is true, but the weights {copied!r} and {original!r} differ"
-            )
     return table
+
+
+def make_table(path: Path, plan: Plan) -> WeightTable:
+    """Return the table of weights of a plan, with the shapes that its config asks for."""
+    from regard.models.folder.loading import make_empty
+    from regard.models.folder.weights_file import distinct_weights
+
+    try:
+        empty = make_empty(plan.config)
+    except ValueError as error:  # settings that do not go together
+        raise ModelError(f"{path}: {shortened(error)}") from error
+    shapes = {name: tuple(weight.shape) for name, weight in distinct_weights(empty).items()}
+    return WeightTable(plan.rows, ours=shapes, unused=plan.unused, excluded=plan.excluded)
+
+
+def _check_weights(path: Path, table: WeightTable, source: HubFolder | WeightSource, plan: Plan) -> None:
+    """Check names and shapes; copies of a weight must equal it."""
+    table.check(path, {name: shape for name, shape in source.shapes.items() if name not in plan.copies})
+    for copied, original in plan.copies.items():
+        if copied in source.shapes and not torch.equal(source.get(copied), source.get(original)):
+            raise ModelError(
+                f"{path}: by its settings they are one matrix, but the weights {copied!r} and {original!r} differ; a "
+                "checkpoint like this is damaged"
+            )
+
+
+def _check_sizes(path: Path, tokenizer: ImportedTokenizer, plan: Plan) -> None:
+    if tokenizer.size > plan.config.vocabularies[-1]:
+        sizes = f"the tokenizer has {tokenizer.size} tokens, but the model only {plan.config.vocabularies[-1]}"
+        raise ModelError(f"{path}: {sizes}")

@@ -16,6 +16,8 @@ from torch import Tensor
 from regard.errors import ModelError
 from regard.models.folder.config_file import shortened
 
+# The bias of a token that the probabilities leave out. exp of it is 0 in every type, and float16 can store it.
+EXCLUDED = -60000.0
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -25,6 +27,7 @@ class Part(NamedTuple):
     name: str | None  # None: they have none, and ours is zero, such as a bias that only our layer has
     rows: int
     skipped: int = 0  # rows of theirs before these
+    value: float = 0.0  # of ours, if they have none
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,20 @@ class Row:
     ours: str
     parts: tuple[Part, ...]
     transposed: bool = False  # theirs is (i, o)
+    in_row: bool = False  # theirs is (1, o), a matrix of one row
+    scale: float = 1.0  # ours is theirs, times this
     first_row_of: Part | None = None  # another weight of theirs, whose first row is added to each of ours
 
 
 class WeightTable:
     """The rows of a model, checked against the names and shapes of both sides before a weight is read."""
 
-    def __init__(self, rows: Iterable[Row], *, ours: Shapes, unused: str = "") -> None:
-        """`ours` are the shapes of our weights; `unused` is a pattern of weights of theirs that nobody needs."""
-        self.rows, self.ours = {row.ours: row for row in rows}, ours
+    def __init__(self, rows: Iterable[Row], *, ours: Shapes, unused: str = "", excluded: Sequence[int] = ()) -> None:
+        """`ours` are the shapes of our weights; `unused` is a pattern of their weights that regard does not need.
+
+        `excluded` are tokens whose output bias becomes EXCLUDED, so that their probability is 0.
+        """
+        self.rows, self.ours, self.excluded = {row.ours: row for row in rows}, ours, list(excluded)
         self.unused = re.compile(unused or "(?!)")
         if missing := ours.keys() ^ self.rows.keys():
             raise ModelError(f"the table of weights and the model differ in {min(missing)!r}")
@@ -75,6 +83,8 @@ class WeightTable:
     def their_shapes(self, row: Row) -> list[tuple[int, ...]]:
         """Return the shape of each of their weights of a row."""
         shapes = [(part.skipped + part.rows, *self.ours[row.ours][1:]) for part in row.parts]
+        if row.in_row:
+            return [(1, *shape) for shape in shapes]
         return [shape[::-1] for shape in shapes] if row.transposed else shapes
 
     def read(self, get: Callable[[str], Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -82,12 +92,16 @@ class WeightTable:
         for row in self.rows.values():
             shapes = self.their_shapes(row)
             weights = [
-                torch.zeros(shape) if part.name is None else get(part.name)[part.skipped :]
+                torch.full(shape, part.value) if part.name is None else get(part.name)[part.skipped :]
                 for part, shape in zip(row.parts, shapes, strict=True)
             ]
+            weights = [weight[0] for weight in weights] if row.in_row else weights
             weight = stack(weights, transposed=row.transposed)
+            weight = weight if row.scale == 1 else weight * row.scale
             if row.first_row_of is not None and row.first_row_of.name is not None:
                 weight = weight.double() + get(row.first_row_of.name)[0]
+            if self.excluded and row.ours == "output_bias":
+                weight = weight.index_fill(0, torch.tensor(self.excluded), EXCLUDED)
             yield row.ours, weight
 
     def write(self, get: Callable[[str], Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -96,13 +110,18 @@ class WeightTable:
         Rows that an import skips, and those of `first_row_of`, are zero.
         """
         for row in self.rows.values():
-            parts = get(row.ours).split([part.rows for part in row.parts])
+            weight = get(row.ours)
+            if self.excluded and row.ours == "output_bias":
+                weight = weight.index_fill(0, torch.tensor(self.excluded), 0.0)
+            parts = weight.split([part.rows for part in row.parts])
             for part, weight in zip(row.parts, parts, strict=True):
                 if part.name is None:
-                    if bool(weight.any()):
-                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not zero")
+                    if bool((weight != part.value).any()):
+                        raise ModelError(f"their model has no weight for {row.ours!r}, which is not {part.value:g}")
                     continue
                 weight = torch.cat([weight.new_zeros(part.skipped, *weight.shape[1:]), weight])
+                weight = weight if row.scale == 1 else weight / row.scale
+                weight = weight[None] if row.in_row else weight
                 yield part.name, (weight.T if row.transposed else weight).contiguous()
             if row.first_row_of is not None and row.first_row_of.name is not None:
                 yield row.first_row_of.name, get(row.ours).new_zeros(row.first_row_of.rows, *self.ours[row.ours][1:])

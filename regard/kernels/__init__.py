@@ -1,4 +1,4 @@
-"""The engine: Triton and C kernels, and fused forms of the plain modules. Skip this folder on a first reading."""
+"""Triton and C kernels, and fused forms of the plain modules. Skip this folder on a first reading."""
 
 from __future__ import annotations
 

@@ -17,8 +17,10 @@ from regard.attention.masks.algebra import Mask
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.types import Attention, Cache, Source
 from regard.errors import unknown_name
+from regard.layers.ssru import SSRU, SSRUCache
 
 ORDERS = ("post", "pre")
+BlockCache = Cache | SSRUCache
 
 
 class StackBlock(Protocol):
@@ -34,13 +36,13 @@ class StackBlock(Protocol):
         *,
         mask: Mask | Tensor | None,
         causal: bool,
-        cache: Cache | None,
+        cache: BlockCache | None,
         memory: Tensor | Source | None,
         memory_mask: Mask | Tensor | None,
     ) -> Tensor:
         """(B, m, p) -> (B, m, p). `causal`: no token sees a later one. `memory` is the source, None without one."""
 
-    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache:
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> BlockCache:
         """Return an empty cache for `batch` texts of at most `capacity` tokens."""
 
     def project_source(self, states: Tensor, mask: Tensor | None) -> Source:
@@ -49,6 +51,8 @@ class StackBlock(Protocol):
 
 class Block(nn.Module):
     """One block of an encoder (E3), or with `cross_attention` one of an encoder-decoder's decoder (E4).
+
+    A recurrent layer can take the place of a decoder's self-attention (ssru.py).
 
         order "post", as in the paper: x <- Norm(x + Sublayer(x))
         order "pre" (Xiong et al. 2020): x <- x + Sublayer(Norm(x)); a stack of these ends with one more norm
@@ -60,7 +64,7 @@ class Block(nn.Module):
     def __init__(
         self,
         *,
-        self_attention: Attention,
+        self_attention: Attention | SSRU,
         feed_forward: nn.Module,
         norm: Callable[[], nn.Module],
         cross_attention: Attention | None = None,
@@ -91,7 +95,7 @@ class Block(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        cache: Cache | None = None,
+        cache: BlockCache | None = None,
         memory: Tensor | Source | None = None,  # what cross-attention attends to, (B, n, p) or from `project_source`
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
@@ -102,7 +106,7 @@ class Block(nn.Module):
             x = self._sublayer(x, self.cross_norm, partial(self._attend_to_memory, memory=memory, mask=memory_mask))
         return self._sublayer(x, self.feed_norm, self.feed_forward)
 
-    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> Cache:
+    def new_cache(self, batch: int, capacity: int, *, static: bool = False) -> BlockCache:
         """Return an empty cache for the tokens of a text, for self-attention."""
         return self.self_attention.new_cache(batch, capacity, static=static)
 

@@ -1,4 +1,4 @@
-"""What the layers ask of their input, and the messages when it does not fit."""
+"""Checks of the inputs of layers, with messages that say what does not fit."""
 
 from __future__ import annotations
 

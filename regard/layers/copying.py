@@ -41,12 +41,16 @@ class CopyGate(nn.Module):
     ) -> Tensor:
         """Return log P, (B, m, V), at least in float32."""
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        p_gen = self.generation_probability(context, state, inputs).to(dtype)  # (B, m, 1)
-        generated = p_gen * logits.softmax(-1, dtype=dtype)
+        gate = self._gate_logit(context, state, inputs).to(dtype)  # (B, m, 1)
+        generated = torch.sigmoid(gate) * logits.softmax(-1, dtype=dtype)
         positions = tokens[:, None].expand_as(weights)  # (B, m, n)
-        mixed = generated.scatter_add(-1, positions, (1 - p_gen) * weights.to(dtype))
+        # 1 - p_gen would be 0, without a gradient, wherever p_gen is rounded to 1.
+        mixed = generated.scatter_add(-1, positions, torch.sigmoid(-gate) * weights.to(dtype))
         return mixed.clamp_min(torch.finfo(dtype).tiny).log()
 
     def generation_probability(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
         """Return p_gen, (B, m, 1)."""
-        return torch.sigmoid(self.gate(torch.cat([context, state, inputs], dim=-1)))
+        return torch.sigmoid(self._gate_logit(context, state, inputs))
+
+    def _gate_logit(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
+        return self.gate(torch.cat([context, state, inputs], dim=-1))

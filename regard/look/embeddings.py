@@ -25,7 +25,7 @@ SHORTEST_WORD = 2  # letters of a subword that counts as a word
 
 
 @dataclass(frozen=True)
-class WordTable:
+class EmbeddedWords:
     """The words of a model with their vectors, the most frequent first: whole words, or the characters of its text."""
 
     words: list[str]
@@ -56,7 +56,7 @@ class Plane(NamedTuple):
     explained: float  # the share of the variance that the two directions have
 
 
-def word_table(face: Any) -> WordTable:
+def word_table(face: Any) -> EmbeddedWords:
     """Return the words of a model that `regard.load` has loaded; of a translator with two tables, those of the source.
 
     The vectors are those before positions are added. A subword is a word here if it starts a word and has two letters
@@ -72,7 +72,7 @@ def word_table(face: Any) -> WordTable:
         words = dict(zip(ids, pieces, strict=True))
     else:
         words = {i: piece[1:] for i, piece in zip(ids, pieces, strict=True) if _is_word(piece)}
-    return WordTable(list(words.values()), table.weight.detach().float().cpu()[list(words)])
+    return EmbeddedWords(list(words.values()), table.weight.detach().float().cpu()[list(words)])
 
 
 def principal_plane(vectors: Tensor, *, fitted: int | None = None) -> Plane:

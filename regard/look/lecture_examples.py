@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.attention import masks
 from regard.attention.dispatch import attend
 from regard.errors import unknown_name
-from regard.positions.absolute import sinusoidal
+from regard.positions.sinusoids import sinusoidal
 
 # Word -> concepts. A word and its translation share concepts.
 ENGLISH = {

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.cache import KVCache, join_padded
-from regard.attention.types import Cache, Source
+from regard.attention.types import Source
+from regard.layers.block import BlockCache
 
 Hidden = Tensor | tuple[Tensor, Tensor]  # of an RNN or GRU, or (h, c) of an LSTM; (layers, B, width)
 
@@ -42,7 +43,7 @@ class TransformerState:
 
     def __init__(
         self,
-        caches: Sequence[Cache],
+        caches: Sequence[BlockCache],
         memory: Sequence[Source] | None = None,
         memory_mask: Tensor | None = None,  # (B, 1, 1, n)
         sharing: int = 1,  # w: the number of rows that share a source

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.masks.algebra import Mask
-from regard.attention.types import Cache, Source
-from regard.layers.block import Block, StackBlock
+from regard.attention.types import Source
+from regard.layers.block import Block, BlockCache, StackBlock
 from regard.layers.embedding import Embedding
 from regard.layers.feedforward import FeedForward
 from regard.layers.normalization import LayerNorm, RMSNorm
+from regard.layers.ssru import SSRU
 from regard.models.attention_layers import make_attention
 from regard.models.config import StackConfig
 from regard.positions import Position, make_position
@@ -84,7 +85,7 @@ class Stack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        caches: Sequence[Cache] | None = None,  # one for each block
+        caches: Sequence[BlockCache] | None = None,  # one for each block
         memory: Tensor | Sequence[Source] | None = None,  # (B, n, p), or one for each block
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:
@@ -100,7 +101,7 @@ class Stack(nn.Module):
             )
         return x if self.norm is None else self.norm(x)
 
-    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[Cache]:
+    def new_caches(self, batch: int, capacity: int, *, static: bool = False) -> list[BlockCache]:
         """Return an empty self-attention cache for each block."""
         self._check_methods("new_cache")
         return [block.new_cache(batch, capacity, static=static) for block in self.blocks]
@@ -151,8 +152,11 @@ def make_stack(config: StackConfig, layers: int, *, causal: bool, cross: bool) -
         position = None
         if shared.acts_on == "attention":
             position = shared if shared.shared else _make_position(config, causal=causal)
+        recurrent = causal and getattr(config, "decoder_self", "attention") == "ssru"
         return Block(
-            self_attention=make_attention(config, f"{stack}.{number}.self", position),
+            self_attention=SSRU(dim=config.dim)
+            if recurrent
+            else make_attention(config, f"{stack}.{number}.self", position),
             cross_attention=make_attention(config, f"{stack}.{number}.cross", None) if cross else None,
             feed_forward=FeedForward(
                 dim=config.dim,

@@ -12,24 +12,15 @@ length; the learned relative schemes treat all far distances alike. `make_positi
 `SinusoidalGrid` has sinusoids of two axes, for the patches of an image.
 """
 
-from regard.positions.absolute import (
-    Fraction,
-    Index,
-    Learned,
-    Sinusoidal,
-    distance_variance,
-    fraction,
-    index,
-    inner_products,
-    rotation,
-    sinusoidal,
-)
 from regard.positions.alibi import Alibi, slopes
 from regard.positions.by_name import POSITIONS, SCHEMES, make_position, register_position, unregister_position
 from regard.positions.grid import SinusoidalGrid
 from regard.positions.interface import ModelSizes, Position
+from regard.positions.learned import Learned
+from regard.positions.rejected_ideas import Fraction, Index, fraction, index
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Interpolation, LlamaScaling, Rotary, Yarn
+from regard.positions.sinusoids import Sinusoidal, distance_variance, inner_products, rotation, sinusoidal
 
 __all__ = [
     "POSITIONS",

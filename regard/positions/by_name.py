@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.errors import UsageError
-from regard.positions.absolute import Fraction, Index, Learned, Sinusoidal
 from regard.positions.alibi import Alibi
 from regard.positions.interface import ModelSizes, Position, check_size
+from regard.positions.learned import Learned
+from regard.positions.rejected_ideas import Fraction, Index
 from regard.positions.relative import ShawRelative, T5Buckets
 from regard.positions.rotary import Rotary
+from regard.positions.sinusoids import Sinusoidal
 from regard.registry import Registry
 
 BUILT_IN: dict[str, type[Position]] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.positions.absolute import Sinusoidal
 from regard.positions.interface import Position, check_positions, check_size, check_width
+from regard.positions.sinusoids import Sinusoidal
 
 
 class SinusoidalGrid(Position):

@@ -70,7 +70,7 @@ class Position(nn.Module):
     def _scheme_trait(self) -> str:
         """Return the trait with the scheme's name.
 
-        The name of a scheme from outside this package includes its module, so that no engine takes it for one of these.
+        The name of a scheme from outside this package includes its module, so no backend takes it for one of these.
         """
         kind = type(self)
         ours = kind.__module__.startswith("regard.positions.")

@@ -1,1 +1,1 @@
-"""The HTTP server of the explorer page."""
+"""The HTTP servers of `regard explore` (the page) and `regard serve` (the APIs of existing clients)."""

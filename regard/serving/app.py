@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from regard.errors import ModelError, RegardError
 from regard.serving.explorer_api import as_json, explorer_routes
 from regard.serving.input_api import INPUT_PATH, input_routes
+from regard.serving.keys import KeyRing
 from regard.serving.limits import LIMITS, Limits
 from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
 from regard.serving.request_bodies import explain
@@ -62,7 +63,7 @@ def create_app(
     app.add_middleware(
         Guard,
         hosts=hosts,
-        key=key,
+        keys=None if key is None else KeyRing.single(key),
         open_paths={"/health", *page_paths(page)},
         max_bytes=limits.bytes,
         larger={INPUT_PATH: limits.file_bytes},

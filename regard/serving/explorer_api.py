@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -16,8 +15,7 @@ from regard.errors import DataError, unknown_name
 from regard.serving.limits import Limits
 from regard.serving.model_threads import Face, ModelShelf, UnknownError
 from regard.serving.request_bodies import InsideBody, TraceBody
-
-CLIENT_CLOSED = 499  # the client has disconnected
+from regard.serving.waiting import CLIENT_CLOSED, DisconnectedError, await_work
 
 
 def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limits) -> APIRouter:
@@ -83,21 +81,11 @@ def to_bytes(content: Any) -> bytes:
 
 async def await_result(request: Request, done: Future[bytes], headers: Mapping[str, str]) -> Response:
     """Wait for the result of a model; if the client disconnects, cancel its place in the queue."""
-    work = asyncio.wrap_future(done)
-    disconnected = asyncio.ensure_future(until_disconnected(request))
     try:
-        await asyncio.wait((work, disconnected), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            work.cancel()
-            return Response(status_code=CLIENT_CLOSED)
-        return Response(work.result(), headers=dict(headers), media_type="application/json")
-    finally:
-        disconnected.cancel()
-
-
-async def until_disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass  # the rest of the request body
+        content = await await_work(request, done)
+    except DisconnectedError:
+        return Response(status_code=CLIENT_CLOSED)
+    return Response(content, headers=dict(headers), media_type="application/json")
 
 
 def check_texts(limits: Limits, *texts: str | None) -> None:

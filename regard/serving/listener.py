@@ -32,8 +32,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a socket at this port, or at one of the next ports if it is in use. Port 0 means any free port."""
+def listen(host: str, port: int, *, ports: int | None = None) -> socket.socket:
+    """Open a socket at this port, or at one of the next ports if it is in use, `ports` in all. Port 0: any free one."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -43,7 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
             f"--host {host} is not a valid host name: a part between its dots is empty or too long"
         ) from error
     family, kind, protocol, _, address = addresses[0]
-    for number in range(port, min(port + PORTS_TRIED, 2**16)) if port else (0,):
+    for number in range(port, min(port + (ports or PORTS_TRIED), 2**16)) if port else (0,):
         listening = socket.socket(family, kind, protocol)
         try:
             allow_port_reuse(listening)
@@ -54,9 +54,8 @@ def listen(host: str, port: int) -> socket.socket:
             listening.close()
             if error.errno != errno.EADDRINUSE:
                 raise UsageError(f"cannot listen on {host}, port {number}: {error.strerror or error}") from error
-    raise UsageError(
-        f"ports {port} to {number} are all in use: choose another with --port, or use --port 0 for any free port"
-    )
+    in_use = f"port {port} is" if number == port else f"ports {port} to {number} are all"
+    raise UsageError(f"{in_use} in use: choose another with --port, or use --port 0 for any free port")
 
 
 def server_config(app: Any) -> uvicorn.Config:

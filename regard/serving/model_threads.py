@@ -113,7 +113,7 @@ class UnknownError(RegardError):
 def describe(face: Face, name: str) -> dict[str, Any]:
     """Return the description of a model for the page."""
     from regard.look.trace.tracing import describe_model
-    from regard.positions.absolute import Learned
+    from regard.positions.learned import Learned
 
     config = face.model.config
     model = describe_model(config, name)

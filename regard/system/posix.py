@@ -37,7 +37,7 @@ def try_lock(handle: int) -> bool:
 
 
 def remove_lock(path: Path, handle: int) -> None:
-    """Remove a lock file that this process has locked. It goes before the lock, so nobody else's file is removed."""
+    """Remove a lock file that this process has locked, before the lock is released, and never that of another one."""
     try:
         if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):  # unless the folder was moved meanwhile
             path.unlink()
@@ -55,7 +55,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_private(path: Path) -> bool:
-    """Tell whether a file or folder belongs to this user, and nobody else may write to it; links are not followed."""
+    """Tell whether a file or folder belongs to this user, and no other user may write to it; links are not followed."""
     try:
         status = path.lstat()
     except OSError:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def perhaps_closed_terminal() -> Iterator[None]:
-    """Print to a terminal that the user may have closed: a training run goes on to its next checkpoint all the same."""
+    """Print to a terminal that the user may have closed: a training run still reaches its next checkpoint."""
     try:
         yield
     except OSError as error:

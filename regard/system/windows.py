@@ -27,7 +27,7 @@ STOP_SIGNALS: tuple[int, ...] = (
 )
 ERROR_DISK_FULL = 112  # Windows' own number, which safetensors reports
 DISK_FULL_CODES: tuple[int, ...] = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, ERROR_DISK_FULL)
-LOCKED_BYTE = 2**31 - 2  # far behind the text: Windows lets nobody else read a locked byte
+LOCKED_BYTE = 2**31 - 2  # far behind the text: Windows lets no other process read a locked byte
 REPLACE_SECONDS = 2.0  # virus scanners and indexers open new files for a moment
 
 

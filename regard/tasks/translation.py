@@ -35,7 +35,6 @@ from regard.text.batches.batch import Batch
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
 from regard.text.placeholders.placeholders import hide_corpus
-from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
 SENTENCES_PER_CALL = 256  # between two checks for a request to stop
@@ -59,6 +58,7 @@ class TranslationTask(Task):
     )
     face = "translator"
     fixed_shapes = True
+    own_special_tokens = True
     decodes_validation = True
     label_smoothing = (0.1, "as in Vaswani et al. 2017")
 
@@ -251,7 +251,7 @@ def alignment_heads(translator: Translator, source: Sequence[str], target: Seque
     maps, sources, targets = [], [], []
     for source_text, target_text in zip(source, target, strict=True):
         read = translator.read(source_text)
-        ids = [*translator.encode_target(target_text, read), END]
+        ids = [*translator.frame.before_target(), *translator.encode_target(target_text, read), translator.special.end]
         layers = translator.attention_of(read.ids, ids).layers
         maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
         sources.append(read.ids)

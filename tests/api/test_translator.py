@@ -464,7 +464,7 @@ def test_words_that_must_come(translator: Translator) -> None:
             assert any(found.ids[i : i + len(phrase)] == phrase for i in range(len(found.ids)))
     with pytest.raises(UsageError, match="include works for one sentence, but a text has several parts"):
         translator.translate(f"{texts[0]}\n{texts[1]}", include=words)
-    with pytest.raises(UsageError, match="only a beam keeps constraints"):
+    with pytest.raises(UsageError, match="constraints need beam search"):
         translator.translate(texts, beam=1, include=words)
     with pytest.raises(UsageError, match="tokens do not fit into max_tokens=1"):
         translator.translate(texts, include=words, max_tokens=1)

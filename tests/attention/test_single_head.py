@@ -72,5 +72,5 @@ def test_dropout_only_in_training() -> None:
 def test_prepared_keys_are_no_values() -> None:
     score = AdditiveScore(query_dim=4, key_dim=4, hidden=6)
     layer = KeyValueAttention(score=score)
-    with pytest.raises(ValueError, match="prepared keys cannot stand in for the values"):
+    with pytest.raises(ValueError, match="prepared keys cannot replace the values"):
         layer(torch.randn(1, 2, 4), layer.keys(torch.randn(1, 3, 4)), prepared=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.attention.dispatch import attend
 from regard.attention.scores import AdditiveScore, BilinearScore, DotScore
 from regard.look.inside import random_features as look
-from regard.positions.absolute import distance_variance, sinusoidal
+from regard.positions.sinusoids import distance_variance, sinusoidal
 
 Rows = list[list[float]]
 

@@ -243,4 +243,4 @@ def test_all_ports_in_use(command: Command, monkeypatch: pytest.MonkeyPatch) -> 
         port = str(taken.getsockname()[1])
         result = command("explore", "--no-browser", "--port", port)
     assert result.exit_code == 2
-    assert f"ports {port} to {port} are all in use" in result.output
+    assert f"port {port} is in use" in result.output

@@ -24,7 +24,7 @@ from regard.convert.conversion import convert_model
 from regard.convert.head_analysis import (
     FACTORS,
     Call,
-    Head,
+    MeasuredHead,
     exact_layers,
     layer_calls,
     measure_layer,
@@ -80,9 +80,9 @@ def scale_scores(layer: MultiHeadAttention, factor: float, heads: Sequence[int])
             weight[(first + number) * layer.d_k :][: layer.d_k] *= factor**0.5  # type: ignore[union-attr,index]
 
 
-def head_of(layer: str, head: int, **facts: Any) -> Head:
+def head_of(layer: str, head: int, **facts: Any) -> MeasuredHead:
     usual: dict[str, Any] = {"spread": 1.0, "variance": 1.0, "error": 0.1, "factor": 1.0, "start": 0.1, "needed": 64}
-    return Head(layer, head, **{**usual, **facts})
+    return MeasuredHead(layer, head, **{**usual, **facts})
 
 
 def seen_by(folder: str) -> tuple[Any, list[dict[str, Call]]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard.arrays.captions import Box
+from regard.arrays.captions import PixelBox
 from regard.arrays.images import make_images
 from regard.demo.scenes import demo_items, make_scenes, plural
 from regard.errors import DataError
 
 
-def middle(boxes: tuple[Box, ...]) -> tuple[float, float]:
+def middle(boxes: tuple[PixelBox, ...]) -> tuple[float, float]:
     return float(np.mean([(box.top + box.bottom) / 2 for box in boxes])), float(
         np.mean([(box.left + box.right) / 2 for box in boxes])
     )

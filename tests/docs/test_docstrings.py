@@ -33,7 +33,7 @@ SHOWN = {
     "regard.attention.masks": "",
     "regard.attention.scores": "AdditiveScore",
     "regard.attention.recording.recorder": "record",
-    "regard.positions.absolute": "sinusoidal",
+    "regard.positions.sinusoids": "sinusoidal",
     "regard.models.presets": "preset",
     "regard.models.folder.saving": "save_model",
     "regard.demo.corpus": "demo_pairs",

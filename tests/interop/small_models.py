@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,3 +85,24 @@ def in_float64(model: Any) -> Any:
                 norm.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.variance_epsilon)
             )
     return model
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """Other values of the same kind, and of another."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in mutations(inner))
+        yield {**value, "unheard_of": 1}
+        return
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (value + 1, -1)
+    elif isinstance(value, float):
+        yield from (value * 2 + 0.125, -1.0)
+    elif isinstance(value, str):
+        yield f"{value}x"
+    elif isinstance(value, list):
+        yield value[:-1] if len(value) > 1 else [*value, *value, 1]
+        yield [7] if isinstance(value[0], int) else ["sliding_attention"] * len(value)
+    yield "nonsense" if value is None or not isinstance(value, str) else 3

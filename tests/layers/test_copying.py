@@ -79,3 +79,22 @@ def test_log_probabilities_are_computed_in_float32_at_least(parts: dict[str, Ten
     gate = CopyGate(dim=P).to(torch.bfloat16)
     low = {name: part if name == "tokens" else part.to(torch.bfloat16) for name, part in parts.items()}
     assert gate(**low).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_copying_keeps_its_gradient_when_the_gate_is_almost_sure_to_generate(
+    parts: dict[str, Tensor], dtype: torch.dtype
+) -> None:
+    """In bfloat16, sigmoid(8) is rounded to 1: the probability of copying must not be computed from that."""
+    gate = CopyGate(dim=P)
+    with torch.no_grad():
+        gate.gate.weight.zero_()
+        gate.gate.bias.fill_(8.0)
+    gate = gate.to(dtype)
+    parts["logits"][..., 8] = -1e4
+    parts["weights"][1] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
+    logp = gate(**{name: part if name == "tokens" else part.to(dtype) for name, part in parts.items()})[1, 0, 8]
+    logp.backward()
+    copying = 1 / (1 + np.exp(8.0))
+    assert logp.item() == pytest.approx(np.log(copying), rel=1e-4)
+    assert gate.gate.bias.grad.item() == pytest.approx(copying - 1, rel=1e-2)  # d log sigmoid(-z) / dz

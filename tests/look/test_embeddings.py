@@ -8,7 +8,7 @@ import torch
 
 from regard.api.translator import Translator
 from regard.api.writer import Writer
-from regard.look.embeddings import WordTable, principal_plane, word_table
+from regard.look.embeddings import EmbeddedWords, principal_plane, word_table
 from regard.models.config import RecurrentLMConfig, RecurrentTranslatorConfig
 from regard.models.presets import make_model
 from regard.text.tokenizers.characters import train_characters
@@ -42,7 +42,9 @@ def test_plane_does_not_depend_on_the_sign_of_a_component() -> None:
 
 
 def test_A2_nearest_words_are_those_of_the_smallest_angle() -> None:
-    table = WordTable(["cat", "dog", "car", "big cat"], torch.tensor([[1.0, 0.2], [1.0, 0.4], [-1.0, 0.3], [9.0, 1.8]]))
+    table = EmbeddedWords(
+        ["cat", "dog", "car", "big cat"], torch.tensor([[1.0, 0.2], [1.0, 0.4], [-1.0, 0.3], [9.0, 1.8]])
+    )
     nearest = table.nearest("cat", 3)
     assert [word for word, _ in nearest] == ["big cat", "dog", "car"]  # by the angle, not by the length
     assert nearest[0][1] == pytest.approx(1.0)

@@ -52,6 +52,10 @@ def faults(tags: list[str], tested: dict[str, dict[str, str]], pending: dict[str
     return found
 
 
+# The titles of the tabs; that of the tab for other data depends on the model.
+TABS = {"Image", "Series", "Sound"} | set(
+    re.findall(r'entry\("\w", "\w+", "([\w ]+)"', (ROOT / "web/src/tabs/tabs.tsx").read_text(encoding="utf-8"))
+)
 links = load_script("link_lecture_tests")
 TABLE = links.TABLE.read_text(encoding="utf-8")
 ROWS = read_rows(TABLE)
@@ -85,12 +89,15 @@ def test_links_to_tests_are_up_to_date() -> None:
 
 @by_row
 def test_picture_exists(row: Row) -> None:
-    """The picture column links to headings of docs/learn/pictures.md."""
+    """The picture column links to headings of docs/learn/pictures.md, and names tabs of the explorer."""
     headings = re.findall(r"^## (.+)$", (ROOT / "docs/learn/pictures.md").read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings}
     linked = re.findall(r"\]\(pictures\.md#([\w-]+)\)", row.picture)
-    assert bool(linked) == bool(row.picture)
     assert set(linked) <= anchors
+    named = re.search(r"tabs? (.+)$", row.picture)
+    tabs = named[1].split(" and ") if named else []
+    assert set(tabs) <= TABS
+    assert linked or tabs or row.tag in ("F4", "H1"), "which are an experiment and a property of the code"
 
 
 def find_object(name: str) -> object:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import regard
-from regard.arrays.captions import Box, make_captioned
+from regard.arrays.captions import PixelBox, make_captioned
 from regard.cli import app
 from regard.errors import DataError, UsageError
 from regard.evaluation.captions import exact_share, pointing_share
@@ -164,7 +164,10 @@ def test_the_loss_ignores_padding_and_an_empty_share() -> None:
 
 def test_scores() -> None:
     images = make_captioned(
-        np.zeros((3, 2, 1, 4, 4), np.uint8), ["a b", "a b", "a b"], name="x", places=[{1: (Box(1, 0, 2, 2, 4),)}] * 3
+        np.zeros((3, 2, 1, 4, 4), np.uint8),
+        ["a b", "a b", "a b"],
+        name="x",
+        places=[{1: (PixelBox(1, 0, 2, 2, 4),)}] * 3,
     )
     maps = np.zeros((3, 2, 2, 2, 2))  # samples, words, frames, rows, columns
     maps[0, 1, 1, 0, 1] = 1  # on the item

@@ -77,6 +77,15 @@ needs_compiler = pytest.mark.skipif(native.compiled() is None, reason="no C comp
 
 
 @needs_compiler
+def test_a_model_with_an_invented_trait_is_trained_by_the_plain_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("skip-gram")
+    assert native.why_not(model) is None
+    known = model.traits
+    monkeypatch.setattr(WordVectorModel, "traits", property(lambda model: known | {"invented"}))
+    assert "invented" in (native.why_not(model) or "")
+
+
+@needs_compiler
 @pytest.mark.parametrize("update", [native.NativeUpdate, PlainUpdate])
 def test_skip_gram_follows_the_gradient(update: Any) -> None:
     """With a small rate the order of the steps does not matter: all together are one step along the gradient."""

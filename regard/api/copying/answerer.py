@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import overload
 
-from regard.api.copying.copying_model import CopyingModel, SentenceTokens, into_sentences
+from regard.api.copying.copying_model import CopyingModel, SourceSentences, into_sentences
 from regard.errors import DataError
 from regard.text.tokenizers.special_tokens import SEPARATOR
 
@@ -36,7 +36,7 @@ class Answerer(CopyingModel):
 
     example = 'answerer.answer("It was cold. Emma went to the park.", "Where did Emma go?").text'
 
-    def read_whole(self, text: str) -> SentenceTokens:
+    def read_whole(self, text: str) -> SourceSentences:
         *story, question = into_sentences(text) or [None]
         if not story:
             raise DataError(

@@ -30,7 +30,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 POINTER = "pointer"  # the attention layer that copies
 
 
-class SentenceTokens(NamedTuple):
+class SourceSentences(NamedTuple):
     """A source as a model reads it: the sentences of its text, and their tokens with all that follows."""
 
     sentences: list[str]
@@ -91,11 +91,11 @@ class CopyingModel:
         """The tokenizer of the text that is written."""
         return self.tokenizer
 
-    def read_whole(self, text: str) -> SentenceTokens:
+    def read_whole(self, text: str) -> SourceSentences:
         """Return all that the model reads as tokens; of an answerer, the last sentence of the text is the question."""
         return self.read(text)
 
-    def read(self, text: str, *, then: str = "") -> SentenceTokens:
+    def read(self, text: str, *, then: str = "") -> SourceSentences:
         """Return a text as the model reads it, sentence by sentence; `then` follows the text."""
         parts = into_sentences(text)
         sentences = [part.text for part in parts]
@@ -107,10 +107,10 @@ class CopyingModel:
         content = [token for sentence in tokens for token in sentence] + (self.tokenizer.encode(then) if then else [])
         ids = wrap(content, start=start)
         self._check_length(len(ids))
-        return SentenceTokens(sentences, [len(sentence) for sentence in tokens], ids, int(start))
+        return SourceSentences(sentences, [len(sentence) for sentence in tokens], ids, int(start))
 
     def write(
-        self, sources: Sequence[SentenceTokens], *, beam: int = 1, max_tokens: int | None = None
+        self, sources: Sequence[SourceSentences], *, beam: int = 1, max_tokens: int | None = None
     ) -> list[CopiedText]:
         """Return the text that the model writes for each source; `beam` 1 is greedy search."""
         if max_tokens is not None and max_tokens < 1:
@@ -124,7 +124,7 @@ class CopyingModel:
         )
         return [self._copied(source, best) for source, (best, *_) in zip(sources, hypotheses, strict=True)]
 
-    def _copied(self, source: SentenceTokens, best: Hypothesis) -> CopiedText:
+    def _copied(self, source: SourceSentences, best: Hypothesis) -> CopiedText:
         """Return a hypothesis as text, with the attention of the pointer to each sentence."""
         written = [token for token in best.tokens if token != END] or [END]
         weights: Tensor = forced_attention(self.model, source.ids, written)[POINTER][0]  # (m, n)

@@ -60,7 +60,7 @@ def alignment_weights(
     _check_attention(layers, config)
     heads = chosen_heads(info, config)
     maps = [_weights(layers, layer, head) for layer, head, _ in heads]
-    return mean_weights(maps, [head.shifted for head in heads], tokens)
+    return mean_weights(maps, [head.shifted for head in heads], tokens, config.special_tokens.ends)
 
 
 def _check_attention(layers: Mapping[str, Tensor], config: Any) -> None:

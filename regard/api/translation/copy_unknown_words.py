@@ -76,28 +76,34 @@ def _without_elision(tokenizer: Tokenizer, tokens: Sequence[int], word: Word) ->
 
 
 def most_attended_words(
-    weights: Tensor, source: Sequence[int], words: Sequence[Word], target: Sequence[int]
+    weights: Tensor,
+    source: Sequence[int],
+    words: Sequence[Word],
+    target: Sequence[int],
+    unknown_id: int | None = UNKNOWN,
 ) -> list[str]:
-    """Return, for each UNKNOWN of the target, the text of the source word with the largest weight (m, n).
+    """Return, for each unknown token of the target, the text of the source word with the largest weight (m, n).
 
     Unknown source words come first, each once: a word that the model could not read is one that it could not write.
     """
-    unknown = [word for word in words if UNKNOWN in source[word.start : word.end]]
+    unknown = [word for word in words if unknown_id in source[word.start : word.end]]
     if not words:
-        return ["" for token in target if token == UNKNOWN]
+        return ["" for token in target if token == unknown_id]
     copies = []
     unused = list(unknown)
     for row, token in zip(weights.tolist(), target, strict=True):
-        if token == UNKNOWN:
+        if token == unknown_id:
             word = max(unused or unknown or words, key=lambda word: sum(row[word.start : word.end]))
             copies.append(word.text)
             unused = [other for other in unused if other != word]
     return copies
 
 
-def fit_copies(copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[str]) -> list[str]:
+def fit_copies(
+    copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[str], unknown_id: int | None = UNKNOWN
+) -> list[str]:
     """Remove final punctuation of copied words that the model has written itself, or inside a sentence that goes on."""
-    after = [pieces[i + 1] if i + 1 < len(pieces) else "" for i, token in enumerate(tokens) if token == UNKNOWN]
+    after = [pieces[i + 1] if i + 1 < len(pieces) else "" for i, token in enumerate(tokens) if token == unknown_id]
     fitting = []
     for copy, piece in zip(copies, after, strict=True):
         if piece and not piece[0].isalnum():
@@ -108,12 +114,16 @@ def fit_copies(copies: Sequence[str], tokens: Sequence[int], pieces: Sequence[st
 
 
 def name_copies(
-    tokenizer: Tokenizer, tokens: Sequence[int], words: Sequence[Word], copies: Sequence[str]
+    tokenizer: Tokenizer,
+    tokens: Sequence[int],
+    words: Sequence[Word],
+    copies: Sequence[str],
+    unknown_id: int | None = UNKNOWN,
 ) -> list[Word]:
-    """Return the target's words with the copied texts in place of UNKNOWN."""
+    """Return the target's words with the copied texts in place of the unknown token."""
     named, done = [], 0
     for word in words:
-        count = list(tokens[word.start : word.end]).count(UNKNOWN)
+        count = sum(token == unknown_id for token in tokens[word.start : word.end])
         if count:
             text = tokenizer.decode(tokens[word.start : word.end], unknown=copies[done : done + count])
             word, done = word._replace(text=text.strip()), done + count

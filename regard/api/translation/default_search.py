@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import MinTokens
@@ -11,8 +14,13 @@ from regard.errors import UsageError
 BEAM = 5
 
 
-def chosen_search(beam: int | None, search: Search | None, alternatives: int) -> Search:
-    """Return the requested search; by default a beam that is wide enough for the alternatives."""
+def chosen_search(
+    beam: int | None, search: Search | None, alternatives: int, *, default: Mapping[str, Any] | None = None
+) -> Search:
+    """Return the requested search; by default a beam that is wide enough for the alternatives.
+
+    `default` are the width and the length penalty that the authors of an imported model recommend.
+    """
     if beam is not None and search is not None:
         raise UsageError("give beam or search, not both")
     if alternatives < 1:
@@ -21,9 +29,12 @@ def chosen_search(beam: int | None, search: Search | None, alternatives: int) ->
         return search
     if beam is not None and beam < 1:
         raise UsageError(f"beam must be at least 1, got {beam}")
+    usual = default or {}
+    beam = beam or max(usual.get("beam", BEAM), alternatives)
     if beam == 1:
         return Greedy()
-    return Beam(beam or max(BEAM, alternatives))
+    penalty = usual.get("length_penalty")
+    return Beam(beam) if penalty is None else Beam(beam, length_penalty=penalty)
 
 
 def required_tokens(search: Search) -> int:

@@ -9,7 +9,7 @@ from regard.decoding.searches.repetition import MAX_COPIES, find_repetition
 from regard.decoding.searches.search import Hypothesis
 from regard.text.augment.proper_names import PUNCTUATION, REMEMBERED_WORDS
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, UNKNOWN
+from regard.text.tokenizers.special_tokens import UNKNOWN, SpecialTokens
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 # A source with at least so many words or letters, of which at most so many are different, is not translated.
@@ -26,9 +26,11 @@ def is_repetitive(text: str) -> bool:
     return any(long and len(set(items)) <= MAX_DIFFERENT for long, items in zip(is_long, (words, letters), strict=True))
 
 
-def is_degenerate(hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer, *, has_prefix: bool) -> bool:
+def is_degenerate(
+    hypothesis: Hypothesis, source: Source, tokenizer: Tokenizer, special: SpecialTokens, has_prefix: bool
+) -> bool:
     """Whether a translation is empty (and has no prefix) or repeats itself."""
-    empty = all(token == END for token in hypothesis.tokens)
+    empty = all(token in special.ends for token in hypothesis.tokens)
     return (empty and not has_prefix) or repetition_end(hypothesis, source, tokenizer) is not None
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from regard.api.results import Translation
 from regard.api.translation.language_guess import LANGUAGES, is_clearly, other_language
 from regard.text.placeholders.spans import SOME_SPAN
-from regard.text.tokenizers.special_tokens import UNKNOWN
 
 MIN_WORDS = 3  # fewer say too little, unless half of them cannot be read
 MAX_UNKNOWN = 0.5
@@ -66,7 +65,7 @@ def warn_about_foreign(translations: Sequence[Translation], info: Mapping[str, A
 
 def _unknown_share(translation: Translation) -> float:
     """Return the share of source words that cannot be read, without names, numbers, addresses and smileys."""
-    hidden = {UNKNOWN, *translation.translator.reader.placeholders.tokens}
+    hidden = {translation.translator.special.unknown, *translation.translator.reader.placeholders.tokens}
     unknown = 0
     if hidden.isdisjoint(translation.source_ids):
         return 0.0

@@ -13,7 +13,7 @@ from regard.api.translation.source_text import Source
 from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search, cut_off, with_rule
-from regard.text.tokenizers.special_tokens import UNKNOWN
+from regard.text.tokenizers.special_tokens import DEFAULT, UNKNOWN, SpecialTokens
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 # The default limit of a translation: no language needs twice the tokens of another, and short sentences get some extra.
@@ -27,6 +27,7 @@ class SentenceRequest(NamedTuple):
     start: list[int]
     phrases: list[list[int]]
     number: int  # determines the random numbers of this sentence
+    has_prefix: bool = False  # whether its first tokens are words
 
 
 def carrying_rule(source: Source, tokenizer: Tokenizer) -> EachOnce | None:
@@ -51,6 +52,7 @@ class SentenceSearch:
     max_tokens: int | None
     max_positions: int | None  # of a model with learned positions
     guard: bool  # whether degenerate texts are searched again
+    special: SpecialTokens = DEFAULT
 
     def __call__(self, requests: Sequence[SentenceRequest]) -> list[list[Hypothesis]]:
         """Search for all sentences; each contains its placeholders once."""
@@ -60,7 +62,7 @@ class SentenceSearch:
         degenerate = [
             i
             for i, request in enumerate(requests)
-            if is_degenerate(results[i][0], request.source, self.tokenizer, has_prefix=bool(request.start))
+            if is_degenerate(results[i][0], request.source, self.tokenizer, self.special, request.has_prefix)
         ]
         retried = self._generate([requests[i] for i in degenerate], allow_nonsense=False) if degenerate else []
         for i, hypotheses in zip(degenerate, retried, strict=True):

@@ -17,9 +17,10 @@ from regard.errors import DataError
 from regard.text.augment.proper_names import REMEMBERED_WORDS, may_have_names
 from regard.text.placeholders.placeholders import Carried, Hidden, restore
 from regard.text.placeholders.spans import SOME_SPAN
+from regard.text.text_frame import TextFrame
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.placeholder_tokens import ANY_PLACEHOLDER
-from regard.text.tokenizers.special_tokens import END, PLACEHOLDERS, SPECIAL_TOKENS, START
+from regard.text.tokenizers.special_tokens import END, LANGUAGE_CODE, PLACEHOLDERS, SPECIAL_TOKENS
 from regard.text.tokenizers.subwords import ESCAPE
 from regard.text.tokenizers.tokenizer import SPACE, Tokenizer, Word
 
@@ -36,7 +37,8 @@ class Source:
     ids: list[int]
     has_letters: bool
     tokenizer: Tokenizer
-    start: bool = False  # whether the start token is the first one
+    start: int = 0  # tokens before the text: the start token, or the code of a language
+    after: int = 1  # tokens after the text
     replaced_words: list[Word] | None = None  # the words, if some have other tokens than the tokenizer gives them
     carried: Carried = field(default_factory=dict)  # spans that the translation must contain, by their placeholders
     originals: Carried = field(default_factory=dict)  # the same spans as the source writes them
@@ -46,8 +48,8 @@ class Source:
         """The words and their tokens; found on first use, because most translations need none."""
         words = self.replaced_words
         if words is None:
-            words = words_of(self.tokenizer, self.text, self.ids[self.start : -1])
-        return _shifted(words) if self.start else words
+            words = words_of(self.tokenizer, self.text, self.ids[self.start : len(self.ids) - self.after])
+        return _shifted(words, self.start) if self.start else words
 
     @property
     def units(self) -> list[Word]:
@@ -55,22 +57,23 @@ class Source:
         if not isinstance(self.tokenizer, CharacterTokenizer):
             return self.words
         units = [Word(letter, i, i + 1) for i, letter in enumerate(unicodedata.normalize("NFC", self.text))]
-        return _shifted(units) if self.start else units
+        return _shifted(units, self.start) if self.start else units
 
 
 class SourceReader:
     """Encodes sentences for one model. `info` is its config.json, `longest` the number of its learned positions.
 
-    `start` puts the start token before each sentence, as L2 does.
+    `frame` are the tokens around each sentence.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None, start: bool = False
+        self, tokenizer: Tokenizer, *, info: Mapping[str, Any], longest: int | None, frame: TextFrame | None = None
     ) -> None:
-        self.tokenizer, self.longest, self.start = tokenizer, longest, start
+        self.tokenizer, self.longest = tokenizer, longest
+        self.frame = TextFrame(after=(END,)) if frame is None else frame
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
-        self.trained: int | None = trained if isinstance(trained, int) else None
+        self.trained: int | None = trained if isinstance(trained, int) else info.get("max_tokens")
         self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
         self._familiar = self._seen | {" ", *PLACEHOLDERS}
         known = info.get("known_names")
@@ -93,11 +96,17 @@ class SourceReader:
         words = None
         if not is_plain or not self._unreadable.isdisjoint(tokens):
             tokens, words = self._replace_words(text, hidden, tokens)
-        if self.start:
-            tokens = [START, *tokens]
-        self._check_length(text, len(tokens))
-        has_letters = any(map(str.isalpha, hidden.text))
-        return Source(text, [*tokens, END], has_letters, self.tokenizer, self.start, words, *hidden[1:])
+        code = self.code_of(text)
+        before, after = self.frame.around_source(coded=bool(code))
+        ids = [*before, *tokens, *after]
+        self._check_length(text, len(ids) - 1)
+        has_letters = any(map(str.isalpha, hidden.text[len(code) :]))
+        return Source(text, ids, has_letters, self.tokenizer, len(before), len(after), words, *hidden[1:])
+
+    def code_of(self, text: str) -> str:
+        """Return the code of the target language that a text begins with, such as ">>deu<<"; mostly an empty text."""
+        match = LANGUAGE_CODE.match(text) if self.frame.codes else None
+        return "" if match is None else match[0]
 
     def _hide(self, text: str) -> Hidden:
         return self.placeholders.hide(text, self._readable if self.unseen else None)
@@ -134,7 +143,7 @@ class SourceReader:
         """The most tokens of a text that is translated as a whole: as in training, and as many as have positions."""
         if self.longest is None:
             return self.trained
-        positions = self.longest - 1 - self.start
+        positions = self.longest - 1 - len(self.frame.before)
         return positions if self.trained is None else min(self.trained, positions)
 
     def fits(self, text: str) -> bool:
@@ -212,6 +221,6 @@ def seen_characters(tokenizer: Tokenizer, unseen: Collection[int]) -> frozenset[
     return frozenset("".join(piece for piece in tokenizer.pieces(seen) if not BYTE.fullmatch(piece)))
 
 
-def _shifted(words: Sequence[Word]) -> list[Word]:
-    """Return the words of tokens that have one more token before them."""
-    return [word._replace(start=word.start + 1, end=word.end + 1) for word in words]
+def _shifted(words: Sequence[Word], count: int) -> list[Word]:
+    """Return the words of tokens that have so many more tokens before them."""
+    return [word._replace(start=word.start + count, end=word.end + count) for word in words]

@@ -11,7 +11,6 @@ from regard.api.translation.copy_unknown_words import name_copies
 from regard.api.translation.placeholder_reader import show_tokens
 from regard.api.translation.source_text import Source
 from regard.text.placeholders.placeholders import restore
-from regard.text.tokenizers.special_tokens import END
 from regard.text.tokenizers.tokenizer import Word
 
 if TYPE_CHECKING:
@@ -40,10 +39,11 @@ class SentenceTokens:
 
     @cached_property
     def words(self) -> list[Word]:
-        tokenizer, written = self.translator.target_tokenizer, [token for token in self.ids if token != END]
+        tokenizer, special = self.translator.target_tokenizer, self.translator.special
+        written = [token for token in self.ids if token not in special.ends]
         words = tokenizer.words(written)
         if self.copies:
-            words = name_copies(tokenizer, written, words, self.copies)
+            words = name_copies(tokenizer, written, words, self.copies, special.unknown)
         if not self.translator.reader.placeholders.symbols:
             return words
         return [word._replace(text=restore(word.text, self.source.carried)) for word in words]

@@ -35,7 +35,7 @@ from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 
-class Epoch(NamedTuple):
+class SpeechEpoch(NamedTuple):
     """All samples as drawn for one epoch, and its batches."""
 
     strings: Strings
@@ -135,7 +135,7 @@ class SpeechData:
         """Name a sample in messages."""
         return self.recordings.location(i)
 
-    def _share(self, current: Epoch, whole: list[int], epoch: int, rank: int, world: int) -> Batch:
+    def _share(self, current: SpeechEpoch, whole: list[int], epoch: int, rank: int, world: int) -> Batch:
         """Return one process's share of these samples."""
         ids, lengths = whole[rank::world], current.targets.lengths[whole] + 1
         return Batch(
@@ -163,7 +163,7 @@ class SpeechData:
         widest = round(MASKED_SECONDS * self.log_mel.rate / self.log_mel.hop)
         return mask_frames(frames, ids, total, how.masks, widest, stream)
 
-    def _epoch(self, epoch: int) -> Epoch:
+    def _epoch(self, epoch: int) -> SpeechEpoch:
         """Draw the samples of an epoch; recordings are joined only as far as the limit allows."""
         stream, rate = (self.seed, epoch), self.log_mel.rate
         strings = draw_strings(self.sizes, rate, self.augmentation.at(epoch), stream, self.samples)
@@ -180,7 +180,7 @@ class SpeechData:
         rows = np.stack([self.log_mel.frames(strings.total), targets.lengths + 1], axis=1)
         sampler = Sampler(rows[self.samples], batch_tokens=self.batch_tokens, seed=self.seed, shuffle=self.shuffle)
         plan = [self.samples[batch].tolist() for batch in sampler.batches(epoch)]
-        return Epoch(strings, targets, sampler, plan)
+        return SpeechEpoch(strings, targets, sampler, plan)
 
 
 def longest_sample(recordings: Recordings, log_mel: LogMel, how: Augmentation, limit: int) -> int:

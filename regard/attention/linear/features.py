@@ -59,7 +59,7 @@ class RandomFeatures(nn.Module):
         super().__init__()
         for name, size, least in (("dim", dim, 1), ("heads", heads, 1), ("redraw_every", redraw_every, 0)):
             if size < least:
-                raise ValueError(f"{name} counts from {least}, got {size}")
+                raise ValueError(f"{name} must be at least {least}, got {size}")
         if draw not in KINDS:
             raise ValueError(unknown_name("draw", draw, KINDS))
         if scale is not None and not scale > 0:

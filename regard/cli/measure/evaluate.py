@@ -22,7 +22,7 @@ from regard.cli.shared.model_options import (
     read_pairs,
     read_text,
 )
-from regard.cli.shared.search_options import make_search
+from regard.cli.shared.search_options import make_search, with_recommended
 from regard.errors import DataError, UsageError
 from regard.machine import redraws, set_threads
 
@@ -111,7 +111,8 @@ def evaluate_model(
         results: dict[str, Any] = {"sentences": len(sources)}
         if hypotheses is None:
             translator = load_translators(model, device, dtype)
-            ours = translations(translator, sources, search)
+            our_search = with_recommended(search, beam, length_penalty, 1, translator.info.get("search"))
+            ours = translations(translator, sources, our_search)
             if alignment is not None:
                 results["alignment_error_rate"] = attention_error(translator, sources, references, alignment)
         else:
@@ -123,7 +124,9 @@ def evaluate_model(
             if Path(against).is_file():
                 theirs = read_hypotheses(Path(against), len(sources))
             else:
-                theirs = translations(load_translators([against], device, dtype), sources, search)
+                other = load_translators([against], device, dtype)
+                their_search = with_recommended(search, beam, length_penalty, 1, other.info.get("search"))
+                theirs = translations(other, sources, their_search)
             results["comparison"] = compare(theirs, ours, references, tokenize=tokenize, lowercase=lowercase)
     typer.echo(json.dumps(plain(results), ensure_ascii=False) if as_json else report(results, against))
 

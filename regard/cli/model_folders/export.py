@@ -42,7 +42,7 @@ def export_model(
         str | None,
         typer.Option(
             metavar="FORMAT",
-            help="Format of another tool: ct2 (CTranslate2), argos (Argos Translate), hf (transformers).",
+            help="Format of another tool: ct2, argos, hf, gguf, onnx, words; the page `Export a model` describes them.",
             show_default="a model folder of regard",
         ),
     ] = None,

@@ -11,14 +11,16 @@ from regard.cli.model_folders.info import size_text
 
 
 def import_folder(
-    source: Annotated[Path, typer.Argument(help="Folder in the format of Hugging Face.")],
+    source: Annotated[
+        Path, typer.Argument(help="Folder in the format of Hugging Face, or a file of GGUF, llama2.c or nanoGPT.")
+    ],
     out: Annotated[Path, typer.Argument(help="New model folder.")],
     family: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="FAMILY",
-            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta or xlm-roberta.",
+            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta, xlm-roberta, distilbert or marian.",
             show_default="detected",
         ),
     ] = None,
@@ -31,14 +33,22 @@ def import_folder(
     check: Annotated[
         bool, typer.Option("--check", help="Compare with transformers on some texts, and refuse a different result.")
     ] = False,
+    positions: Annotated[
+        str,
+        typer.Option(
+            metavar="hf|original",
+            help="Of a Marian model: compute positions as transformers does, or as Marian does, which trained it.",
+        ),
+    ] = "hf",
     allow_key: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY", help="Accept a setting of the source that regard does not know; may be repeated."),
     ] = None,
 ) -> None:
-    """Import a model of another library: Llama, Mistral, Qwen, SmolLM, GPT-2, or a sentence encoder such as MiniLM.
+    """Import a model of another library: Llama, Mistral, Qwen, SmolLM, GPT-2, OPUS-MT, or a sentence encoder.
 
-    The result is a model folder like any other: generate, embed, score, evaluate, explore and export work with it.
+    The result is a model folder like any other: translate, generate, embed, score, evaluate, explore and export work
+    with it.
     Nothing is downloaded, and no code of the source runs.
 
     Example: regard import SmolLM2-135M-Instruct smollm2 --storage int8
@@ -56,6 +66,7 @@ def import_folder(
         family=family,
         allow_keys=allow_key or (),
         check=check,
+        positions=positions,
     )
     info = read_config(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())

@@ -165,7 +165,7 @@ def positions(
 ) -> None:
     """Draw a heat map of the sinusoidal positions (B4), or of the learned positions of a model (B6)."""
     from regard.look.pictures.matrices import positions_plot
-    from regard.positions.absolute import sinusoidal
+    from regard.positions.sinusoids import sinusoidal
 
     if model is None:
         write(lambda: positions_plot(sinusoidal(length, dim)), output, "positions")
@@ -176,7 +176,7 @@ def positions(
 
 def learned_table(model: str) -> Tensor:
     """Return the learned position vectors of a model; UsageError if it has none."""
-    from regard.positions.absolute import Learned
+    from regard.positions.learned import Learned
     from regard.tasks.loading import load
 
     for module in load(model).model.modules():

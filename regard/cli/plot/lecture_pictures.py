@@ -24,7 +24,7 @@ def lecture_pictures() -> dict[str, Callable[[], Figure]]:
     from regard.look.pictures.matrices import alignment_plot, mask_plot, one_hot_plot, positions_plot
     from regard.look.pictures.position_curves import position_products_plot, position_variance_plot
     from regard.look.pictures.random_features import random_features_plot
-    from regard.positions.absolute import sinusoidal
+    from regard.positions.sinusoids import sinusoidal
 
     marine = examples.marine_alignment()
     return {

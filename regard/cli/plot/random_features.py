@@ -20,7 +20,7 @@ class Phi(StrEnum):
     elu = "elu"
 
 
-class Rows(StrEnum):
+class RowKind(StrEnum):
     orthogonal = "orthogonal"
     independent = "independent"
 
@@ -41,8 +41,8 @@ def random_features(
     features: Annotated[int, typer.Option(min=2, help="Number of random features.")] = 128,
     normalize: Annotated[bool, typer.Option(help="Normalize queries and keys to length 1 first.")] = False,
     draw: Annotated[
-        Rows, typer.Option(help="How the projection matrix is drawn: rows orthogonal or independent.")
-    ] = Rows.orthogonal,
+        RowKind, typer.Option(help="How the projection matrix is drawn: rows orthogonal or independent.")
+    ] = RowKind.orthogonal,
     seed: Annotated[int, typer.Option(help="Seed of the projection matrix.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of projection matrices for the error curve.")] = 16,
     output: Output = None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -147,6 +148,26 @@ def make_search(
         return Greedy(rules=rules)
     power = 1.0 if length_penalty is None else length_penalty
     return Beam(beam or max(BEAM, alternatives), length_penalty=power, rules=rules)
+
+
+def with_recommended(
+    search: Search,
+    beam: int | None,
+    length_penalty: float | None,
+    alternatives: int,
+    recommended: Mapping[str, Any] | None,
+) -> Search:
+    """Return the search as the authors of an imported model recommend it, except for what options set."""
+    from regard.decoding.searches.beam import Beam
+    from regard.decoding.searches.greedy import Greedy
+
+    if not recommended or not isinstance(search, Beam):
+        return search
+    width = search.width if beam is not None else max(recommended["beam"], alternatives)
+    if width == 1 and length_penalty is None:
+        return Greedy(rules=search.rules)
+    power = search.length_penalty if length_penalty is not None else recommended["length_penalty"]
+    return replace(search, width=width, length_penalty=power)
 
 
 def check_draft_options(search: Search, models: Sequence[str] | None, alternatives: int) -> Greedy | Sample:

@@ -26,7 +26,7 @@ Count = Annotated[int, typer.Option("--count", "-n", min=1, help="Number of word
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-class Format(StrEnum):
+class VectorFormat(StrEnum):
     word2vec = "word2vec"
     glove = "glove"
 
@@ -78,8 +78,8 @@ def export_vectors(
     model: Model,
     file: Annotated[Path, typer.Argument(help="Text file to write.")],
     file_format: Annotated[
-        Format, typer.Option("--format", help="word2vec has a first line with both sizes, glove has none.")
-    ] = Format.word2vec,
+        VectorFormat, typer.Option("--format", help="word2vec has a first line with both sizes, glove has none.")
+    ] = VectorFormat.word2vec,
 ) -> None:
     """Write the vectors as a text file of word2vec or GloVe, which other programs read.
 

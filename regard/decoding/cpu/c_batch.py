@@ -1,4 +1,4 @@
-"""A batch of requests as C reads it, and its results: the structs of regard/kernels/native/decoder/translate.h.
+"""A batch of requests as C reads it, and its results: the structs of run.h in regard/kernels/native/decoder.
 
 The arrays of tokens are integers of 32 bits in Python's `array`, which C reads in place.
 """
@@ -19,12 +19,12 @@ from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.search import Hypothesis, make_hypothesis
 
 MAX_BARRED = 4  # tokens that are never chosen
-OUT_OF_MEMORY = 1  # as translate.h reports it; scores that are not finite show in the log-probabilities
+OUT_OF_MEMORY = 1  # as run.h reports it; scores that are not finite show in the log-probabilities
 INT = next(code for code in "il" if array(code).itemsize == 4)
 
 
 class SearchStruct(Structure):
-    """The struct Search of hypotheses.h; the classes below mirror structs of candidates.h and translate.h."""
+    """The struct Search of hypotheses.h; the classes below mirror structs of candidates.h, run.h and translate.h."""
 
     _fields_ = (
         *((name, c_int32) for name in ("width", "wanted", "greedy")),
@@ -147,18 +147,18 @@ class PackedBatch:
 
 
 @dataclass
-class Rules:
+class RuleTable:
     """The rules of a batch: the first one is empty."""
 
     structs: Any  # an array of RuleStruct
     arrays: list[array[int]] = field(default_factory=list)  # keeps alive what the structs point to
 
 
-def _rules(requests: Sequence[Request]) -> tuple[Rules, array[int]]:
+def _rules(requests: Sequence[Request]) -> tuple[RuleTable, array[int]]:
     """Return the different rules of requests, and the number of each request's rule among them."""
     numbers: dict[Any, int] = {None: 0}
     column = array(INT, (numbers.setdefault(request.rule, len(numbers)) for request in requests))
-    rules = Rules((RuleStruct * len(numbers))())
+    rules = RuleTable((RuleStruct * len(numbers))())
     for rule, number in numbers.items():
         if rule is not None:
             tokens, barred = array(INT, rule.tokens), array(INT, rule.barred)

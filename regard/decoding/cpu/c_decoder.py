@@ -28,11 +28,12 @@ from regard.decoding.decoder_layout import BLOCK_TRAITS, all_modules, input_of, 
 from regard.kernels.native import linear_step
 from regard.kernels.native.compiler import pointer
 from regard.kernels.native.linear_step import Features, Sums, describe, is_plain, is_written, sums
+from regard.layers.ssru import SSRU, SSRUCache
 from regard.models.decoding_state import TransformerState
 from regard.models.language_model import TransformerLM
 from regard.models.transformer import Transformer
 
-C_TRAITS = frozenset({"output-bias", "activation silu"})  # beside those of every fast decoder
+C_TRAITS = frozenset({"output-bias", "activation silu", "ssru"})  # beside those of every fast decoder
 MAX_TEXT_TOKENS = 65_536  # whose attention weights a thread keeps on its stack
 # Random features as linear_step.h implements them, but with heads of one width and an output matrix.
 KNOWN_TRAITS = BLOCK_TRAITS | C_TRAITS | (linear_step.KNOWN_TRAITS - {"head-widths", "input-widths", "no-output"})
@@ -76,6 +77,8 @@ def _why_not_weights(model: Any) -> str | None:
 def _why_not_features(model: Any) -> str | None:
     for block in model.decoder.blocks:
         attention, cross = block.self_attention, block.cross_attention
+        if isinstance(attention, SSRU) and (cross is None or cross.input.sizes.kv_heads < cross.input.sizes.heads):
+            return "it has an SSRU beside grouped queries, or no cross-attention"
         if isinstance(cross, RandomFeatureAttention):
             return "its cross-attention has random features"
         if isinstance(attention, RandomFeatureAttention) and not is_written(
@@ -148,7 +151,10 @@ class CDecoder:
         layers = type(self.layers).from_buffer_copy(self.layers)  # other threads may be taking steps at the same time
         origins = shared_origins(state)
         for layer, attention, cache in zip(layers, self.attentions, state.caches, strict=True):
-            if isinstance(cache, FeatureCache):
+            if isinstance(cache, SSRUCache):
+                cache.state = cache.state.contiguous()
+                layer.own.k = cache.state.data_ptr()  # C overwrites the state
+            elif isinstance(cache, FeatureCache):
                 check_draw(cache.state, attention.features.draw)
                 layer.sums = sums(cache)
             else:
@@ -212,6 +218,8 @@ class CDecoder:
 
 def has_room(cache: Any) -> bool:
     """Whether C can append one token to this cache."""
+    if isinstance(cache, SSRUCache):
+        return True
     if isinstance(cache, FeatureCache):
         return cache.seen is None and is_plain(cache)
     return isinstance(cache, KVCache | RowCache) and longest(cache) < min(cache.capacity, MAX_TEXT_TOKENS)

@@ -104,7 +104,7 @@ def has_scheme(side: Any, name: str) -> bool:
 
 
 def sinusoidal_rows(position: Any, length: int) -> np.ndarray:
-    """Return the vectors of the positions 0 … length - 1, (n, p); see positions/absolute.py."""
+    """Return the vectors of the positions 0 … length - 1, (n, p); see positions/sinusoids.py."""
     dim = position.dim
     i = np.arange(position.first, position.first + (dim + 1) // 2, dtype=np.float64)
     angles = (np.arange(length) + position.start)[:, None] * position.base ** (-2 * i / dim)  # (n, ceil(p / 2))

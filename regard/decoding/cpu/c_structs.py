@@ -42,6 +42,7 @@ class StackStruct(Structure):
         *((name, c_int) for name in ("layers", "dim", "heads", "kv_heads", "pre", "crosses", "activation")),
         ("rotated", c_int),
         ("interleaved", c_int),
+        ("recurrent", c_int),
         ("final_norm", NormStruct),
         ("blocks", POINTER(BlockStruct)),
     )
@@ -49,8 +50,13 @@ class StackStruct(Structure):
 
 def rotary_of(stack: Stack | StackArrays) -> Any:
     """Return the rotary positions of a stack, or None if it has others."""
-    position: Any = stack.blocks[0].self_attention.position
+    position: Any = getattr(stack.blocks[0].self_attention, "position", None)  # an SSRU has none
     return position if position is not None and "position Rotary" in position.traits else None
+
+
+def is_recurrent(block: Block | BlockArrays) -> bool:
+    """Whether a block has an SSRU in place of self-attention."""
+    return hasattr(block.self_attention, "forget")
 
 
 class StructMaker:
@@ -65,12 +71,14 @@ class StructMaker:
         """Describe a stack whose blocks are alike (decoder_layout.why_not_alike)."""
         blocks: Sequence[Any] = stack.blocks
         first: Any = blocks[0]
-        sizes, rotary = first.self_attention.input.sizes, rotary_of(stack)
+        recurrent = is_recurrent(first)
+        attention: Any = first.cross_attention if recurrent else first.self_attention
+        sizes, rotary = attention.input.sizes, rotary_of(stack)
         structs = (BlockStruct * len(blocks))(*map(self.block, blocks))
         self.referenced.append(structs)
         return StackStruct(
             layers=len(blocks),
-            dim=first.self_attention.dim,
+            dim=attention.dim,
             heads=sizes.heads,
             kv_heads=sizes.kv_heads,
             pre=first.order == "pre",
@@ -78,6 +86,7 @@ class StructMaker:
             activation=ACTIVATIONS.index(first.feed_forward.activation),
             rotated=0 if rotary is None else rotary.rotated_dim,
             interleaved=rotary is not None and rotary.layout == "interleaved",
+            recurrent=recurrent,
             final_norm=NormStruct() if stack.norm is None else self.norm(stack.norm),
             blocks=structs,
         )
@@ -88,7 +97,7 @@ class StructMaker:
         feed: Any = block.feed_forward
         struct = BlockStruct(
             qkv=self.matrix(attention.input.weight, attention.input.bias),
-            out=self.linear(attention.output),
+            out=self.linear(attention.forget if is_recurrent(block) else attention.output),
             up=self.linear(feed.up),
             down=self.linear(feed.down, sparse=feed.activation == "relu"),
             self_norm=self.norm(block.self_norm),

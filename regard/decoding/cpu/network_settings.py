@@ -61,6 +61,7 @@ class NetworkSettings:
     position_base: float = number(10000.0, rule=ABOVE_ZERO)
     position_layout: str = choice("interleaved", ("interleaved", "halves"))
     output_bias: bool = False
+    decoder_self: str = choice("attention", ("attention", "ssru"))
     unknown_id: int | None = number(DEFAULT.unknown, rule=TOKEN)
     start_id: int = number(DEFAULT.start, rule=TOKEN)
     end_ids: tuple[int, ...] = number(DEFAULT.ends, rule=TOKEN)
@@ -73,6 +74,8 @@ class NetworkSettings:
             raise UsageError("C has no qk_norm")
         if self.dim % self.heads or self.heads % (self.kv_heads or self.heads):
             raise UsageError("the heads do not divide the width")
+        if self.decoder_self == "ssru" and self.kv_heads not in (None, self.heads):
+            raise UsageError("C has no SSRU beside grouped queries")
         if self.position == "rotary" and self.head_dim % 2:
             raise UsageError("rotary positions need heads of even width")
         if self.share_embeddings and self.source_vocabulary != self.target_vocabulary:

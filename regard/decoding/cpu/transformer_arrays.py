@@ -115,6 +115,16 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """An SSRU."""
+
+    input: Linear
+    forget: Linear
+
+    traits: ClassVar = frozenset({"ssru"})
+
+
+@dataclass(frozen=True)
 class FeedForward:
     up: Linear
     down: Linear
@@ -123,7 +133,7 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class BlockArrays:
-    self_attention: Attention
+    self_attention: Attention | Recurrence
     self_norm: Norm
     cross_attention: Attention | None
     cross_norm: Norm | None
@@ -201,7 +211,9 @@ class _ArraysMaker:
         rotary = Rotary(settings.head_dim) if settings.position == "rotary" else None
         stacked = 2 if settings.activation == "swiglu" else 1
         return BlockArrays(
-            self.attention(f"{name}.self_attention", rotary),
+            self.recurrence(f"{name}.self_attention")
+            if cross and settings.decoder_self == "ssru"
+            else self.attention(f"{name}.self_attention", rotary),
             self.norm(f"{name}.self_norm"),
             self.attention(f"{name}.cross_attention", None) if cross else None,
             self.norm(f"{name}.cross_norm") if cross else None,
@@ -220,6 +232,11 @@ class _ArraysMaker:
         stacked = self.linear(f"{name}.input", dim + 2 * sizes.kv_heads * d, dim)
         output = self.linear(f"{name}.output", dim, dim)
         return Attention(dim, heads, d, StackedProjection(stacked.weight, stacked.bias, sizes), output, position)
+
+    def recurrence(self, name: str) -> Recurrence:
+        dim = self.settings.dim
+        gate = Linear(self.take(f"{name}.forget.weight", dim, dim), self.take(f"{name}.forget.bias", dim))
+        return Recurrence(Linear(self.take(f"{name}.input.weight", dim, dim), None), gate)
 
     def linear(self, name: str, out: int, columns: int) -> Linear:
         bias = self.take(f"{name}.bias", out) if self.settings.bias else None

@@ -1,7 +1,7 @@
 """Whole batches decoded by a GPU: encode, step and choose are CUDA graphs, which the host replays.
 
 E8. One turn of the decoding loop, a step of the decoder and the choice of tokens, is captured once for each shape. The
-host only looks now and then which texts are done.
+host checks only now and then which texts are done.
 
     B lanes   n source tokens   V vocabulary
 """
@@ -29,7 +29,7 @@ FREE_SHARE = 0.25  # of the lanes that must be free before waiting inputs enter
 MAX_BEAM_WIDTH = 32  # whose candidates fit into one program
 
 
-class Shape(NamedTuple):
+class GraphKey(NamedTuple):
     """What a graph is captured for."""
 
     search: Search
@@ -55,7 +55,7 @@ def why_not(model: Any, search: Search) -> str | None:
 class CapturedSearch:
     """A search over a fixed number of lanes; when a text is done, a waiting input takes over its lane."""
 
-    def __init__(self, model: Any, shape: Shape) -> None:
+    def __init__(self, model: Any, shape: GraphKey) -> None:
         from regard.decoding.gpu.decoder import GpuDecoder
         from regard.decoding.gpu.searches import GpuBeam, GpuGreedy
 
@@ -146,7 +146,7 @@ class CapturedSearch:
         self.decoder.load_cache(state, lanes)
 
     def look(self) -> list[int]:
-        """Return the lanes that were done at the previous look: the GPU goes on while the host waits for the copy."""
+        """Return the lanes that were done at the previous check; the GPU continues during the copy to the host."""
         done = self.search.buffers.done
         if self.device.type != "cuda":
             return done.nonzero()[:, 0].tolist()
@@ -190,7 +190,7 @@ def search_captured(
         capacity = round_up(len(group[0].prefix) + max(request.limit for request in group), "capacity")
         most = max(1, batch_tokens // (search.rows(alternatives) * (capacity + source_length)))
         inputs = min(1 << (len(group) - 1).bit_length(), 1 << (most.bit_length() - 1))
-        shape = Shape(search, alternatives, inputs, capacity, source_length)
+        shape = GraphKey(search, alternatives, inputs, capacity, source_length)
         with graphs.lock:
             captured = graphs.get(shape, partial(CapturedSearch, model, shape))
             hypotheses |= {} if captured is None else captured.write(group, barred)

@@ -21,7 +21,7 @@ from regard.decoding.gpu.cuda_graphs import CapturedWork, graphs_of, round_up
 from regard.models.decoding_state import TransformerState
 
 
-class CapturedStep:
+class CapturedDecoderStep:
     """The step of one row. The caches of one state live in its buffers until another state takes them over."""
 
     def __init__(self, model: Any, capacity: int, source_length: int) -> None:
@@ -96,5 +96,5 @@ def step_captured(model: Any, state: Any, tokens: Tensor) -> Tensor | None:
     capacity = round_up(state.caches[0].capacity, "capacity")
     source_length = 0 if state.memory is None else round_up(state.memory[0].k.shape[2], "source")
     with graphs.lock:
-        captured = graphs.get((capacity, source_length), partial(CapturedStep, model, capacity, source_length))
+        captured = graphs.get((capacity, source_length), partial(CapturedDecoderStep, model, capacity, source_length))
         return None if captured is None else captured.step(state, tokens).clone()  # the next step overwrites it

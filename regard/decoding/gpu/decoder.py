@@ -22,7 +22,7 @@ from regard.kernels.decode_gpu.norm_triton import NormWeights, add_norm
 from regard.layers.block import Block
 from regard.layers.normalization import RMSNorm
 from regard.models.decoding_state import TransformerState
-from regard.positions.absolute import Learned
+from regard.positions.learned import Learned
 from regard.positions.rotary import Rotary
 
 MAX_FUSED_ROWS = linear_triton.MAX_ROWS  # up to so many rows, the norm is fused into the product that follows it

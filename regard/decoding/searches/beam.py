@@ -7,7 +7,7 @@ Where the beam is kept. A hypothesis has two parts, which are reordered together
     its text     in BeamRun, below: slot s of input b, in `live` and `scores`
     its past     keys and values in the model's state: row b·w + s of the caches
 
-`BeamRun.choose` reorders the texts with `Texts.select`, and returns in `Choice.rows` which old row each new row
+`BeamRun.choose` reorders the texts with `Texts.select`, and returns in `NextInputs.rows` which old row each new row
 continues. `RunningBatch.choose` (running_batch.py) passes these rows to `TransformerState.keep`
 (models/decoding_state.py), which calls `KVCache.keep` for each layer (attention/cache.py): that copies the keys and
 values of the rows that moved. The C decoder and the GPU kernels copy nothing. They keep a table, `origins`, of the row
@@ -22,10 +22,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from regard.decoding.searches.constraints import Candidates, Progress
+from regard.decoding.searches.constraints import Candidates, PhraseProgress
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
-from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, make_hypothesis, stable_topk
+from regard.decoding.searches.search import Hypothesis, Inputs, NextInputs, Run, make_hypothesis, stable_topk
 from regard.errors import UsageError
 from regard.machine.lazy_torch import torch
 
@@ -120,12 +120,12 @@ class BeamRun:
         self.lengths = torch.zeros_like(self.rankings, dtype=torch.long)  # (B, n) of the finished hypotheses
         self.max_finished, self.special = search.max_finished(inputs.alternatives), inputs.special
         self.finished_counts = torch.zeros_like(inputs.numbers)  # (B,)
-        self.progress: Progress | None = None
+        self.progress: PhraseProgress | None = None
         if any(inputs.constraints):
-            self.progress = Progress(inputs.constraints, search.width, inputs.numbers.device, inputs.special)
+            self.progress = PhraseProgress(inputs.constraints, search.width, inputs.numbers.device, inputs.special)
         self.done: dict[int, list[Hypothesis]] = {}  # by the number of the input
 
-    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> NextInputs:
         batch, w, vocabulary = len(self.numbers), self.width, logps.shape[1]
         totals, parents, tokens = self._candidates(logps, model_logps)  # (B, K)
         token_logps = model_logps.view(batch, w * vocabulary).gather(1, parents * vocabulary + tokens)
@@ -150,8 +150,8 @@ class BeamRun:
         if bool(done.any()):  # waits for the device, as the check for equals in stable_topk does
             self._finish(done)
             remaining = (~done).nonzero()[:, 0]
-            return Choice(rows[remaining].flatten(), tokens[remaining].flatten(), remaining)
-        return Choice(rows.flatten(), tokens.flatten())
+            return NextInputs(rows[remaining].flatten(), tokens[remaining].flatten(), remaining)
+        return NextInputs(rows.flatten(), tokens.flatten())
 
     def written(self) -> Tensor:
         return self.live.tokens[:, :, : self.length].flatten(0, 1)  # (B·w, T)

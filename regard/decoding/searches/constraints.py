@@ -53,7 +53,7 @@ class Candidates(NamedTuple):
     tokens: Tensor  # (B, K)
 
 
-class Progress:
+class PhraseProgress:
     """How many tokens of each phrase the live hypotheses contain, and what may follow them.
 
     Of an incomplete phrase, those first tokens count that the text ends with.

@@ -41,7 +41,7 @@ class MinTokens:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
-            raise UsageError(f"the least number of tokens must be a whole number from 0, got {self.count!r}")
+            raise UsageError(f"the minimum number of tokens must be an integer of at least 0, got {self.count!r}")
 
     def __call__(self, logps: Tensor, text: Tensor, written: int) -> None:
         if written < self.count:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.sample import Sample
-from regard.decoding.searches.search import Choice, Hypothesis, Inputs, Run, Search
+from regard.decoding.searches.search import Hypothesis, Inputs, NextInputs, Run, Search
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class RiskRun:
     def numbers(self) -> Tensor:
         return self.run.numbers
 
-    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> NextInputs:
         return self.run.choose(logps, model_logps, observer)
 
     def written(self) -> Tensor:

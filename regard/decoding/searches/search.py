@@ -46,7 +46,7 @@ class Inputs(NamedTuple):
     special: SpecialTokens = DEFAULT  # of the model
 
 
-class Choice(NamedTuple):
+class NextInputs(NamedTuple):
     """What the model is fed next. Without any rows, everything is done."""
 
     rows: Tensor | None  # (R',) the rows of the state that continue, repeated and reordered; None: all, unchanged
@@ -63,7 +63,7 @@ class Run(Protocol):
     def numbers(self) -> Tensor:
         """The numbers of the inputs that are not done, one for each input or for each row."""
 
-    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> NextInputs:
         """Choose the next token of each row by the log-probabilities (R, V), which the rules have changed.
 
         -inf bars a token. `model_logps` (R, V) are the model's own, which the hypotheses report.
@@ -119,7 +119,7 @@ class IndependentRows:
 
     def __init__(self, inputs: Inputs, pick: Callable[[Tensor, Tensor, Tensor, int], Pick]) -> None:
         if any(inputs.constraints):
-            raise UsageError("only a beam keeps constraints: search with Beam")
+            raise UsageError("constraints need beam search: pass search=Beam(...)")
         batch, rows_per_input = len(inputs.numbers), inputs.alternatives
         rows, device = batch * rows_per_input, inputs.numbers.device
         self.pick, self.length, self.special = pick, 0, inputs.special
@@ -130,7 +130,7 @@ class IndependentRows:
         self.logps = torch.empty(rows, inputs.longest, dtype=inputs.dtype, device=device)  # (R, T)
         self.done: dict[tuple[int, int], Hypothesis] = {}  # by number and alternative
 
-    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> Choice:
+    def choose(self, logps: Tensor, model_logps: Tensor, observer: Observer | None) -> NextInputs:
         pick = self.pick(logps, self.numbers, self.alternatives, self.length)
         self.tokens[:, self.length] = pick.tokens
         self.logps[:, self.length] = model_logps.gather(1, pick.tokens[:, None])[:, 0]
@@ -140,12 +140,12 @@ class IndependentRows:
         if observer is not None:
             observer.step(self._record(logps, model_logps, pick, ended, done, observer.candidates))
         if not bool(done.any()):  # the only wait for the device
-            return Choice(None, pick.tokens)
+            return NextInputs(None, pick.tokens)
         self._finish(done, ended)
         remaining = (~done).nonzero()[:, 0]
         self.numbers, self.alternatives = self.numbers[remaining], self.alternatives[remaining]
         self.limits, self.tokens, self.logps = self.limits[remaining], self.tokens[remaining], self.logps[remaining]
-        return Choice(remaining, pick.tokens[remaining], remaining)
+        return NextInputs(remaining, pick.tokens[remaining], remaining)
 
     def written(self) -> Tensor:
         return self.tokens[:, : self.length]

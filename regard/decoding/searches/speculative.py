@@ -122,7 +122,7 @@ class Reader:
 
 
 def _fork(state: Any) -> Any:
-    """The state once more: what one of the two goes on to read, the other does not know."""
+    """A copy of the state: what one of the two reads next does not change the other."""
     if isinstance(state, TransformerState):
         return state.repeat(1)
     return copy(state)  # a recurrent state is replaced when it moves on, not changed

@@ -87,9 +87,9 @@ def condition(d: Draft, tense: str) -> Opening:
 def saying(d: Draft, tense: str) -> Opening:
     """Paul pense que … : Paul thinks that …"""
     d.tag("subordinate clause")
-    told = tense == IMPERFECT and d.chance(0.6)
-    verbs = SAY if told else SAYING if tense == FUTURE else NOT_HOPING
-    words = finite(d, subject(d), Predicate(d.pick(verbs)), Time(PERFECT if told else PRESENT))
+    reported = tense == IMPERFECT and d.chance(0.6)
+    verbs = SAY if reported else SAYING if tense == FUTURE else NOT_HOPING
+    words = finite(d, subject(d), Predicate(d.pick(verbs)), Time(PERFECT if reported else PRESENT))
     return concat(words, d.pair("que", "that")), tense, None
 
 

@@ -14,8 +14,8 @@ from regard.interop.files.ctranslate2_file import quantized, scalar, write_file
 from regard.interop.weight_table import WeightTable
 from regard.machine.lazy_torch import torch
 from regard.models.config import TransformerConfig
-from regard.models.config.transformer import StackConfig
-from regard.positions.absolute import sinusoidal
+from regard.models.config.stack import StackConfig
+from regard.positions.sinusoids import sinusoidal
 from regard.system.files import write_synced
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
@@ -40,13 +40,13 @@ def export(source: ModelSource, out: Path, storage: str) -> None:
 
 def tokenizer_names(source: ModelSource) -> dict[str, bytes]:
     """Return the files of the tokenizers, sentencepiece models under the names that others use for them."""
-    own = tokenizer_files(*source.tokenizers)
+    files = tokenizer_files(*source.tokenizers)
     new = {
         "tokenizer.model": "sentencepiece.model",
         "source.tokenizer.model": "source.spm",
         "target.tokenizer.model": "target.spm",
     }
-    return {new.get(name, name): content for name, content in own.items()}
+    return {new.get(name, name): content for name, content in files.items()}
 
 
 def _settings(source: ModelSource) -> dict[str, Any]:

@@ -14,11 +14,17 @@ FORMATS = {
     "ct2": "ctranslate2_folder",
     "argos": "argos_package",
     "hf": "hub_folder",
+    "gguf": "gguf_file",
+    "words": "words_text",
+    "onnx": "onnx_graphs",
 }
 TOOLS = {
     "ct2": "CTranslate2",
     "argos": "Argos Translate and LibreTranslate",
     "hf": "transformers",
+    "gguf": "llama.cpp",
+    "words": "gensim and other tools for word2vec's text format",
+    "onnx": "ONNX runtimes",
 }
 
 

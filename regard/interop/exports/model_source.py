@@ -80,7 +80,7 @@ def vocabulary_of(tokenizer: Tokenizer, size: int) -> list[str]:
         count = len(SPECIAL_TOKENS)
         names = [*SPECIAL_TOKENS, *(tokenizer.decode([token]) for token in range(count, tokenizer.size))]
     else:
-        raise UsageError(f"a {type(tokenizer).__name__} has no form in other tools")
+        raise UsageError(f"a {type(tokenizer).__name__} cannot be exported, because other tools have no such tokenizer")
     names += [""] * (size - len(names))
     return [name or f"<unused{number}>" for number, name in enumerate(names)]
 

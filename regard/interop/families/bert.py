@@ -7,7 +7,7 @@ normalized. A single text is segment 0, so its vector becomes part of the positi
 from __future__ import annotations
 
 from regard.errors import ModelError
-from regard.interop.families.family import Plan, TokenIds, check_common
+from regard.interop.families.family import Plan, TokenIds, check_common, linear_rows
 from regard.interop.files.settings_file import SettingsFile
 from regard.interop.weight_table import Part, Row
 from regard.models.config import EncoderConfig
@@ -62,7 +62,7 @@ def make_plan(settings: SettingsFile, tokens: TokenIds) -> Plan:
             (Part("embeddings.position_embeddings.weight", positions - skipped, skipped),),
             first_row_of=segment,
         ),
-        *_both("input.norm", "embeddings.LayerNorm", dim),
+        *linear_rows("input.norm", "embeddings.LayerNorm", dim),
         *(row for i in range(layers) for row in _layer(config, i)),
     ]
     return Plan(config, rows, "bert." if kind == "bert" else "roberta.", UNUSED, context=positions - skipped)
@@ -79,13 +79,9 @@ def _layer(config: EncoderConfig, i: int) -> list[Row]:
             )
             for what in ("weight", "bias")
         ),
-        *_both(f"{ours}.self_attention.output", f"{theirs}.attention.output.dense", dim),
-        *_both(f"{ours}.self_norm", f"{theirs}.attention.output.LayerNorm", dim),
-        *_both(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", config.hidden),
-        *_both(f"{ours}.feed_forward.down", f"{theirs}.output.dense", dim),
-        *_both(f"{ours}.feed_norm", f"{theirs}.output.LayerNorm", dim),
+        *linear_rows(f"{ours}.self_attention.output", f"{theirs}.attention.output.dense", dim),
+        *linear_rows(f"{ours}.self_norm", f"{theirs}.attention.output.LayerNorm", dim),
+        *linear_rows(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", config.hidden),
+        *linear_rows(f"{ours}.feed_forward.down", f"{theirs}.output.dense", dim),
+        *linear_rows(f"{ours}.feed_norm", f"{theirs}.output.LayerNorm", dim),
     ]
-
-
-def _both(ours: str, theirs: str, rows: int) -> list[Row]:
-    return [Row(f"{ours}.{what}", (Part(f"{theirs}.{what}", rows),)) for what in ("weight", "bias")]

@@ -10,7 +10,7 @@ from regard.errors import UsageError
 from regard.interop.supported_settings import unsupported
 from regard.interop.weight_table import Part, Row
 from regard.models.config import Config, EncoderConfig, TransformerConfig, TransformerLMConfig
-from regard.models.config.transformer import StackConfig
+from regard.models.config.stack import StackConfig
 
 # The model's kind in the file, and the revision of its names.
 KINDS: dict[type[Config], tuple[str, int]] = {

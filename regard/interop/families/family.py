@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regard.interop.files.settings_file import SettingsFile
-from regard.interop.weight_table import Row
+from regard.interop.weight_table import Part, Row
 from regard.models.config import Config
 
 # Keys of config.json that do not change what a model computes.
@@ -61,20 +61,26 @@ class Plan:
     config: Config
     rows: list[Row]
     prefix: str  # of the names of their weights, in some files
-    unused: str = ""  # a pattern of weights that nobody needs
+    unused: str = ""  # a pattern of weights that the model does not need
     copies: Mapping[str, str] = field(default_factory=dict)  # weights that must equal another one if they are there
     context: int | None = None
     notes: Sequence[str] = ()  # for the model card
+    excluded: Sequence[int] = ()  # tokens of the output whose probability is 0: their bias becomes EXCLUDED
 
 
-def check_common(settings: SettingsFile, architectures: Sequence[str]) -> None:
+def check_common(settings: SettingsFile, architectures: Sequence[str], *, encoder_decoder: bool = False) -> None:
     """Check the keys that every family has, and refuse what no family supports."""
     settings.must_be("quantization_config", why="regard reads only weights that are not quantized")
     settings.must_be("auto_map", why="the model has code of its own, which regard does not run")
-    settings.must_be("is_encoder_decoder", False)
-    settings.must_be("is_decoder", True, False)
+    settings.must_be("is_encoder_decoder", encoder_decoder)
+    settings.must_be("is_decoder", *([False] if encoder_decoder else [True, False]))
     settings.must_be("add_cross_attention", False)
     settings.must_be("chunk_size_feed_forward", 0)
     settings.must_be("pruned_heads", {})
     settings.must_be("architectures", *([name] for name in architectures), why=f"not one of {', '.join(architectures)}")
     settings.ignore("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", *HARMLESS)
+
+
+def linear_rows(ours: str, theirs: str, rows: int) -> list[Row]:
+    """Return the rows of a weight and a bias with the same names on both sides."""
+    return [Row(f"{ours}.{what}", (Part(f"{theirs}.{what}", rows),)) for what in ("weight", "bias")]

@@ -125,10 +125,10 @@ def rotary_settings(settings: SettingsFile, positions: int) -> dict[str, Any]:
 
 def _attention_factor(table: SettingsFile, factor: float) -> float:
     """Return YaRN's factor of sines and cosines: as given, or from the factor of the context (Peng et al. 2024)."""
-    given = table.take("attention_factor", float, None)
+    stored = table.take("attention_factor", float, None)
     scale, scale_all = table.take("mscale", float, None), table.take("mscale_all_dim", float, None)
-    if given is not None:
-        return given
+    if stored is not None:
+        return stored
 
     def sharpening(weight: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0

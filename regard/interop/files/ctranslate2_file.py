@@ -64,8 +64,8 @@ class CTranslate2File:
             if name not in self.arrays or alias in self.arrays:
                 raise ModelError(f"{shortened(repr(alias))} stands for {shortened(repr(name))}, which is not there")
             self.aliases[alias] = name
-        if reader.place != self.size:
-            raise ModelError(f"{self.size - reader.place} bytes follow the last name")
+        if reader.offset != self.size:
+            raise ModelError(f"{self.size - reader.offset} bytes follow the last name")
 
     def scalar(self, name: str) -> int | float:
         """Return the number of an array without dimensions."""
@@ -99,7 +99,7 @@ class _Reader:
     """Reads the file in order, within its size."""
 
     def __init__(self, file: Any, size: int) -> None:
-        self.file, self.size, self.place = file, size, 0
+        self.file, self.size, self.offset = file, size, 0
 
     def number(self, form: str) -> int:
         return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
@@ -118,7 +118,7 @@ class _Reader:
     def text(self) -> str:
         content = self.take(self.number("<H"))
         if content[-1:] != b"\0":
-            raise ModelError(f"the text before byte {self.place} has no end")
+            raise ModelError(f"the text before byte {self.offset} has no end")
         return content[:-1].decode()
 
     def array(self, name: str) -> StoredArray:
@@ -134,15 +134,15 @@ class _Reader:
             count *= length
         if size != count * BYTES[DTYPES[code]]:
             raise ModelError(f"{shortened(repr(name))} has {size} bytes, which its shape {shape} does not need")
-        start = self.place
+        start = self.offset
         self._advance(size)
         self.file.seek(size, 1)
         return StoredArray(DTYPES[code], shape, start, size)
 
     def _advance(self, count: int) -> None:
-        if self.place + count > self.size:
+        if self.offset + count > self.size:
             raise ModelError(f"it is cut off at byte {self.size}")
-        self.place += count
+        self.offset += count
 
 
 def _numbers(content: bytearray, array: StoredArray) -> torch.Tensor:
@@ -157,7 +157,7 @@ def write_file(
     """Write model.bin; the arrays may come one at a time."""
     with open(path, "wb") as file:
         file.write(struct.pack("<I", VERSION) + _text(kind) + struct.pack("<I", revision))
-        place, count = file.tell(), 0
+        start, count = file.tell(), 0
         file.write(struct.pack("<I", 0))
         for name, array in arrays:
             count += 1
@@ -169,7 +169,7 @@ def write_file(
         file.write(struct.pack("<I", len(aliases)))
         for alias, name in aliases.items():
             file.write(_text(alias) + _text(name))
-        file.seek(place)
+        file.seek(start)
         file.write(struct.pack("<I", count))
 
 

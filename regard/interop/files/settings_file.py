@@ -18,7 +18,7 @@ REQUIRED: Any = object()
 
 
 class SettingsFile:
-    """The content of a settings file, and the keys that nobody has asked for yet."""
+    """The content of a settings file, and the keys that have not been read yet."""
 
     def __init__(self, path: object, content: Mapping[str, Any], *, allowed: Collection[str] = ()) -> None:
         self.path, self.content, self.unread = path, dict(content), set(content)
@@ -71,7 +71,7 @@ class SettingsFile:
         self.unread.difference_update(keys)
 
     def finish(self) -> None:
-        """Raise a ModelError that names a key which nobody has asked for."""
+        """Raise a ModelError that names a key that was not read."""
         if unknown := sorted(self.unread - self.allowed):
             raise ModelError(
                 f"{self.path}: regard does not know the key {shortened(repr(unknown[0]))}, which may change what the "

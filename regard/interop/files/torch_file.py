@@ -40,7 +40,8 @@ DAMAGE = (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipf
 class TorchFile:
     """The tensors of a state dict by name, read one at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, part: str | None = None) -> None:
+        """`part` is the name of the state dict in a checkpoint that has several parts; `content` is all of it."""
         self.path = path
         self.archive: zipfile.ZipFile | None = None
         self.starts: dict[Storage, int] = {}  # of the storages of the old format
@@ -52,7 +53,10 @@ class TorchFile:
         except DAMAGE as error:
             message = str(error) if isinstance(error, ModelError) else f"cannot be read: {shortened(error)}"
             raise ModelError(f"{path}: {message}") from error
-        self.tensors = self._tensors(content)
+        if part is not None and (not isinstance(content, dict) or part not in content):
+            raise ModelError(f"{path}: it has no {part!r}")
+        self.content: dict[str, Any] = content
+        self.tensors = self._tensors(content if part is None else content[part])
 
     def keys(self) -> list[str]:
         return list(self.tensors)
@@ -107,15 +111,15 @@ class TorchFile:
             if not self.path.stat().st_size:
                 raise ModelError("it is empty")
             self.mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        magic, place = read_program(self.mapped)
-        version, place = read_program(self.mapped, place)
+        magic, offset = read_program(self.mapped)
+        version, offset = read_program(self.mapped, offset)
         if (magic, version) != (MAGIC, VERSION):
             raise ModelError("it was not written by torch.save")
-        system, place = read_program(self.mapped, place)
+        system, offset = read_program(self.mapped, offset)
         if not isinstance(system, dict) or system.get("little_endian") is not True:
             raise ModelError("its numbers are big-endian")
-        content, place = read_program(self.mapped, place)
-        keys, place = read_program(self.mapped, place)
+        content, offset = read_program(self.mapped, offset)
+        keys, offset = read_program(self.mapped, offset)
         if not isinstance(keys, list) or not isinstance(content, dict):
             raise ModelError("it is not a table of weights")
         storages = {
@@ -125,12 +129,12 @@ class TorchFile:
             storage = storages.get(key)
             if storage is None or storage.kind not in KINDS:
                 raise ModelError(f"the numbers {shortened(repr(key))} belong to no weight")
-            count = int.from_bytes(self.mapped[place : place + 8], "little")
+            count = int.from_bytes(self.mapped[offset : offset + 8], "little")
             if count != storage.size:
                 raise ModelError(f"there are {count} numbers where a weight has {storage.size}")
-            self.starts[storage] = place + 8
-            place += 8 + count * KINDS[storage.kind][2]
-            if place > len(self.mapped):
+            self.starts[storage] = offset + 8
+            offset += 8 + count * KINDS[storage.kind][2]
+            if offset > len(self.mapped):
                 raise ModelError("it is cut off")
         return content
 

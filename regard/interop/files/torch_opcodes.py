@@ -19,7 +19,7 @@ MAX_NUMBER_BYTES = 16
 MAX_DIMENSIONS = 8
 
 
-class Name(NamedTuple):
+class PickledName(NamedTuple):
     """A class or function that the file names; it stays a name."""
 
     module: str
@@ -44,25 +44,25 @@ class StoredTensor(NamedTuple):
 
 
 MARK = object()
-REBUILD_TENSOR = Name("torch._utils", "_rebuild_tensor_v2")
-REBUILD_PARAMETER = Name("torch._utils", "_rebuild_parameter")
-ORDERED_DICT = Name("collections", "OrderedDict")
+REBUILD_TENSOR = PickledName("torch._utils", "_rebuild_tensor_v2")
+REBUILD_PARAMETER = PickledName("torch._utils", "_rebuild_parameter")
+ORDERED_DICT = PickledName("collections", "OrderedDict")
 
 
 def read_program(data: Any, start: int = 0) -> tuple[Any, int]:
     """Return the value of the program that begins at `start`, and where it ends."""
     program = _Program(data, start)
     try:
-        return program.run(), program.place
+        return program.run(), program.offset
     except ModelError:
         raise
     except (IndexError, KeyError, ValueError, TypeError, struct.error, RecursionError) as error:
-        raise ModelError(f"damaged at byte {program.place}: {shortened(repr(error))}") from error
+        raise ModelError(f"damaged at byte {program.offset}: {shortened(repr(error))}") from error
 
 
 class _Program:
     def __init__(self, data: Any, start: int) -> None:
-        self.data, self.place = data, start
+        self.data, self.offset = data, start
         self.end = min(len(data), start + MAX_BYTES)
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
@@ -75,20 +75,20 @@ class _Program:
                 return value
             action = OPCODES.get(code)
             if action is None:
-                raise ModelError(f"it has the instruction {code:#04x} at byte {self.place - 1}, which no weights need")
+                raise ModelError(f"it has the instruction {code:#04x} at byte {self.offset - 1}, which no weights need")
             action(self)
 
     def take(self, count: int) -> bytes:
-        if self.place + count > self.end:
-            raise ModelError(f"it ends at byte {self.place}, or is longer than {MAX_BYTES} bytes")
-        self.place += count
-        return bytes(self.data[self.place - count : self.place])
+        if self.offset + count > self.end:
+            raise ModelError(f"it ends at byte {self.offset}, or is longer than {MAX_BYTES} bytes")
+        self.offset += count
+        return bytes(self.data[self.offset - count : self.offset])
 
     def number(self, form: str) -> int:
         return int(struct.unpack(form, self.take(struct.calcsize(form)))[0])
 
     def line(self) -> str:
-        end = bytes(self.data[self.place : min(self.place + 200, self.end)]).index(b"\n")
+        end = bytes(self.data[self.offset : min(self.offset + 200, self.end)]).index(b"\n")
         return self.take(end + 1)[:-1].decode()
 
     def push(self, value: Any) -> None:
@@ -99,14 +99,14 @@ class _Program:
         while self.stack[index] is not MARK:
             index -= 1
             if index < 0:
-                raise ModelError(f"damaged at byte {self.place}: there is no mark")
+                raise ModelError(f"damaged at byte {self.offset}: there is no mark")
         values = self.stack[index + 1 :]
         del self.stack[index:]
         return values
 
     def last(self, count: int) -> tuple[Any, ...]:
         if len(self.stack) < count:
-            raise ModelError(f"damaged at byte {self.place}: a value is missing")
+            raise ModelError(f"damaged at byte {self.offset}: a value is missing")
         values = tuple(self.stack[len(self.stack) - count :])
         del self.stack[len(self.stack) - count :]
         return values
@@ -117,15 +117,15 @@ class _Program:
     def set_items(self, values: list[Any]) -> None:
         table = self.stack[-1]
         if not isinstance(table, dict) or len(values) % 2:
-            raise ModelError(f"damaged at byte {self.place}: entries without a table")
+            raise ModelError(f"damaged at byte {self.offset}: entries without a table")
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not isinstance(key, str | int):
-                raise ModelError(f"damaged at byte {self.place}: a key is not text")
+                raise ModelError(f"damaged at byte {self.offset}: a key is not text")
             table[key] = value
 
     def append(self, values: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
-            raise ModelError(f"damaged at byte {self.place}: entries without a list")
+            raise ModelError(f"damaged at byte {self.offset}: entries without a list")
         self.stack[-1].extend(values)
 
     def call(self) -> None:
@@ -137,25 +137,30 @@ class _Program:
         elif function == REBUILD_PARAMETER and isinstance(arguments, tuple) and isinstance(arguments[0], StoredTensor):
             self.push(arguments[0])
         else:
-            name = ".".join(function) if isinstance(function, Name) else repr(function)
+            name = ".".join(function) if isinstance(function, PickledName) else repr(function)
             raise ModelError(f"it asks to call {shortened(name)}, and regard never calls a function that a file names")
 
     def set_state(self) -> None:
         self.last(1)  # `_metadata` of a state dict: versions of modules
         if not isinstance(self.stack[-1], dict):
-            raise ModelError(f"damaged at byte {self.place}: a state without an object")
+            raise ModelError(f"damaged at byte {self.offset}: a state without an object")
 
     def name_from_stack(self) -> None:
         module, name = self.last(2)
-        self.push(Name(str(module), str(name)))
+        self.push(PickledName(str(module), str(name)))
 
     def storage(self) -> None:
         (parts,) = self.last(1)
         if not isinstance(parts, tuple) or len(parts) not in (5, 6) or parts[0] != "storage":
-            raise ModelError(f"damaged at byte {self.place}: no storage of numbers")
+            raise ModelError(f"damaged at byte {self.offset}: no storage of numbers")
         kind, key, count = parts[1], parts[2], parts[4]
-        if not isinstance(kind, Name) or kind.module != "torch" or not isinstance(key, str) or type(count) is not int:
-            raise ModelError(f"damaged at byte {self.place}: no storage of numbers")
+        if (
+            not isinstance(kind, PickledName)
+            or kind.module != "torch"
+            or not isinstance(key, str)
+            or type(count) is not int
+        ):
+            raise ModelError(f"damaged at byte {self.offset}: no storage of numbers")
         self.push(Storage(key, kind.name, count))
 
 
@@ -179,7 +184,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor
 def _long(program: _Program) -> None:
     size = program.number("<B")
     if size > MAX_NUMBER_BYTES:
-        raise ModelError(f"damaged at byte {program.place}: a number of {size} bytes")
+        raise ModelError(f"damaged at byte {program.offset}: a number of {size} bytes")
     program.push(int.from_bytes(program.take(size), "little", signed=True))
 
 
@@ -213,7 +218,7 @@ OPCODES: dict[int, Callable[[_Program], Any]] = {
     0x94: lambda p: p.memorize(len(p.memo)),
     ord("h"): lambda p: p.push(p.memo[p.number("<B")]),
     ord("j"): lambda p: p.push(p.memo[p.number("<I")]),
-    ord("c"): lambda p: p.push(Name(p.line(), p.line())),
+    ord("c"): lambda p: p.push(PickledName(p.line(), p.line())),
     0x93: _Program.name_from_stack,
     ord("R"): _Program.call,
     ord("b"): _Program.set_state,

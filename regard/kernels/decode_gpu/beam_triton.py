@@ -164,7 +164,7 @@ def _choose_beam(
     new_parents = tl.zeros((W,), tl.int32)
     new_tokens = tl.zeros((W,), tl.int32)
     new_logps = tl.zeros((W,), tl.float32)
-    kept = 0
+    live_count = 0
     finished_count = tl.load(finished + b)
     for i in range(K):
         best = tl.max(keys, 0)
@@ -182,12 +182,12 @@ def _choose_beam(
             ranking = tl.where(ends, best_total / tl.exp(length_penalty * tl.log(length)), -float("inf"))
             worst = index_of(tl.max(sort_keys(-rank, rank_slot), 0))
             rank = tl.where((rank_slot == worst) & (ranking > rank), ranking, rank)
-        chosen = (slot == kept) & live & (ends == 0)  # no slot once all w are taken
+        chosen = (slot == live_count) & live & (ends == 0)  # no slot once all w are taken
         new_scores = tl.where(chosen, best_total, new_scores)
         new_parents = tl.where(chosen, parent, new_parents)
         new_tokens = tl.where(chosen, token, new_tokens)
         new_logps = tl.where(chosen, logp, new_logps)
-        kept += tl.where(ends, 0, 1)
+        live_count += tl.where(ends, 0, 1)
     tl.debug_barrier()  # no warp may overwrite what another warp has yet to read
     tl.store(scores + b * w + slot, new_scores, mask=live)
     tl.store(parents + step_start + slot, new_parents, mask=live)

@@ -148,9 +148,9 @@ def softmax_cast_by_torch(scores: Tensor, labels: Tensor, keep: Tensor | None, s
     log_p, at = F.log_softmax(scores.float(), dim=-1), labels[:, None]
     nll = -log_p.gather(-1, at)[:, 0]
     loss = (1 - smoothing) * nll - smoothing * log_p.mean(-1)
-    kept = torch.ones_like(nll) if keep is None else keep.float()
-    g = (log_p.exp() - smoothing / scores.shape[1]) * kept[:, None]
-    at_label = g.gather(-1, at)[:, 0] - (1 - smoothing) * kept
+    counted = torch.ones_like(nll) if keep is None else keep.float()
+    g = (log_p.exp() - smoothing / scores.shape[1]) * counted[:, None]
+    at_label = g.gather(-1, at)[:, 0] - (1 - smoothing) * counted
     straight = (g.scatter_(-1, at, 0.0) * 2.0**UNIT).to(torch.bfloat16).to(E5M2.dtype).view(torch.uint8)
     padded = F.pad(straight.T, (0, -len(g) % MULTIPLE)).contiguous()
-    return Softmax(loss * kept, nll * kept, at_label, straight, padded)
+    return Softmax(loss * counted, nll * counted, at_label, straight, padded)

@@ -43,7 +43,7 @@ Watch = Callable[[Sequence[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class Row:
+class CrossoverRow:
     """Milliseconds of a causal forward pass by length, for one width of heads and one number of features."""
 
     width: int
@@ -62,19 +62,19 @@ class Crossover:
     heads: int
     tokens: int  # of a batch, B · L
     lengths: list[int]
-    rows: list[Row]
+    rows: list[CrossoverRow]
     date: str
     torch: str
     regard: str
 
-    def nearest(self, width: int, features: int) -> Row:
+    def nearest(self, width: int, features: int) -> CrossoverRow:
         """Return the row of these sizes, or the closest one by the ratio of the sizes."""
         return min(
             self.rows,
             key=lambda row: abs(math.log(row.width / width)) + abs(math.log(row.features / features)),
         )
 
-    def length(self, row: Row) -> int | None:
+    def length(self, row: CrossoverRow) -> int | None:
         """Return the length from which random features are faster, or None if they never were."""
         return crossing(self.lengths, row.exact, row.random)
 
@@ -156,7 +156,7 @@ def measure_crossover(
         tokens=tokens,
         lengths=list(lengths),
         rows=[
-            Row(width, number, by_length(width, 0), by_length(width, column))
+            CrossoverRow(width, number, by_length(width, 0), by_length(width, column))
             for width in widths
             for column, number in enumerate(features, start=1)
         ],
@@ -197,7 +197,7 @@ def read_tables(path: Path) -> list[Crossover]:
         return []
     try:
         tables = json.loads(path.read_text(encoding="utf-8"))
-        return [Crossover(**{**table, "rows": [Row(**row) for row in table["rows"]]}) for table in tables]
+        return [Crossover(**{**table, "rows": [CrossoverRow(**row) for row in table["rows"]]}) for table in tables]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{path} is not a table of `regard bench --attention` ({error}): remove it, or measure again"

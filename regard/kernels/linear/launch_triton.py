@@ -27,7 +27,7 @@ SCANNED_SLOTS, BLOCK = 16, 256  # states that a program of the scan loads at onc
 LAUNCHES: dict[Any, CachedLaunch] = {}  # by kernel
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """A launch configuration: tokens of a chunk, warps, pipeline stages, and registers per thread.
 
     Without an explicit limit of 255 registers, the assembler uses 32 for the largest kernel.
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 # Measured on an H200, 65,536 tokens of 16 heads, 128 features: with three stages `mix` takes 0.357 ms and `sums` 0.127
 # ms, with two 0.375 and 0.134. With log_scales or the map "trig", three stages are up to 28% slower.
-FORWARD, SUMS, BACKWARD = Shape(stages=3), Shape(stages=3), Shape()
+FORWARD, SUMS, BACKWARD = LaunchShape(stages=3), LaunchShape(stages=3), LaunchShape()
 SMALL_STATE = 64 * 64  # M e: a larger one has no room for three stages, and needs eight warps
 
 
@@ -60,7 +60,7 @@ class Queries(NamedTuple):
     sign: Tensor
 
 
-class Settings(NamedTuple):
+class KernelArguments(NamedTuple):
     """All arguments of the kernels besides queries, keys and values."""
 
     W: Tensor  # (1 or G, M, d)
@@ -131,7 +131,7 @@ def count(map: str, W: Tensor, d: int) -> int:
 
 
 def add_up(
-    side: Side, has: Settings, asked: Queries | None, shared: int, *, last: bool = True
+    side: Side, has: KernelArguments, asked: Queries | None, shared: int, *, last: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Return the states before each segment and after the last, (B heads, slots, F (e + 1)), and their log_scales.
 
@@ -179,7 +179,7 @@ def launch(
     cached(grid, tensors, numbers, constants)
 
 
-def shape(has: Settings, x: Tensor, e: int, usual: Shape) -> dict[str, int]:
+def shape(has: KernelArguments, x: Tensor, e: int, usual: LaunchShape) -> dict[str, int]:
     """Choose a launch configuration: a large state needs eight warps, or it spills; wide tiles leave less room."""
     F = has.features(x.shape[-1])
     M = F // 2 if has.map in PAIRS else F
@@ -193,7 +193,7 @@ def shape(has: Settings, x: Tensor, e: int, usual: Shape) -> dict[str, int]:
     return {"C": chunk, "num_warps": warps, "num_stages": stages, "maxnreg": registers}
 
 
-def states_for(side: Side, has: Settings, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor] | None:
+def states_for(side: Side, has: KernelArguments, asked: Queries | None, shared: int) -> tuple[Tensor, Tensor] | None:
     """Return the states that segments start from, or None if there is only one segment, from an empty state."""
     alone = has.causal and side.x.shape[2] <= has.per and (has.state is None or asked is not None)
     if alone:
@@ -219,7 +219,7 @@ def settings(
     map: str,
     numbers: Sequence[float],
     per: int,
-) -> Settings:
+) -> KernelArguments:
     c, log_g = (None if part is None else in_rows(part) for part in (c, log_g))
     state = None if S is None or z is None or log_scale is None else (S, z, log_scale)
     if not per:  # a few programs per multiprocessor: fewer leave some idle, more add up more states
@@ -227,7 +227,7 @@ def settings(
         chunk = max(FORWARD.chunk, SUMS.chunk, BACKWARD.chunk)
         per = cdiv(cdiv(q.shape[2], chunk), segments) * chunk
     how = (causal, normalize, scaled, log_scales, map, per)
-    return Settings(W.contiguous(), a.contiguous(), c, log_g, state, *how, *numbers)
+    return KernelArguments(W.contiguous(), a.contiguous(), c, log_g, state, *how, *numbers)
 
 
 def in_rows(x: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ def like(q: Tensor, width: int) -> Tensor:
 def walk(
     x: Tensor,
     answer: Side,
-    has: Settings,
+    has: KernelArguments,
     states: tuple[Tensor, Tensor] | None,
     asked: Queries | None,
     out: Tensor,
@@ -273,7 +273,7 @@ def walk(
 def walk_back(
     ask: Side,
     answer: Side,
-    has: Settings,
+    has: KernelArguments,
     states: tuple[Tensor, Tensor] | None,
     asked: Queries,
     shared: int,
@@ -303,7 +303,9 @@ def walk_back(
     return out, to_c, to_a
 
 
-def find_deltas(y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: Settings) -> tuple[Tensor, Queries, Tensor]:
+def find_deltas(
+    y: Tensor, dy: Tensor, top: Tensor, den: Tensor, has: KernelArguments
+) -> tuple[Tensor, Queries, Tensor]:
     """Launch `deltas`: dy and what queries carry in the backward pass, and the gates' share of floored queries."""
     B, H, m, e = y.shape
     asked, fixed = Queries(*(torch.empty_like(den) for _ in range(3))), torch.empty_like(den)

@@ -20,14 +20,16 @@ from regard.kernels.native.compiler import load_library, pointer
 from regard.models.word_vectors import WEIGHT_POWER, WordVectorModel
 from regard.text.batches.batch import Batch
 from regard.text.random_streams import random_keys
+from regard.traits import why_unknown
 
 SOURCE = Path(__file__).with_name("word_vectors.c")
+KNOWN_TRAITS = frozenset({"WordVectorModel", "module Embedding"})
 BLOCKS = 16  # of the rows of a table, as in the C code
 DRAWS = 7  # random stream
 
 
-class Model(Structure):
-    """The struct of this name in word_vectors.c, like the one below."""
+class ModelStruct(Structure):
+    """The struct `Model` of word_vectors.c; the class below mirrors `Glove`."""
 
     _fields_ = (
         *((name, c_void_p) for name in ("keep", "chance", "alias", "block", "words", "outputs")),
@@ -35,7 +37,7 @@ class Model(Structure):
     )
 
 
-class Glove(Structure):
+class GloveStruct(Structure):
     _fields_ = (
         *((name, c_void_p * 2) for name in ("vectors", "vector_sums", "biases", "bias_sums")),
         ("block", c_void_p),
@@ -46,6 +48,8 @@ class Glove(Structure):
 
 def why_not(model: WordVectorModel) -> str | None:
     """Return why the C code cannot train this model, or None."""
+    if (reason := why_unknown(model, KNOWN_TRAITS)) is not None:
+        return reason
     weights = list(model.parameters())
     if any(weight.device.type != "cpu" or weight.dtype is not torch.float32 for weight in weights):
         return "the C code is for float32 on a CPU"
@@ -83,7 +87,7 @@ class NativeUpdate:
         assert model.contexts is not None
         arrays = (self.keep, self.chance, self.alias, self.blocks, model.words.weight, model.contexts.weight)
         numbers = (config.vocabulary, config.dim, config.window, config.negatives)
-        described = Model(*(array.data_ptr() for array in arrays), *numbers)
+        described = ModelStruct(*(array.data_ptr() for array in arrays), *numbers)
         tokens = batch.inputs.to(torch.int32).contiguous()
         seed = int(random_keys(1, self.seed, step, DRAWS)[0])
         arguments = (byref(described), pointer(tokens), *tokens.shape, c_uint64(seed), c_float(rate))
@@ -102,7 +106,7 @@ class NativeUpdate:
         pointers = [(c_void_p * 2)(*(x.data_ptr() for x in pair)) for pair in (vectors, sums[0], biases, sums[1])]
         eps = optimizer.param_groups[0]["eps"]
         numbers = (model.config.dim, model.config.max_count, WEIGHT_POWER, eps)
-        described = Glove(*pointers, self.blocks.data_ptr(), *numbers)
+        described = GloveStruct(*pointers, self.blocks.data_ptr(), *numbers)
         entries, counts = batch.inputs.to(torch.int32).contiguous(), batch.labels.contiguous()
         arguments = (byref(described), pointer(entries), pointer(counts), c_long(len(entries)), c_float(rate))
         return int(compiled().train_glove(*arguments, torch.get_num_threads(), results))

@@ -125,7 +125,7 @@ class _TokenLoss(torch.autograd.Function):
         return *gradients, None, None, None, None, None, None
 
 
-class Rows:
+class RowRange:
     """A range of rows, the same in each pass."""
 
     def __init__(self, passes: int, first: int, last: int) -> None:
@@ -138,20 +138,20 @@ class Rows:
         x.unflatten(0, (self.passes, -1))[:, self.first : self.last] = values.unflatten(0, (self.passes, -1))
 
 
-def row_parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[Rows]:
+def row_parts(hidden: Tensor, vocabulary: int, *, passes: int) -> Iterator[RowRange]:
     """Divide N rows, the same in each pass, so that no part has too many scores."""
     each, scores = len(hidden) // passes, _max_scores(hidden)
     if len(hidden) == 0:
         return
     if len(hidden) * vocabulary <= scores:  # one part, also if N is a symbol in compiled code
-        yield Rows(passes, 0, each)
+        yield RowRange(passes, 0, each)
         return
     most = max(1, scores // (vocabulary * passes))
     most = most // TILE_ROWS * TILE_ROWS or most
     even = math.ceil(each / math.ceil(each / most))  # parts of equal size
     most = min(most, math.ceil(even / TILE_ROWS) * TILE_ROWS)
     for first in range(0, each, most):
-        yield Rows(passes, first, min(first + most, each))
+        yield RowRange(passes, first, min(first + most, each))
 
 
 def _max_scores(like: Tensor) -> int:

@@ -23,7 +23,7 @@ from regard.attention.sdpa import HALVES
 from regard.kernels.fp8.linear import linear
 from regard.kernels.fp8.scales import training_scales
 from regard.kernels.fused_class import FusedClass
-from regard.kernels.training.fused_dropout import draw_seed, is_plain, why_not_train
+from regard.kernels.training.fused_dropout import draw_seed, has_known_traits, is_plain, why_not_train
 
 MAX_TOKENS = 128  # queries or keys
 MAX_WIDTH = 128  # d
@@ -38,7 +38,7 @@ class FusedStackedProjection(FusedClass, StackedProjection):
     traits = StackedProjection.traits
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if key is not query or value is not query:
+        if key is not query or value is not query or not has_known_traits(self, frozenset()):
             return super().forward(query, key, value)
         amax = training_scales(self)
         if self.bias is None or self.why_not(query) is not None:

@@ -20,7 +20,7 @@ from regard.kernels.fused_class import FusedClass
 from regard.kernels.training.fused_attention import KNOWN as ATTENTION, FusedMultiHeadAttention
 from regard.kernels.training.fused_dropout import draw_seed, has_hooks, has_known_traits, is_plain, why_not_train
 from regard.kernels.training.fused_feed_forward import KNOWN as FEED_FORWARD, FusedFeedForward
-from regard.layers.block import Block
+from regard.layers.block import Block, BlockCache
 from regard.layers.normalization import LayerNorm, RMSNorm
 from regard.models.stack import Stack
 
@@ -122,7 +122,7 @@ class FusedStack(FusedClass, Stack):
         *,
         mask: Mask | Tensor | None = None,
         causal: bool = False,
-        caches: Sequence[Cache] | None = None,
+        caches: Sequence[BlockCache] | None = None,
         memory: Tensor | Sequence[Source] | None = None,
         memory_mask: Mask | Tensor | None = None,
     ) -> Tensor:

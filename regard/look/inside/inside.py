@@ -26,7 +26,8 @@ from regard.models.config import StackConfig
 from regard.models.protocols import Decoder
 from regard.models.recurrent.translator import RecurrentTranslator
 from regard.models.stack import TokenInput
-from regard.positions.absolute import Learned, Sinusoidal
+from regard.positions.learned import Learned
+from regard.positions.sinusoids import Sinusoidal
 from regard.text.tokenizers.special_tokens import SpecialTokens, special_tokens_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 

@@ -20,6 +20,7 @@ from regard.attention.types import Attention
 from regard.errors import UsageError
 from regard.layers.block import Block
 from regard.layers.feedforward import FeedForward, gelu_tanh
+from regard.layers.ssru import SSRU
 from regard.look.inside.worksheet import Rule, Sheet
 from regard.positions.alibi import Alibi, slopes
 from regard.positions.relative import ShawRelative, T5Buckets
@@ -87,8 +88,13 @@ def write_block(
     return _add(sheet, "feed", h, out, None if pre else block.feed_norm)
 
 
-def _exact(layer: Attention) -> MultiHeadAttention:
+def _exact(layer: Attention | SSRU) -> MultiHeadAttention:
     """Return the layer if every step of it can be written out; UsageError otherwise."""
+    if isinstance(layer, SSRU):
+        raise UsageError(
+            "this block has a recurrent layer (SSRU) in place of self-attention, which cannot be written out: choose a "
+            "block of the encoder; the maps of a trace show the attention to the source"
+        )
     if not isinstance(layer, MultiHeadAttention) or layer.window is not None:
         raise UsageError(
             "this block uses random features or a window, and only exact attention to a whole text can be written out; "

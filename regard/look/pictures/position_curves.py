@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from regard.look.pictures.drawing.colours import INK, LINES, RULE
 from regard.look.pictures.drawing.figures import caption, new_figure, quiet
-from regard.positions.absolute import distance_variance, inner_products, sinusoidal
+from regard.positions.sinusoids import distance_variance, inner_products, sinusoidal
 
 
 def position_variance_plot(dim: int = 128, distances: int = 50) -> Figure:

@@ -33,6 +33,13 @@ MAP_TITLES = {
     "rnn": "target on source",
     "pointer": "target copies source",
 }
+CAPTIONS = {
+    "enc_self": "self-attention of the encoder",
+    "dec_self": "self-attention of the decoder",
+    "cross": "cross-attention",
+    "rnn": "attention to the source",
+    "pointer": "pointer to the source",
+}
 LETTER = 8  # points, of the words beside small maps
 LINE = 0.135  # inches that a line of them takes
 PANEL = 1.9  # inches of a small map's longer side, unless its words need more
@@ -134,7 +141,7 @@ def _alignment(trace: Trace, which: str, layer: int | None, head: int | None) ->
     if layer is None and head is None and which in ("cross", "rnn"):
         if trace.alignment is not None:
             weights = trace.alignment.weights[0, 0]
-            made = f"{trace.model.name}: attention weights of {which}, mean of the heads that align best."
+            made = f"{trace.model.name}: {CAPTIONS[which]}, mean of the heads that align best."
             return alignment_plot(weights.tolist(), *texts, made=made, values=weights.size <= 900)
         if trace.best_head is not None:
             layer, head = trace.best_head.layer, trace.best_head.head
@@ -143,7 +150,7 @@ def _alignment(trace: Trace, which: str, layer: int | None, head: int | None) ->
         attention.weights[layer].mean(0) if head is None else attention.weights[layer, _checked("head", head, heads)]
     )
     heads_text = f"mean of the {heads} heads" if head is None else f"head {head}"
-    made = f"{trace.model.name}: attention weights of {which}, layer {layer}, {heads_text}."
+    made = f"{trace.model.name}: {CAPTIONS[which]}, layer {layer}, {heads_text}."
     return alignment_plot(weights.tolist(), *texts, made=made, values=weights.size <= 900)
 
 

@@ -28,7 +28,7 @@ Watcher = BeamWatcher | SampleWatcher | None
 SOURCE_FACTOR, EXTRA_TOKENS, WRITER_TOKENS = 2, 20, 100
 
 
-class Source(NamedTuple):
+class CopiedSource(NamedTuple):
     """The source of a model that copies, as tokens."""
 
     ids: Sequence[int]
@@ -61,6 +61,8 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
     tokenizer = face.tokenizer if source is None else face.target_tokenizer
     fixed = list(tokenizer.encode(prefix) if isinstance(prefix, str) else prefix)
     _check_tokens("prefix", fixed, tokenizer)
+    if hasattr(face, "frame"):
+        fixed = [*face.frame.before_target(), *fixed]
     special = special_tokens_of(face.model)
     start = special.start
     if any(token in special.ends for token in fixed[:-1]):
@@ -80,7 +82,7 @@ def make_reading(face: Face, text: str, prefix: str | Sequence[int] = (), max_to
     room = room if positions is None else min(room, positions - len(fixed))
     ids, words = (None, None) if source is None else (source.ids, source.words)
     reading = Reading(face.model, tokenizer, ids, words, start, fixed, room, positions)
-    if isinstance(source, Source):
+    if isinstance(source, CopiedSource):
         return reading._replace(default=Greedy(), allow_unknown=False, sentences=source.sentences)
     if source is None or not getattr(source, "carried", None):
         return reading
@@ -130,13 +132,13 @@ def _read_source(face: Face, text: str) -> Any:
     return source
 
 
-def _read_sentences(face: Face, text: str) -> Source:
+def _read_sentences(face: Face, text: str) -> CopiedSource:
     source, sentences = face.read_whole(text), []
     start = source.first
     for sentence, length in zip(source.sentences, source.lengths, strict=True):
         sentences.append(Sentence(sentence, start, start + length))
         start += length
-    return Source(source.ids, face.tokenizer.words(source.ids), sentences)
+    return CopiedSource(source.ids, face.tokenizer.words(source.ids), sentences)
 
 
 def _forced_tokens(reading: Reading, target: str | Sequence[int]) -> list[int]:

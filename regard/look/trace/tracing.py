@@ -112,7 +112,7 @@ def _output_text(face: Face, text: str, tokenizer: Tokenizer, ids: Sequence[int]
     """Return the text of the tokens, and its words if a translator has replaced unknown tokens by source words."""
     if hasattr(face, "name_words"):
         source = face.read(text)
-        if UNKNOWN in ids or source.carried:
+        if special_tokens_of(face.model).unknown in ids or source.carried:
             output, words = face.name_words(source, ids)
             return output, words
     ends = special_tokens_of(face.model).ends

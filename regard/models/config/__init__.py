@@ -14,12 +14,12 @@ from regard.models.config.speech import (
     SpeechRecognizerConfig,
     SpeechStackConfig,
 )
+from regard.models.config.stack import StackConfig
 from regard.models.config.transformer import (
     AnswererConfig,
     ClassifierConfig,
     EncoderConfig,
     PointerGeneratorConfig,
-    StackConfig,
     SummarizerConfig,
     TransformerConfig,
     TransformerLMConfig,

@@ -8,7 +8,7 @@ from typing import get_args
 from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, Config, vocabulary_of
-from regard.models.config.transformer import StackConfig
+from regard.models.config.stack import StackConfig
 from regard.positions import SCHEMES
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS

@@ -10,7 +10,7 @@ from regard.layers.feedforward import Activation
 from regard.models.config.arrays import IMAGE_STEMS, PIXELS, check_stem
 from regard.models.config.base import COUNT, SIZE, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentConfig
-from regard.models.config.transformer import StackConfig
+from regard.models.config.stack import StackConfig
 from regard.settings import SettingError, ValueRule, choice, number
 
 

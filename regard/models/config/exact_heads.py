@@ -19,7 +19,7 @@ from regard.positions import SCHEMES
 from regard.settings import SettingError
 
 if TYPE_CHECKING:
-    from regard.models.config.transformer import StackConfig
+    from regard.models.config.stack import StackConfig
 
 HEADS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 

@@ -10,7 +10,7 @@ from regard.layers.block import ORDERS
 from regard.layers.feedforward import Activation
 from regard.models.config.base import COUNT, Config, vocabulary_of
 from regard.models.config.recurrent import CELLS, RecurrentTranslatorConfig
-from regard.models.config.transformer import StackConfig
+from regard.models.config.stack import StackConfig
 from regard.settings import SHARE, SettingError, ValueRule, choice, number
 
 FRONT_ENDS = ("convolution", "stacking")

@@ -18,6 +18,8 @@ from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 MAX_JSON_BYTES = 4 * 2**20  # parsed JSON can take 24 times as much memory as its file
 MAX_FRAME = 64  # tokens around a text
+CODE_ENTRIES = frozenset({"tokens", "source", "target", "default_source", "default_target"})
+MAX_BEAM, MAX_PENALTY = 64, 10  # of the usual search
 MAX_QUOTED_CHARACTERS = 300  # of a file, in a message
 STORAGES = ("float32", "bfloat16", "float16", "int8")
 
@@ -139,6 +141,27 @@ def _is_frame(value: Any) -> bool:
     )
 
 
+def _are_language_codes(value: Any) -> bool:
+    """Whether these are the tokens of languages, and where they stand."""
+    if not isinstance(value, dict) or not value.keys() <= CODE_ENTRIES:
+        return False
+    tokens = value.get("tokens")
+    if not isinstance(tokens, dict) or not tokens or not all(_is_whole(token, 0) for token in tokens.values()):
+        return False
+    places = value.get("source") in (None, "before", "after"), value.get("target") in (None, "before", "target")
+    defaults = (value.get("default_source"), value.get("default_target"))
+    return all(places) and all(name is None or name in tokens for name in defaults)
+
+
+def _is_search(value: Any) -> bool:
+    """Whether these are the width and the length penalty of a beam."""
+    if not isinstance(value, dict) or not value.keys() <= {"beam", "length_penalty"}:
+        return False
+    penalty = value.get("length_penalty", 0)
+    width = value.get("beam", 1)
+    return _is_whole(width, 1) and width <= MAX_BEAM and type(penalty) in (int, float) and 0 <= penalty <= MAX_PENALTY
+
+
 def _is_scale(value: Any) -> bool:
     """Whether these are the names, means and deviations of a series' columns."""
     if not isinstance(value, dict):
@@ -179,6 +202,8 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "series": (_is_scale, "the names, means and deviations of some columns"),
     "max_tokens": (lambda value: _is_whole(value, 3), "a whole number from 3"),
     "frame": (_is_frame, 'the tokens around a text, as {"target": {"before": [1]}}'),
+    "language_codes": (_are_language_codes, 'the tokens of languages, as {"tokens": {"deu": 7}, "target": "before"}'),
+    "search": (_is_search, 'the usual search, as {"beam": 4, "length_penalty": 1.0}'),
     "chat": (is_chat_format, "what stands around the messages of a conversation, by role: open, close and answer"),
     "alignment": (_is_alignment, "the name of a layer and the number of a head, and a list `heads` of such heads"),
 }

@@ -133,7 +133,7 @@ def write_folder(
 
 def _needed_format(config: Config, storage: str, files: Collection[str]) -> int:
     """Return the oldest format of a folder that knows these settings, this storage and these files."""
-    new = storage == "float16" or any(name.endswith("tokenizer.json") for name in files)
+    new = storage == "float16" or any(name.endswith(("tokenizer.json", "pieces.json")) for name in files)
     return 2 if new else config.folder_format
 
 

@@ -14,7 +14,7 @@ from regard.version import __version__
 
 FORMAT = 2  # the newest; a folder is written in format 1 unless it has something that only format 2 knows
 NAMES = re.compile(
-    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.(model|json)|(characters|labels|words)\.json)"
+    r"config\.json|model\.safetensors|README\.md|(source\.|target\.)?(tokenizer\.(model|json)|(characters|labels|words|pieces)\.json)"
 )
 
 

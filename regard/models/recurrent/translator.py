@@ -58,7 +58,7 @@ class RecurrentEncoder(nn.Module):
         # The places of the tokens are 1, 2, …, count just when their total is count (count + 1) / 2.
         if not torch.compiler.is_compiling() and not ((count > 0) & (2 * total == count * (count + 1))).all():
             raise ValueError(
-                f"each source must hold a token, and its padding (pad_id={self.pad_id}) must stand at the end: a "
+                f"each source must hold a token, and its padding (pad_id={self.pad_id}) must be at the end: a "
                 "recurrent net reads in order"
             )
         return count

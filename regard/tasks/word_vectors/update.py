@@ -45,8 +45,8 @@ def draw_examples(model: WordVectorModel, tokens: Tensor, generator: torch.Gener
     padded = torch.nn.functional.pad(tokens, (0, 1), value=PAD).flatten()  # a row ends a sentence
     is_word = padded >= len(SPECIAL_TOKENS)
     sentence = ((padded != UNKNOWN) & ~is_word).cumsum(0)
-    kept = is_word & (torch.rand(len(padded), generator=generator, device=device) < model.keep_probability[padded])
-    words, sentence = padded[kept], sentence[kept]  # (N,)
+    sampled = is_word & (torch.rand(len(padded), generator=generator, device=device) < model.keep_probability[padded])
+    words, sentence = padded[sampled], sentence[sampled]  # (N,)
     reach = torch.randint(1, config.window + 1, (len(words),), generator=generator, device=device)  # (N,)
     offsets = [offset for offset in range(-config.window, config.window + 1) if offset]
     at = torch.arange(len(words), device=device)[:, None] + torch.tensor(offsets, device=device)  # (N, 2w)

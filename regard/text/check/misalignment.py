@@ -54,13 +54,6 @@ class Segment(NamedTuple):
     shift: int
 
 
-def find_misalignment(shorter: LineFeatures, longer: LineFeatures) -> int | None:
-    """Return the first misaligned line, counted from 1, or None if the shorter file is just truncated."""
-    segments = find_alignment(shorter, longer)
-    first = next((segment.start for segment in segments if segment.shift), len(shorter))
-    return first + 1 if first < len(shorter) else None
-
-
 def find_alignment(shorter: LineFeatures, longer: LineFeatures) -> list[Segment]:
     """Return the most likely alignment.
 

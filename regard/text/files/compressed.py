@@ -70,6 +70,8 @@ def content_name(path: Path) -> Path:
 
 def missing_file(path: Path) -> str:
     """Return the message for a file that does not exist, with the most similar name that does."""
+    if " " in path.name and not path.suffix.strip(". "):
+        return f"{path}: no such file; if this is a text, pipe it: echo TEXT | regard …"
     if not path.parent.is_dir():
         return f"{path}: no such file, because there is no folder {path.parent}"
     near = difflib.get_close_matches(path.name, sorted(entry.name for entry in path.parent.iterdir()), n=1)
@@ -110,7 +112,7 @@ class _BoundedFile(io.RawIOBase):
         if self._limit is not None and self._read > self._limit:
             raise DataError(
                 f"{self._path}: decompresses to more than {MAX_EXPANSION} times its size, which text does not; "
-                f"if it is right, decompress it first and give the plain file"
+                f"if it is valid, decompress it first and pass the plain file"
             )
         buffer[: len(chunk)] = chunk
         return len(chunk)

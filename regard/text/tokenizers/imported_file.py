@@ -32,17 +32,19 @@ KEYS = frozenset({"version", "truncation", "padding", "added_tokens", "model", *
 EACH_CHARACTER = r"[\s\S]"
 BLANKS = r"[ \t-\r\x1c-\x1f\x{85}\x{2028}\x{2029}]+"
 OUTER_SPACES = r"^ | $"
+# How cl100k and Llama 3 split texts, and how Qwen2 does: they differ in their digits.
+LLAMA3_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+QWEN2_SPLIT = LLAMA3_SPLIT.replace("{1,3}", "")
 # The regular expressions of published models.
 PATTERNS = frozenset(
     {
         # GPT-2
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        # cl100k
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-        r"|\s+(?!\S)|\s+",
-        # Qwen2
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-        r"|\s+(?!\S)|\s+",
+        LLAMA3_SPLIT,
+        QWEN2_SPLIT,
         # T5
         " {2,}",
         # regard's own exports

@@ -5,6 +5,7 @@ A4. Start and end of a sentence are in the lectures; batches also need padding, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ class SpecialTokens:
 
 
 DEFAULT = SpecialTokens()
+LANGUAGE_CODE = re.compile(r">>[^<>\s]{1,64}<<")  # the target language, before a text, of some translation models
 
 
 def special_tokens_of(model: Any) -> SpecialTokens:

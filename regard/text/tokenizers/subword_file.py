@@ -38,7 +38,7 @@ def read_pieces(content: bytes) -> list[str]:
         raise ModelError("not a sentencepiece model: the file is empty")
     try:
         texts, kinds, end = _pieces(content)
-        parts = list(_fields(content, end))
+        parts = list(read_fields(content, end))
         pieces = [text.decode() for text in texts]
     except ModelError:  # a subclass of ValueError
         raise
@@ -104,7 +104,7 @@ def _check_pieces(pieces: list[str], kinds: list[int]) -> None:
 
 def _check_trainer(content: bytes) -> None:
     """Check the training settings that sentencepiece uses; the others are only informative."""
-    settings = _settings(content)
+    settings = read_settings(content)
     unknown = len(SPECIAL_TOKENS)  # no id
     ids = tuple(settings.get(field, unknown) for field in IDS)
     if ids != tuple(range(len(SPECIAL_TOKENS))) or any(field in settings for field in (*NAMES, UNKNOWN_SURFACE)):
@@ -117,7 +117,7 @@ def _check_trainer(content: bytes) -> None:
 
 def _check_normalizer(content: bytes) -> None:
     """Check that there are no normalization rules, as regard normalizes texts itself; spaces are kept or collapsed."""
-    settings = _settings(content)
+    settings = read_settings(content)
     spaces = settings.get(PREFIX, 1), settings.get(EXTRA_SPACES, 1)
     if settings.get(RULES, b"") != b"" or spaces not in ((0, 0), (1, 1)) or settings.get(ESCAPE_SPACES, 1) != 1:
         raise ModelError("not a sentencepiece model of regard: it has its own rules for characters or spaces")
@@ -125,15 +125,15 @@ def _check_normalizer(content: bytes) -> None:
         raise ModelError(f"not a sentencepiece model of regard: its rules have the field {min(unexpected)}")
 
 
-def _settings(content: bytes) -> dict[int, Any]:
+def read_settings(content: bytes) -> dict[int, Any]:
     """Return the fields of a submessage; a repeated field has its last value, as in sentencepiece."""
     try:
-        return {number: value for number, _, value in _fields(content, 0)}
+        return {number: value for number, _, value in read_fields(content, 0)}
     except (IndexError, ValueError) as error:
         raise ModelError("not a sentencepiece model: its settings are damaged or truncated") from error
 
 
-def _fields(content: bytes, offset: int) -> Iterator[tuple[int, int, Any]]:
+def read_fields(content: bytes, offset: int) -> Iterator[tuple[int, int, Any]]:
     """Yield number, wire type and value of each field from an offset on; raise ValueError or IndexError for damage."""
     while offset < len(content):
         key, offset = _varint(content, offset)

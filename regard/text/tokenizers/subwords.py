@@ -62,7 +62,7 @@ class SubwordTokenizer:
         blank = (SPACE, "\n", "\t")
         self._parts = re.compile(" *[^ ]+| +" if self.lossless else "[^ ]+")
         self._blanks = [(piece.startswith(blank), not piece.strip("".join(blank))) for piece in pieces]
-        # The text of each token that stands for itself: no special token, no byte, no escape.
+        # The text of each token that is ordinary text: no special token, no byte, no escape.
         first = len(SPECIAL_TOKENS) + BYTES
         self._texts = [None if ESCAPE in piece else piece.replace(SPACE, " ") for piece in pieces]
         self._texts[:first] = [None] * first

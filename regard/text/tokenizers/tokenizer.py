@@ -22,9 +22,11 @@ BYTES_PER_TOKEN = {
     "labels.json": 1300,
     "words.json": 600,
     "tokenizer.json": 160,  # of published models: 15 to 72
+    "pieces.json": 160,
 }
 EXTRA_BYTES = 1000
 EXTRA_BYTES_IMPORTED = 64 * 2**10
+EXTRA_BYTES_RULES = 512 * 2**10  # rules for characters, which a sentencepiece model of others has
 SIDES = ("source.", "target.")
 SPACE = "▁"  # U+2581, which replaces a space where tokens are displayed
 
@@ -165,10 +167,14 @@ def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
     from regard.text.tokenizers.characters import CharacterTokenizer
     from regard.text.tokenizers.imported import ImportedTokenizer
     from regard.text.tokenizers.labels import LabelTokenizer
+    from regard.text.tokenizers.pieces import PieceTokenizer
     from regard.text.tokenizers.subwords import SubwordTokenizer
     from regard.text.tokenizers.words import WordTokenizer
 
-    kinds = (SubwordTokenizer, CharacterTokenizer, LabelTokenizer, WordTokenizer, ImportedTokenizer)
+    kinds = (
+        *(SubwordTokenizer, CharacterTokenizer, LabelTokenizer, WordTokenizer),
+        *(ImportedTokenizer, PieceTokenizer),
+    )
     paths = {kind: folder / (side + kind.FILE) for kind in kinds}
     existing = {kind: path for kind, path in paths.items() if path.exists() or path.is_symlink()}
     if len(existing) > 1:
@@ -179,7 +185,8 @@ def _read(folder: Path, side: str, max_tokens: int | None) -> Tokenizer | None:
             raise ModelError(f"{path}: not a regular file")
         limit = MAX_FILE_BYTES
         if max_tokens is not None:
-            extra = EXTRA_BYTES_IMPORTED if kind is ImportedTokenizer else EXTRA_BYTES
+            extras = {ImportedTokenizer: EXTRA_BYTES_IMPORTED, PieceTokenizer: EXTRA_BYTES_RULES}
+            extra = extras.get(kind, EXTRA_BYTES)
             limit = min(limit, BYTES_PER_TOKEN[kind.FILE] * max_tokens + extra)
         if path.stat().st_size > limit:
             vocabulary = "" if max_tokens is None else f" with {max_tokens} tokens"

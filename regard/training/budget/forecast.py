@@ -68,7 +68,7 @@ class Seconds:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class RunForecast:
     """Bytes and seconds of a training run. On a CPU bytes count the whole process, on a GPU its tensors."""
 
     parameters: int
@@ -141,7 +141,7 @@ def forecast(
     world: int = 1,
     seconds: float = THOROUGH_SECONDS,
     stop: StopFlag | None = None,
-) -> Forecast:
+) -> RunForecast:
     """Forecast the training from step `start` on; try each part for about `seconds`, with 0 only count its tensors.
 
     The trial uses a copy, so the model and the random generators stay as they are.
@@ -165,7 +165,7 @@ def forecast(
             if not isinstance(error, ResourceError) and not is_out_of_memory(error):
                 raise
             peak, fits = max(peak, room), False
-    return Forecast(
+    return RunForecast(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         before=before,
         step=step,

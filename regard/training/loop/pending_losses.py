@@ -12,7 +12,7 @@ from torch import Tensor
 MAX_PENDING = 16  # steps that a GPU may be behind before Python waits for it
 
 
-class StepRecord(NamedTuple):
+class QueuedStep(NamedTuple):
     """What Python knows about a step when it is queued; messages about the step quote it later."""
 
     step: int
@@ -27,9 +27,9 @@ class PendingLosses:
 
     def __init__(self, max_pending: int) -> None:
         self.max_pending = max_pending
-        self.queue: deque[tuple[StepRecord, Tensor, torch.cuda.Event | None]] = deque()
+        self.queue: deque[tuple[QueuedStep, Tensor, torch.cuda.Event | None]] = deque()
 
-    def add(self, record: StepRecord, values: Tensor) -> None:
+    def add(self, record: QueuedStep, values: Tensor) -> None:
         """Queue a step. `values` (2,) are its nll and gradient norm; the next step may overwrite that tensor."""
         if not values.is_cuda:
             self.queue.append((record, values, None))
@@ -40,7 +40,7 @@ class PendingLosses:
         event.record()
         self.queue.append((record, on_cpu, event))
 
-    def arrived(self, *, wait: bool = False) -> Iterator[tuple[StepRecord, float, float]]:
+    def arrived(self, *, wait: bool = False) -> Iterator[tuple[QueuedStep, float, float]]:
         """Yield the steps that are done, as (record, nll, gradient norm).
 
         With `wait`, yield every queued step. Otherwise wait only for the oldest ones, while too many are pending.

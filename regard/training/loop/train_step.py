@@ -32,7 +32,7 @@ from regard.tasks.task import LossUnit, Update
 from regard.text.batches.batch import Batch
 from regard.training.loop.cuda_graphs import CapturedSteps, Shapes, shapes
 from regard.training.loop.out_of_memory import halves, out_of_memory
-from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
+from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, QueuedStep
 from regard.training.loop.torch_compile import compile_parts
 from regard.training.parallel.gradient_reducer import GradientReducer
 from regard.training.parallel.sharding import full_tensor
@@ -108,7 +108,7 @@ class TrainStep:
             values = self.on_device(micro_batches) if self.graphs is None else self.graphs(micro_batches)
             progress.step += 1
             progress.tokens += tokens
-            self.pending.add(StepRecord(progress.step, rate, divisor, samples, progress.epoch), values)
+            self.pending.add(QueuedStep(progress.step, rate, divisor, samples, progress.epoch), values)
             self.record_losses(wait=is_new_shape)
 
     def on_device(self, micro_batches: list[Batch]) -> Tensor:
@@ -241,7 +241,7 @@ class TrainStep:
             self.compiled_shapes.add(shapes(micro_batches))
         return is_new
 
-    def _record_skipped_step(self, record: StepRecord) -> None:
+    def _record_skipped_step(self, record: QueuedStep) -> None:
         """Count a step that changed nothing because its gradient was not finite; too many in a row are an error."""
         progress = self.state.progress
         progress.skipped += 1
@@ -255,7 +255,7 @@ class TrainStep:
         if progress.skipped <= MAX_WARNINGS:
             self.warn(f"step skipped: the gradient was not finite {where}")
 
-    def _describe_samples(self, record: StepRecord) -> str:
+    def _describe_samples(self, record: QueuedStep) -> str:
         named = record.samples[:MAX_NAMED_SAMPLES]
         rest = len(record.samples) - len(named)
         text = ", ".join(self.describe_sample(sample, record.epoch) for sample in named)

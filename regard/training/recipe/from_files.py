@@ -34,7 +34,7 @@ def recipe_for_files(
 ) -> Recipe:
     """The recipe for files given alone: parallel files, pairs, text, folders of images or recordings, or a series.
 
-    Shards of parallel files are told apart by the language in their names: a.fr b.fr a.en b.en.
+    Shards of parallel files are distinguished by the language in their names: a.fr b.fr a.en b.en.
     """
     if model is not None and model not in MODELS:
         raise UsageError(unknown_name("kind of model", model, tuple(MODELS)))

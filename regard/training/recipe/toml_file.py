@@ -107,7 +107,7 @@ def changed_keys(old: Recipe, new: Recipe) -> list[str]:
 
 
 def fill_in(new: Recipe, old: Recipe) -> Recipe:
-    """Return the new recipe with the old one's choices for what it leaves open: what a resumed run goes on with."""
+    """Return the new recipe with the old one's choices for what it leaves open: what a resumed run continues with."""
     before, after = _tables(old), _tables(new)
     if new.training.device == "auto":
         after["training"]["device"] = None

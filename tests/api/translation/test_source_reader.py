@@ -10,7 +10,8 @@ import regard
 from regard.api.translation.copy_unknown_words import fit_copies
 from regard.api.translation.source_text import SourceReader
 from regard.demo.corpus import demo_pairs
-from regard.text.tokenizers.special_tokens import UNKNOWN
+from regard.text.text_frame import TextFrame
+from regard.text.tokenizers.special_tokens import END, START, UNKNOWN
 
 MODEL = Path(__file__).parents[2] / "data" / "demo-fr-en"
 
@@ -53,7 +54,8 @@ def test_plain_sentences_are_read_like_any_others(model: str, monkeypatch: pytes
         sources = [reader.read(text) for text in texts if reader.fits(text)]
         return [(x.text, x.ids, x.has_letters, x.words, x.units, x.carried, x.originals) for x in sources]
 
-    for reader in (translator.reader, SourceReader(translator.source_tokenizer, info={}, longest=9, start=True)):
+    frame = TextFrame(before=(START,), after=(END,))
+    for reader in (translator.reader, SourceReader(translator.source_tokenizer, info={}, longest=9, frame=frame)):
         assert any(map(reader._is_plain, texts)) and not all(map(reader._is_plain, texts))
         want = read(reader)
         with monkeypatch.context() as patch:

@@ -87,7 +87,7 @@ def test_from_which_length_it_pays(
     assert "heads of width 8" in result.stdout and f"saved to {crossover.own_table()}" in result.stderr
     (found,) = crossover.read_tables(crossover.own_table())
     assert found.lengths == [8, 16] and [(row.width, row.features) for row in found.rows] == [(8, 16)]
-    row = crossover.Row(8, 16, exact=[1.0, 4.0], random=[2.0, 2.0])
+    row = crossover.CrossoverRow(8, 16, exact=[1.0, 4.0], random=[2.0, 2.0])
     crossover.write_table(dataclasses.replace(found, rows=[row]), crossover.own_table())
     assert "faster on this device from about 11 tokens on; the longest text here has" in command(*look).stdout
 

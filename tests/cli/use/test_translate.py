@@ -24,7 +24,7 @@ from regard.api.translator import Translator
 from regard.cli.shared import input_lines
 from regard.cli.shared.input_lines import line_windows, progress
 from regard.cli.shared.search_options import make_random_search, make_rules, make_search
-from regard.cli.use.translate import Settings, output_line, translate_batch, translate_lines
+from regard.cli.use.translated_lines import LineSettings, output_line, translate_batch, translate_lines
 from regard.decoding.cpu import c_matrix as compiled
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.searches.beam import Beam
@@ -243,7 +243,7 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
     found: Any = SimpleNamespace(text="a\nb\rc", score=0.0)
     found.alternatives = [found, found]
     for n, wanted in ((1, "a b c"), (2, "5\t0.0000\ta b c\n5\t0.0000\ta b c")):
-        assert output_line(5, found, Settings(Greedy(), n, None, attention=False, as_json=False)) == wanted
+        assert output_line(5, found, LineSettings(Greedy(), n, None, attention=False, as_json=False)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ class Lengths:
         return [SimpleNamespace(text=text.upper(), score=0.0) for text in texts]
 
 
-PLAIN = Settings(Greedy(), 1, None, attention=False, as_json=False)
+PLAIN = LineSettings(Greedy(), 1, None, attention=False, as_json=False)
 
 
 @given(st.lists(st.text("ab", max_size=9), max_size=30), st.integers(1, 7))

@@ -23,6 +23,7 @@ from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.errors import ModelError
 from regard.kernels.native import compiler as c_code
+from regard.layers.ssru import SSRUCache
 from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
 from regard.models.decoding_state import TransformerState
 from regard.models.presets import make_model
@@ -45,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "gpt": {"order": "pre", "position": "learned", "activation": "gelu-tanh"},
     "wide": {"dim": 144, "heads": 2},  # heads that are wider than a tile
     "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
+    "ssru": {"decoder_self": "ssru", "output_bias": True},
     "marian": {"activation": "silu", "output_bias": True, "norm_eps": 1e-4, "position_layout": "halves"},
 }
 
@@ -72,6 +74,10 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
 }
 KINDS |= {kind: {**RANDOM, **settings} for kind, settings in FEATURES.items()}
+
+
+# An SSRU has no cross-attention to describe in a language model, which C leaves to the modules.
+CASES = [(kind, translates) for kind in KINDS for translates in (True, False) if translates or kind != "ssru"]
 
 
 def make(kind: str, form: Any, *, translates: bool = True) -> Any:
@@ -106,11 +112,12 @@ def kept(cache: Any) -> list[Tensor]:
     """The keys and values, or the sums."""
     if isinstance(cache, FeatureCache):
         return [cache.state.S, cache.state.z, cache.state.log_scale, cache.state.log_decay]
+    if isinstance(cache, SSRUCache):
+        return [cache.state]
     return [cache.k[:, :, : cache.length], cache.v[:, :, : cache.length]]
 
 
-@pytest.mark.parametrize("translates", [True, False], ids=["translator", "language model"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "translates"), CASES)
 @torch.inference_mode()
 def test_a_step_is_that_of_the_modules(kind: str, translates: bool) -> None:
     """Scores, and the keys and values that it leaves, over several steps and row counts."""

@@ -49,6 +49,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "wide": {"dim": 144, "heads": 2, "activation": "gelu-tanh"},  # heads that are wider than a vector
     "untied": {"tie_output": False, "share_embeddings": False, "position": "none"},
+    "ssru": {"decoder_self": "ssru", "output_bias": True},
     "imported": {
         "activation": "silu",
         "output_bias": True,

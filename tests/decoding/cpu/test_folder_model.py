@@ -38,6 +38,7 @@ SIZES: dict[str, Any] = {"layers": 3, "decoder_layers": 2, "dim": 40, "heads": 4
 SIDES = {"source_vocabulary": 70, "target_vocabulary": 70}
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {"share_embeddings": True},
+    "ssru": {"share_embeddings": True, "decoder_self": "ssru", "output_bias": True},
     "learned": {"order": "pre", "position": "learned", "max_length": 30, "scale_embedding": False},
     "rotary": {"order": "pre", "position": "rotary", "activation": "gelu", "share_embeddings": True},
     "modern": {

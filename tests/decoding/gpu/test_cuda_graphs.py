@@ -184,7 +184,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
     """The interpreter takes much that the compiler does not."""
     from triton import JITFunction
 
-    from regard.decoding.gpu.captured_search import CapturedSearch, Shape
+    from regard.decoding.gpu.captured_search import CapturedSearch, GraphKey
     from regard.kernels.decode_gpu import beam_triton, greedy_triton, linear_triton, norm_triton, step_triton
     from regard.kernels.decode_gpu.dependent_launch_triton import MAX_EARLY_ROWS
 
@@ -201,7 +201,7 @@ def test_the_kernels_compile_for_a_gpu(compiled_kernel: Any, monkeypatch: pytest
         model = make_model(kind, dim=64, vocabulary=5000).to(torch.bfloat16)
         for search, inputs in ((Greedy(), 1), (Beam(3), 2), (Beam(2), 16)):
             with torch.inference_mode():
-                CapturedSearch(model, Shape(search, 1, inputs, capacity=64, source_length=16)).turn()
+                CapturedSearch(model, GraphKey(search, 1, inputs, capacity=64, source_length=16)).turn()
     assert all(one.count for one in made.values())
 
 

@@ -207,8 +207,8 @@ def test_what_is_needed() -> None:
         ({"constraints": [[[]]]}, r"a constraint must be a list of tokens, none of them a special one, got \[\]"),
         ({"constraints": [[[5, END]]]}, r"none of them a special one, got \[5, 3\]"),
         ({"constraints": [[], []]}, "constraints has 2 entries for 1 inputs"),
-        ({"constraints": [[[5]]], "search": Greedy()}, "only a beam keeps constraints: search with Beam"),
-        ({"constraints": [[[5]]], "search": Sample()}, "only a beam keeps constraints: search with Beam"),
+        ({"constraints": [[[5]]], "search": Greedy()}, "constraints need beam search: pass search=Beam"),
+        ({"constraints": [[[5]]], "search": Sample()}, "constraints need beam search: pass search=Beam"),
     ],
 )
 def test_mistakes_are_named(make_automaton: Callable[..., Any], options: dict[str, Any], message: str) -> None:

@@ -176,8 +176,8 @@ def test_whoever_watches_sees_what_is_barred(make_case: Callable[[str], Any]) ->
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MinTokens(-1), "the least number of tokens must be a whole number from 0, got -1"),
-        (lambda: MinTokens(True), "the least number of tokens must be a whole number from 0, got True"),
+        (lambda: MinTokens(-1), "the minimum number of tokens must be an integer of at least 0, got -1"),
+        (lambda: MinTokens(True), "the minimum number of tokens must be an integer of at least 0, got True"),
         (lambda: RepetitionPenalty(0.9), "a repetition penalty must be a number from 1, got 0.9"),
         (lambda: RepetitionPenalty(math.nan), "a repetition penalty must be a number from 1, got nan"),
         (lambda: NoRepeat(0), "the length of a phrase must be a whole number from 1, got 0"),

@@ -163,3 +163,26 @@ def test_settings_that_are_refused(changes: dict[str, Any], tmp_path: Path) -> N
     (tmp_path / "config.json").write_text(json.dumps({**settings, **changes}))
     with pytest.raises(ModelError):
         read(tmp_path)
+
+
+def test_distilbert(tmp_path: Path) -> None:
+    """Its own names, no segments, and a head of its training that nobody needs."""
+    import transformers
+
+    make_original("bert", tmp_path)  # for the tokenizer
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).unlink()
+    sizes = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 40}
+    config = transformers.DistilBertConfig(vocab_size=len(WORDS), pad_token_id=0, eos_token_id=3, **sizes)
+    theirs = transformers.DistilBertForMaskedLM(config).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(torch.randn_like(weight) * 0.3)
+    theirs.save_pretrained(tmp_path)
+    model: Any = read(tmp_path).model()
+    tokens = torch.tensor([[2, 5, 9, 3], [2, 7, 3, 0]])
+    with torch.no_grad():
+        expected = theirs.distilbert(tokens, attention_mask=(tokens != 0).long()).last_hidden_state
+        states = model.encode(tokens).states
+    torch.testing.assert_close(states[0], expected[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(states[1, :3], expected[1, :3], atol=1e-5, rtol=0)

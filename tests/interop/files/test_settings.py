@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from small_models import FAMILIES, make_original
+from small_models import FAMILIES, make_original, mutations
 
 from regard.errors import ModelError, RegardError
 from regard.interop import read
@@ -32,27 +31,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     # generation_config.json has precedence; without it the tokens are those of config.json
     (folder / "generation_config.json").unlink()
     return folder
-
-
-def mutations(value: Any) -> Iterator[Any]:
-    """Other values of the same kind, and of another."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from ({**value, key: other} for other in mutations(inner))
-        yield {**value, "unheard_of": 1}
-        return
-    if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int):
-        yield from (value + 1, -1)
-    elif isinstance(value, float):
-        yield from (value * 2 + 0.125, -1.0)
-    elif isinstance(value, str):
-        yield f"{value}x"
-    elif isinstance(value, list):
-        yield value[:-1] if len(value) > 1 else [*value, *value, 1]
-        yield [7] if isinstance(value[0], int) else ["sliding_attention"] * len(value)
-    yield "nonsense" if value is None or not isinstance(value, str) else 3
 
 
 def what_is_read(folder: Path, **options: Any) -> Any:

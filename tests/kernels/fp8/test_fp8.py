@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 import regard
+from regard.attention.projections import StackedProjection
 from regard.errors import UsageError
 from regard.kernels import fuse, unfuse
 from regard.kernels.fp8 import enable
@@ -23,6 +25,9 @@ from regard.kernels.fp8.linear import Fp8Linear, fp8_linear
 from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.fp8.scales import Fp8Scales
 from regard.kernels.training import cross_entropy
+from regard.kernels.training.fused_attention import FusedStackedProjection
+from regard.kernels.training.fused_feed_forward import FusedFeedForward
+from regard.layers.feedforward import FeedForward
 from regard.models.presets import make_model, preset
 from regard.recipes.tables import TrainingRecipe
 from regard.settings import SettingError
@@ -205,6 +210,20 @@ def test_which_layers_and_back() -> None:
     unfuse(model)
     assert all_scales(model) is None and type(block.feed_forward.up) is nn.Linear
     assert not any(hasattr(module, "fp8_amax") for module in model.modules())
+
+
+def test_an_invented_trait_leaves_the_work_to_the_plain_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new option of the projection or the feed-forward net would change its plain forward, so that must run."""
+    model = fuse(gpt(), fp8=True)
+    for plain, fused in ((StackedProjection, FusedStackedProjection), (FeedForward, FusedFeedForward)):
+        traits, forward = plain.traits, plain.forward
+        invented = property(lambda module, traits=traits: traits.fget(module) | {"invented"})  # type: ignore[attr-defined]
+        calls = Mock()
+        for kind in (plain, fused):
+            monkeypatch.setattr(kind, "traits", invented)
+        monkeypatch.setattr(plain, "forward", lambda *args, f=forward, calls=calls: (calls(), f(*args))[1])
+        train(model, 1)
+        assert calls.call_count == len(model.decoder.blocks)  # type: ignore[union-attr, arg-type]
 
 
 def test_a_model_without_such_layers_is_refused() -> None:

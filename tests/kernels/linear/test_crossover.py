@@ -13,7 +13,7 @@ from regard.errors import DataError
 from regard.kernels.linear import crossover
 from regard.kernels.linear.crossover import (
     Crossover,
-    Row,
+    CrossoverRow,
     crossing,
     find_table,
     measure_crossover,
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def table(device: str = "cpu", date: str = "2026-01-01") -> Crossover:
-    rows = [Row(32, 64, [1.0, 4.0], [2.0, 2.0]), Row(64, 128, [2.0, 8.0], [9.0, 9.0])]
+    rows = [CrossoverRow(32, 64, [1.0, 4.0], [2.0, 2.0]), CrossoverRow(64, 128, [2.0, 8.0], [9.0, 9.0])]
     return Crossover(device, 2, "float32", 8, 512, [256, 512], rows, date, "2.0", "1.0")
 
 

@@ -115,18 +115,28 @@ def invent(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "traits", invented)
 
 
+def count_calls(owner: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Note the calls of a method of a class."""
+    plain = getattr(owner, method)
+    calls = Mock()
+    monkeypatch.setattr(owner, method, lambda *args, **options: (calls(), plain(*args, **options))[1])
+    return calls
+
+
 @pytest.mark.parametrize(("case", "owner"), INVENTED)
 def test_an_invented_trait_leaves_the_work_to_the_plain_module(
     case: str, owner: Any, kernels: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The plain method itself must run, because a new option would change it."""
     invent(owner, monkeypatch)
+    plain_calls = count_calls(owner, "embed" if owner is Sinusoidal else "forward", monkeypatch)
     make, x, only = CASES[case]
     module = fuse(make().half(), only=only)
     torch.manual_seed(1)
     found = module(x)
+    assert plain_calls.called and not kernels.called
     torch.manual_seed(1)
     assert torch.equal(found, unfuse(module)(x))
-    assert not kernels.called
 
 
 def test_an_invented_trait_of_a_norm(kernels: Mock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ def test_D17_the_gap_grows_with_the_length(curves: tuple[list[Bucket], list[Buck
 
 
 @pytest.mark.parametrize(("name", "long"), [("demo-rnn-seq2seq", (40, 80)), ("lecture", (85, 100))])
-def test_the_shipped_models_are_alike_on_short_sentences_only(name: str, long: tuple[int, int]) -> None:
+def test_D17_the_shipped_models_are_alike_on_short_sentences_only(name: str, long: tuple[int, int]) -> None:
     """docs/results.md has the table of 600 sentences; these are the first 150 of them."""
     pairs = demo_pairs("test", 150)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]

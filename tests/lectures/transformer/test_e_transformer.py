@@ -22,7 +22,10 @@ from regard import (
     TransformerLMConfig,
     preset,
 )
-from regard.text.tokenizers.special_tokens import END, START, wrap
+from regard.text.batches.pairs import PairData
+from regard.text.files.corpus import make_corpus
+from regard.text.tokenizers.characters import train_characters
+from regard.text.tokenizers.special_tokens import END, PAD, START, wrap
 
 p, H = 8, 2
 
@@ -182,6 +185,14 @@ def test_E7_training_on_the_target_moved_right_by_one() -> None:
     model.target.embedding.register_forward_hook(lambda module, args, y: seen.append(y))
     loss = F.cross_entropy(model(source, given)[0], truth[0])
     assert (torch.autograd.grad(loss, seen[0])[0].abs().sum(-1) > 0).all()
+
+
+def test_E7_the_batches_of_the_trainer_pair_each_token_with_the_next() -> None:
+    letters = train_characters(["abc"])  # a 4, b 5, c 6
+    data = PairData(make_corpus(["ab", "c"], ["c", "ba"], name="letters"), letters, letters, batch_tokens=100)
+    batch = data.collate([0, 1], 0)
+    assert batch.inputs.tolist() == [[START, 6, PAD], [START, 5, 4]]
+    assert batch.labels.tolist() == [[6, END, PAD], [5, 4, END]]
 
 
 def test_E10_a_language_model_is_decoder_blocks_without_cross_attention() -> None:

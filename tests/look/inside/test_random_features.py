@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+import regard
 from regard.attention.linear.dispatch import attend_features
 from regard.attention.linear.features import RandomFeatures
 from regard.errors import UsageError
@@ -170,6 +171,16 @@ def test_without_a_place_it_is_the_head_that_aligns(small: Any) -> None:
     assert trace.best_head is not None
     named = read_head(trace, "cross", layer=trace.best_head.layer, head=trace.best_head.head or 0)
     assert torch.equal(read_head(trace).q, named.q) and read_head(trace).name == named.name
+
+
+def test_a_sharp_head_is_too_much_for_features() -> None:
+    """The head, the numbers and the map of docs/learn/pictures.md and of the scene F3."""
+    head = read_head(trace_text(regard.load("fr-en"), "Marie a acheté une voiture rouge", vectors=True), "cross")
+    exact, _, plain, corrected = compare_features(head, map="optimal", features=128, normalize=False)
+    assert relative_error(plain, exact) > 2
+    assert f"{relative_error(corrected, exact):.0%}" == "62%"
+    assert feature_errors(head, "trig", normalize=False)[:, -1].median() > 1  # 1,024 features
+    assert feature_errors(head, "trig", normalize=True)[:, -1].median() < 0.1
 
 
 def test_heads_that_cannot_be_shown(small: Any) -> None:

@@ -67,7 +67,7 @@ def test_an_alignment_shows_the_head_that_was_asked_for() -> None:
         assert labels(figure.axes[0].xaxis) == ["a", "b", "c"] and labels(figure.axes[0].yaxis) == ["x", "y"]
     best = Trace(trace.model, trace.axes, trace.maps, best_head=Head(0, 1))
     np.testing.assert_allclose(plot_trace(best).axes[0].images[0].get_array(), weights[0, 1], atol=1e-6)
-    assert "layer 0, head 1" in plot_trace(best).get_supxlabel()
+    assert "small: cross-attention, layer 0, head 1." in " ".join(plot_trace(best).get_supxlabel().split())
 
 
 def test_all_heads_stand_in_rows_of_layers_with_their_badges() -> None:

@@ -7,14 +7,17 @@ from random import Random
 import pytest
 
 from regard.demo.corpus import demo_pairs
-from regard.text.check.misalignment import LineFeatures, certain_segments, find_misalignment
+from regard.text.check.misalignment import LineFeatures, certain_segments, find_alignment
 
 PAIRS = demo_pairs("train", 400)
 FRENCH, ENGLISH = ([getattr(pair, side) for pair in PAIRS] for side in ("source", "target"))
 
 
 def misaligned_line(shorter: list[str], longer: list[str]) -> int | None:
-    return find_misalignment(LineFeatures(shorter), LineFeatures(longer))
+    """The first misaligned line, counted from 1, or None if the shorter file is just truncated."""
+    segments = find_alignment(LineFeatures(shorter), LineFeatures(longer))
+    first = next((segment.start for segment in segments if segment.shift), len(shorter))
+    return first + 1 if first < len(shorter) else None
 
 
 def without(lines: list[str], *lost: int) -> list[str]:

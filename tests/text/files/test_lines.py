@@ -97,6 +97,11 @@ def test_a_wrong_path(tmp_path: Path) -> None:
     written(tmp_path, "train.fr", b"x\n")
     with pytest.raises(DataError, match=r"trian\.fr: no such file; did you mean .*train\.fr\?"):
         list(read_lines(tmp_path / "trian.fr"))
+    for text in ("Le chat dort", "The cat sleeps.", "ouvert 24/7 le lundi"):
+        with pytest.raises(DataError, match=r"no such file; if this is a text, pipe it: echo TEXT \| regard …$"):
+            list(read_lines(tmp_path / text))
+    with pytest.raises(DataError, match=r"my file\.txt: no such file$"):
+        list(read_lines(tmp_path / "my file.txt"))
     with pytest.raises(DataError, match=r"zzz: no such file$"):
         list(read_lines(tmp_path / "zzz"))
     with pytest.raises(DataError, match=r"no such file, because there is no folder .*nowhere$"):

@@ -19,7 +19,15 @@ from regard.machine import memory_in_use as held
 from regard.tasks.objective import recipe_objective
 from regard.text.batches.batch import Batch
 from regard.training.budget import forecast as module
-from regard.training.budget.forecast import LATER_GROWTH, Counts, Forecast, Seconds, counts_of, forecast, forecast_lines
+from regard.training.budget.forecast import (
+    LATER_GROWTH,
+    Counts,
+    RunForecast,
+    Seconds,
+    counts_of,
+    forecast,
+    forecast_lines,
+)
 from regard.training.budget.memory import StepMemory
 from regard.training.budget.trial_run import BatchSample, TrialRun
 from regard.training.loop.train_step import TrainStep
@@ -224,12 +232,12 @@ def test_several_processes_share_what_is_free(ready: Any, monkeypatch: pytest.Mo
 # What is said.
 
 
-def a_forecast(**settings: Any) -> Forecast:
+def a_forecast(**settings: Any) -> RunForecast:
     step = StepMemory(length=9, weights=4 * MB, gradients=4 * MB, optimizer=8 * MB, once=0, row=1)
     spent = Seconds(step=0.5, tokens=1000, steps=3625.0, compiling=0.0, data=2.0, validations=100.0, saves=3.0)
     values = {"parameters": MB, "before": 300 * MB, "step": step, "activations": 1536 * MB, "peak": 2048 * MB}
     others = {"room": 1 << 33, "fits": True, "advice": "do this", "counts": Counts(7250, 3, 4), "seconds": spent}
-    return Forecast(**{**values, **others, **settings})
+    return RunForecast(**{**values, **others, **settings})
 
 
 def test_lines() -> None:
@@ -278,7 +286,7 @@ def test_lines_for_the_beginning_of_a_training(ready: Any, monkeypatch: pytest.M
 def test_a_dry_run_tells_all(make_recipe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def told(ready: Prepared) -> Forecast:
+    def told(ready: Prepared) -> RunForecast:
         asked.append(torch.are_deterministic_algorithms_enabled())
         return a_forecast()
 

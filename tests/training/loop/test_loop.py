@@ -24,7 +24,7 @@ from regard.text.batches.batch import Batch
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
 from regard.training.checkpoint.checkpoints import Checkpoints
 from regard.training.loop.loop import Loop
-from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, StepRecord
+from regard.training.loop.pending_losses import MAX_PENDING, PendingLosses, QueuedStep
 from regard.training.loop.report import Report
 from regard.training.loop.train_step import MAX_CONSECUTIVE_SKIPS, TrainStep
 from regard.training.parallel.group import ALONE
@@ -282,7 +282,7 @@ def test_an_update_without_finite_gradients_is_left_out(bad: float, kind: str) -
 class Late(PendingLosses):
     """Numbers that arrive when all are waited for, as those of a GPU that is behind."""
 
-    def arrived(self, *, wait: bool = False) -> Iterator[tuple[StepRecord, float, float]]:
+    def arrived(self, *, wait: bool = False) -> Iterator[tuple[QueuedStep, float, float]]:
         return super().arrived() if wait else iter(())
 
 

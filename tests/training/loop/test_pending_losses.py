@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.training.loop import pending_losses as module
-from regard.training.loop.pending_losses import PendingLosses, StepRecord
+from regard.training.loop.pending_losses import PendingLosses, QueuedStep
 
 
 class Event:
@@ -50,8 +50,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> type[Event]:
     return Event
 
 
-def record(step: int) -> StepRecord:
-    return StepRecord(step, rate=0.1 * step, divisor=step, samples=[step], epoch=0)
+def record(step: int) -> QueuedStep:
+    return QueuedStep(step, rate=0.1 * step, divisor=step, samples=[step], epoch=0)
 
 
 def put(pending: PendingLosses, *steps: int) -> None:

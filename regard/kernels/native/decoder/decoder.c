@@ -66,6 +66,16 @@ static void step_self(Attention *attention, int l, const float *x, float *qkv, f
   StepAttention *a = (StepAttention *)attention;
   const LayerState *state = a->states + l;
   int H = a->stack->heads, G = a->stack->kv_heads, d = a->stack->dim / H, wide = (H + 2 * G) * d;
+  if (a->stack->recurrent) {
+    size_t p = a->stack->dim;
+    const float *gates = qkv + a->rows * p;
+    for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
+      float *own = state->own.k + r * p;
+      step_ssru(qkv + r * p, gates + r * p, own, own, y + r * p, (int)p);
+    }
+    meet(t);
+    return;
+  }
   if (state->features.F) {
     float *gates = a->scratch.y;  /* free until the output of attention */
     if (state->gate.out) product(&state->gate, x, gates, a->scratch.quantized, a->rows, t);

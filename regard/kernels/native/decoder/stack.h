@@ -21,6 +21,7 @@ typedef struct {
   int layers, dim, heads, kv_heads, pre, crosses, activation;
   int rotated;         /* numbers of a head that rotary positions rotate; 0: none */
   int interleaved;     /* the rotated pairs are neighbours, not halves */
+  int recurrent;       /* an SSRU instead of self-attention: qkv is W, and out is W_f */
   Norm final_norm;     /* of pre-norm models */
   const Block *blocks;
 } Stack;
@@ -115,6 +116,17 @@ static void feed_forward(const Stack *stack, const Block *m, const float *x, flo
   }
 }
 
+/* A step of the SSRU of regard/layers/ssru.py for one row: from what the token brings, the gate before its sigmoid, and
+   the state before (NULL: 0) to the new state, and y = relu(state). */
+static void step_ssru(const float *brings, const float *gate, const float *before, float *state, float *y, int p) {
+  for (int i = 0; i < p; i++) {
+    float keep = 1.0f / (1.0f + expf(-gate[i]));
+    float next = keep * (before ? before[i] : 0.0f) + (1.0f - keep) * brings[i];
+    state[i] = next;
+    y[i] = next > 0 ? next : 0.0f;
+  }
+}
+
 /* All blocks for the rows x (R, p), which are overwritten; returns the output: x, or s.normed in pre-norm models. */
 static const float *run_stack(const Stack *stack, float *x, Scratch s, int rows, Attention *attention, Thread t) {
   int p = stack->dim, pre = stack->pre;
@@ -124,9 +136,10 @@ static const float *run_stack(const Stack *stack, float *x, Scratch s, int rows,
     const Block *m = stack->blocks + l;
     Norm next_norm = l + 1 < stack->layers ? m[1].self_norm : stack->final_norm;
     product(&m->qkv, in, s.a, s.quantized, rows, t);
+    if (stack->recurrent) product(&m->out, in, s.a + (size_t)rows * p, s.quantized, rows, t);
     attention->self(attention, l, in, s.a, s.b, t);
-    product(&m->out, s.b, s.y, s.quantized, rows, t);
-    add_norm(x, s.y, !pre ? m->self_norm : stack->crosses ? m->cross_norm : m->feed_norm, in, rows, p, t);
+    if (!stack->recurrent) product(&m->out, s.b, s.y, s.quantized, rows, t);
+    add_norm(x, stack->recurrent ? s.b : s.y, !pre ? m->self_norm : stack->crosses ? m->cross_norm : m->feed_norm, in, rows, p, t);
     if (stack->crosses) {
       product(&m->cross_q, in, s.a, s.quantized, rows, t);
       attention->cross(attention, l, s.a, s.b, t);

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from regard.look.pictures.drawing.colours import INK, LINES, MUTED, RULE
 from regard.look.pictures.drawing.figures import caption, new_figure, quiet
-from regard.positions.absolute import Fraction, Index, Learned, Sinusoidal
 from regard.positions.interface import Position
+from regard.positions.learned import Learned
+from regard.positions.rejected_ideas import Fraction, Index
+from regard.positions.sinusoids import Sinusoidal
 
 DIM, TRAINED, LONG = 16, 64, 512
 CRITERIA = (

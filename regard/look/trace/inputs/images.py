@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.attention.recording.recorder import record
 from regard.look.trace.attention_map import Map
 from regard.look.trace.from_weights import group_layers
-from regard.look.trace.inputs.input_trace import InputMap, InputTrace, Place, Ruler, Score
+from regard.look.trace.inputs.input_trace import ClassScore, InputMap, InputTrace, Place, Ruler
 from regard.look.trace.inputs.places import cell_places
 from regard.look.trace.tracing import describe_model, has_features
 
@@ -54,11 +54,11 @@ def trace_image(classifier: Any, pixels: NDArray[np.uint8], *, source: str = "",
     )
 
 
-def ranked(labels: list[str], probabilities: torch.Tensor) -> tuple[Score, ...]:
+def ranked(labels: list[str], probabilities: torch.Tensor) -> tuple[ClassScore, ...]:
     """Return the most probable labels, highest first."""
     highest = probabilities.double().topk(min(MAX_SCORES, len(labels)))
     return tuple(
-        Score(labels[i], value) for value, i in zip(highest.values.tolist(), highest.indices.tolist(), strict=True)
+        ClassScore(labels[i], value) for value, i in zip(highest.values.tolist(), highest.indices.tolist(), strict=True)
     )
 
 

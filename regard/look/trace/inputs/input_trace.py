@@ -56,7 +56,7 @@ class InputMap:
 
 
 @dataclass(frozen=True)
-class Score:
+class ClassScore:
     """A class and its probability."""
 
     text: str
@@ -87,7 +87,7 @@ class InputTrace:
     rows: Ruler
     source: str = ""  # the name of the input
     output: str = ""  # the class or the text
-    scores: tuple[Score, ...] = ()  # the most probable classes, highest first
+    scores: tuple[ClassScore, ...] = ()  # the most probable classes, highest first
     continuation: Continuation | None = None
     notes: tuple[str, ...] = ()
 

@@ -1,4 +1,6 @@
-"""Absolute positions: a vector for each position, combined with the embeddings before the first block.
+"""Sinusoidal positions: the table, its properties, and the scheme that adds its rows to the embeddings.
+
+Vaswani et al. 2017, section 3.5; B2, B3, B4.
 
 Letters: B batch, T length, D width of the model.
 """
@@ -9,9 +11,9 @@ from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.errors import DataError, UsageError, unknown_name
+from regard.errors import unknown_name
 from regard.positions.interface import ModelSizes, Position, check_positions, check_size, check_width
 
 Layout = Literal["interleaved", "halves"]
@@ -47,28 +49,6 @@ def sinusoidal(
     positions = torch.arange(start, start + length)
     table = _waves(positions, dim=dim, base=base, layout=layout, first=first, precision=torch.float64)
     return table.to(device=device, dtype=dtype)
-
-
-def fraction(length: int, dim: int) -> Tensor:
-    """Return the first rejected idea, (length, dim): each column runs from 0 at the first word to 1 at the last; B5.
-
-    Rejected because one step is a different distance in sentences of different lengths, so a difference does not
-    give the number of words between two positions; and the length is unknown while a sentence is being generated.
-    """
-    check_size("length", length, least=0)
-    check_size("dim", dim)
-    return torch.linspace(0, 1, length)[:, None].expand(length, dim).contiguous()
-
-
-def index(length: int, dim: int) -> Tensor:
-    """Return the second rejected idea, (length, dim): each column is the word's number 1, 2, 3, …; B5.
-
-    Rejected because the numbers grow without bound, dominate the embedding they are added to, and in long sentences
-    reach values that never occurred in training.
-    """
-    check_size("length", length, least=0)
-    check_size("dim", dim)
-    return torch.arange(1.0, length + 1)[:, None].expand(length, dim).contiguous()
 
 
 def inner_products(table: Tensor) -> Tensor:
@@ -169,139 +149,6 @@ class Sinusoidal(Position):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, start={self.start}, base={self.base}, layout={self.layout!r}, first={self.first}"
-
-
-class Learned(Position):
-    """A trained vector for each position up to a limit, as in the OpenAI models.
-
-    Radford et al. 2018, equation 2; B6. Undefined past max_length. mode "add" adds it to the embedding (L4),
-    "concat" appends `width` columns to it (L1), which makes embeddings wider: see `out_dim`.
-    """
-
-    limited = True
-
-    def __init__(
-        self, *, max_length: int, dim: int, mode: Literal["add", "concat"] = "add", width: int | None = None
-    ) -> None:
-        super().__init__()
-        check_size("max_length", max_length)
-        check_size("dim", dim)
-        if mode not in ("add", "concat"):
-            raise ValueError(unknown_name("mode", mode, ("add", "concat")))
-        if (mode == "concat") != (width is not None):
-            raise ValueError(f"width is the number of columns that mode='concat' appends; got {mode=}, {width=}")
-        if width is not None:
-            check_size("width", width)
-        self.max_length, self.dim, self.mode = max_length, dim, mode
-        self.table = nn.Parameter(torch.empty(max_length, dim if width is None else width))
-        self.reset_parameters()
-
-    @classmethod
-    def for_model(cls, sizes: ModelSizes) -> Self:
-        if sizes.max_length is None:
-            raise UsageError("position 'learned' needs max_length, the length of the longest sequence")
-        if sizes.width is None:
-            return cls(max_length=sizes.max_length, dim=sizes.dim)
-        return cls(max_length=sizes.max_length, dim=sizes.dim - sizes.width, mode="concat", width=sizes.width)
-
-    @property
-    def traits(self) -> frozenset[str]:
-        return super().traits | ({"learned-concat"} if self.mode == "concat" else set())
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.table, std=0.02)
-
-    def out_dim(self, dim: int) -> int:
-        return dim + self.table.shape[1] if self.mode == "concat" else dim
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        check_width("x", x, self.dim)
-        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
-        self._check_limit(positions)
-        rows = F.embedding(positions, self.table).to(x.dtype)  # (T, D) or (B, T, D)
-        if self.mode == "add":
-            return x + rows
-        return torch.cat((x, rows.expand(*x.shape[:-1], -1)), -1)  # (B, T, D + width)
-
-    def _check_limit(self, positions: Tensor) -> None:
-        # Reading the values would synchronize with a GPU or break a graph. There, a position past the limit in a short
-        # sequence is left to the range check of the lookup.
-        length = positions.shape[-1]
-        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
-            low, high = (int(end) for end in positions.aminmax())
-            if low < 0:
-                raise ValueError(f"positions must count from 0, but the lowest is {low}")
-            length = high + 1
-        if length > self.max_length:
-            raise DataError(
-                f"a sequence of length {length} has no learned positions past the trained length {self.max_length}: "
-                "shorten it, train with a larger max_length, or use a scheme without a limit, such as "
-                "'sinusoidal' or 'rotary'"
-            )
-
-    def extra_repr(self) -> str:
-        width = f", width={self.table.shape[1]}" if self.mode == "concat" else ""
-        return f"max_length={self.max_length}, dim={self.dim}, mode={self.mode!r}{width}"
-
-
-class Fraction(Position):
-    """The first rejected idea: the relative position between the first word (0) and the last (1), added to each column.
-
-    B5; see the function `fraction` for why it is rejected. The last word of a row is the one with the highest
-    position. Rows must start at position 0, as whole sentences do. Otherwise this raises an error on the CPU and gives
-    NaN in compiled code and on other devices, where checking would force a synchronization.
-    """
-
-    def __init__(self, *, dim: int) -> None:
-        super().__init__()
-        check_size("dim", dim)
-        self.dim = dim
-
-    @classmethod
-    def for_model(cls, sizes: ModelSizes) -> Self:
-        return cls(dim=sizes.dim)
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        check_width("x", x, self.dim)
-        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
-        if positions.numel() == 0:
-            return x
-        starts = positions[..., :1] == 0  # (1,) or (B, 1)
-        if positions.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(starts.all()):
-            raise UsageError(
-                "positions must start at 0: a fraction needs the whole sentence, and its length is unknown while it is "
-                "being generated, which is why this idea is rejected; decode without a cache or with another scheme"
-            )
-        last = positions.amax(-1, keepdim=True).clamp(min=1)
-        share = torch.where(starts, positions / last, torch.nan)  # (T,) or (B, T)
-        return x + share[..., None].to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class Index(Position):
-    """The second rejected idea: the number 1, 2, 3, … of the word, added to each column.
-
-    B5; see the function `index` for why it is rejected.
-    """
-
-    def __init__(self, *, dim: int) -> None:
-        super().__init__()
-        check_size("dim", dim)
-        self.dim = dim
-
-    @classmethod
-    def for_model(cls, sizes: ModelSizes) -> Self:
-        return cls(dim=sizes.dim)
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        check_width("x", x, self.dim)
-        check_positions("positions", positions, batch=x.shape[0], length=x.shape[-2])
-        return x + (positions + 1)[..., None].to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 def _waves(positions: Tensor, *, dim: int, base: float, layout: Layout, first: int, precision: torch.dtype) -> Tensor:

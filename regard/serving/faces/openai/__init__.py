@@ -1,0 +1,1 @@
+"""OpenAI's API for language models and sentence encoders: models, completions, chat completions and embeddings."""

@@ -1,0 +1,1 @@
+"""The server of `regard serve`: models, batches over all clients, limits, metrics, and its life."""

@@ -1,18 +1,23 @@
 """Published models after an import: the same outputs and the same greedy texts as with transformers.
 
-    python benchmarks/interop/real_weights.py SmolLM2-135M-Instruct all-MiniLM-L6-v2
+    python benchmarks/interop/real_weights.py all-MiniLM-L6-v2 SmolLM2-135M-Instruct.Q4_1.gguf stories260K.bin
 
-Each argument is a folder in the format of Hugging Face. Every model is imported into a temporary folder and compared
-with transformers in float32: its tokens and outputs on the texts of `regard import --check`; of a language model also
-greedy texts, and the perplexity of a text with the weights in float32 and in int8. The last line is JSON.
+Each argument is a folder in the format of Hugging Face, a GGUF file, or stories260K of llama2.c with tok512.bin beside
+it. Every model is imported into a temporary folder; the time and the sizes are kept. It is compared with transformers
+in float32: its tokens and outputs on the texts of `regard import --check`; of a language model also greedy texts, and
+the perplexity of a text with the weights in float32 and in int8. For a GGUF file, transformers reads the same file
+(which needs gguf and accelerate). stories260K writes the 200 tokens that its author published. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -27,23 +32,64 @@ from regard.models.config import TransformerLMConfig
 
 NEW_TOKENS = 32
 TEXT = Path(__file__).parents[2] / "LICENSE"  # English that every checkout has
+# SHA-256 of the text that test_all.py of llama2.c expects of stories260K: 200 greedy tokens, the start token first.
+PUBLISHED_TEXT = "beeb5cb46785efee81a8545300b31e396b595e5ce6f3b77db201545501981d14"
+PUBLISHED_TOKENS = 200
 
 
 def measure(source: Path, *, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
     """Return what a comparison of one model found."""
     imported = read(source)
-    result: dict[str, Any] = {"family": imported.family, "largest difference": compare(imported)}
-    if not isinstance(imported.config, TransformerLMConfig):
-        return result
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = import_model(source, Path(temporary) / "model")
-        result["greedy texts"] = len(TEXTS)
-        result["equal greedy texts"] = equal_texts(source, folder, new_tokens)
+    result: dict[str, Any] = {"family": imported.family, "source bytes": size_of(source)}
+    with tempfile.TemporaryDirectory() as place:
+        start = time.perf_counter()
+        folder = import_model(source, Path(place) / "model")
+        result |= {"import seconds": round(time.perf_counter() - start, 1), "folder bytes": size_of(folder)}
+        if source.suffix == ".bin":
+            written = regard.load(folder, device="cpu").write("", search=regard.Greedy(), max_tokens=PUBLISHED_TOKENS)
+            result["published text"] = hashlib.sha256(written.encode()).hexdigest() == PUBLISHED_TEXT
+            return result
+        with reference(source) as hub:
+            result["largest difference"] = compare(read(hub))
+            if source.is_file():
+                theirs = dict(read(hub).weights())
+                result["weights"] = len(theirs)
+                result["equal weights"] = sum(torch.equal(theirs[name], ours) for name, ours in imported.weights())
+            if not isinstance(imported.config, TransformerLMConfig):
+                return result
+            result["greedy texts"] = len(TEXTS)
+            result["equal greedy texts"] = equal_texts(hub, folder, new_tokens)
         text = TEXT.read_text(encoding="utf-8")[:4000]
         for dtype in ("float32", "int8"):
             writer = regard.load(folder, device="cpu", dtype=dtype)
             result[f"perplexity {dtype}"] = round(writer.perplexity(text).perplexity, 3)
     return result
+
+
+@contextmanager
+def reference(source: Path) -> Iterator[Path]:
+    """Yield the folder that transformers opens: the source, or what transformers makes of a GGUF file."""
+    if source.is_dir():
+        yield source
+        return
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options = {"gguf_file": source.name, "local_files_only": True}
+    read_model = AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **options)
+    if hasattr(read_model.config, "quantization_config"):
+        del read_model.config.quantization_config
+    fresh = type(read_model)(read_model.config)  # the one that was read cannot be saved
+    fresh.load_state_dict(read_model.state_dict())
+    with tempfile.TemporaryDirectory() as place:
+        fresh.save_pretrained(place)
+        AutoTokenizer.from_pretrained(source.parent, **options).save_pretrained(place)
+        yield Path(place)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of the weights in a folder."""
+    files = [path] if path.is_file() else [file for file in path.iterdir() if file.suffix in (".safetensors", ".bin")]
+    return sum(file.stat().st_size for file in files)
 
 
 def equal_texts(source: Path, folder: Path, new_tokens: int) -> int:

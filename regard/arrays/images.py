@@ -205,6 +205,8 @@ def open_image(path: str | Path) -> Image:
     except IsADirectoryError:
         raise DataError(f"{path} is a folder: give an image file") from None
     except UnidentifiedImageError:
+        if not path.stat().st_size:
+            raise DataError(f"{path}: the file is empty") from None
         raise DataError(f"{path}: not an image, or one of an unknown format (known: {', '.join(SUFFIXES)})") from None
     except DataError:
         raise

@@ -103,11 +103,15 @@ def make_series(values: NDArray, columns: Sequence[str] | None = None, *, name: 
 def read_series(path: str | Path, variables: Sequence[str] = ()) -> Series:
     """Read a CSV file, which may be compressed; `variables` names the columns to keep, by default all of them."""
     path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give a CSV file")
     lines = list(read_lines(path))
     while lines and not lines[-1].strip():
         lines.pop()
     if len(lines) < 2:
         raise DataError(f"{path}: a series needs a line with the names of its columns, and rows of numbers below it")
+    if returns := [number for number, line in enumerate(lines, start=1) if "\r" in line]:
+        raise DataError(f"{path}:{returns[0]}: a carriage return inside the line: end lines with \\n or \\r\\n only")
     delimiter = max(DELIMITERS, key=lines[0].count)
     try:
         header, *table = csv.reader(lines, delimiter=delimiter)

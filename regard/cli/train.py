@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.shared.model_options import Threads
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 from regard.machine import launched_by_torchrun, set_threads
 from regard.system.terminal import perhaps_closed_terminal
 
@@ -68,6 +68,7 @@ def train_model(
     """
     if threads is not None or nproc == 1:  # the launcher divides the cores among its processes
         set_threads(threads)
+    from regard.text.files.compressed import missing_file
     from regard.training.recipe.from_files import recipe_for_files
     from regard.training.recipe.toml_file import apply_overrides, read_recipe, shipped_recipes
 
@@ -79,6 +80,8 @@ def train_model(
     overrides = dict(split_setting(text) for text in settings or [])
     if len(what) == 1 and (what[0].endswith(".toml") or what[0] in shipped_recipes() or not Path(what[0]).exists()):
         if model is not None:
+            if not what[0].endswith(".toml") and what[0] not in shipped_recipes():
+                raise DataError(missing_file(Path(what[0])))
             raise UsageError("--model is for text files; override the kind of a recipe with --set model.kind=…")
         recipe = read_recipe(what[0], {**overrides, **({} if name is None else {"name": name})})
     else:

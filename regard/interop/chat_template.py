@@ -30,7 +30,7 @@ def recognize_chat(template: str, *, start: str = "", end: str = "") -> ChatForm
 
 
 def _chatml(template: str, begin: str, end: str) -> ChatFormat:
-    default = re.search(r"<\|im_start\|>system\\n([^'\"{}<]+)<\|im_end\|>", template)
+    default = re.search(r"<\|im_start\|>system(?:\\n|\n)([^'\"{}<]+)<\|im_end\|>", template)
     return ChatFormat(
         open={role: f"<|im_start|>{role}\n" for role in ROLES},
         close=dict.fromkeys(ROLES, "<|im_end|>\n"),

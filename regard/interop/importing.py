@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from regard.errors import ModelError, UsageError, unknown_name
-from regard.interop import marian_folder, translators
+from regard.interop import argos_import, ctranslate2_import, marian_folder, translators
 from regard.interop.card import write_card
 from regard.interop.chat_template import MAX_CHARACTERS, recognize_chat
 from regard.interop.families import bert, distilbert, gpt2, llama, marian_original
@@ -92,8 +92,12 @@ def read(
         raise UsageError(unknown_name("family of models", family, KNOWN))
     if marian_folder.is_marian(Path(source)):
         return _read_marian(Path(source), allow_keys)
+    if Path(source).is_file() and argos_import.is_package(Path(source)):
+        return _read_ctranslate2(Path(source), argos_import.read_package(Path(source), allow_keys))
     if Path(source).is_file():
         return _read_file(Path(source), allow_keys)
+    if ctranslate2_import.is_folder(Path(source)):
+        return _read_ctranslate2(Path(source), ctranslate2_import.read_folder(Path(source), allow_keys))
     folder = HubFolder(Path(source), allowed_keys=allow_keys)
     settings = folder.settings("config.json")
     named = settings.content.get("model_type")
@@ -130,7 +134,8 @@ def read(
 
 
 def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, positions: str) -> Imported:
-    plan, (source, target), info = translators.read_translator(folder, settings, positions=positions)
+    tokenizer = None if family == "marian" else _read_tokenizer(folder, settings)
+    plan, (source, target), info = translators.read_translator(folder, settings, tokenizer, positions=positions)
     settings.finish()
     for tokenizer, rows in zip((source, target), plan.config.vocabularies, strict=True):
         if tokenizer.size > rows:
@@ -138,6 +143,30 @@ def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, pos
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, target, info, folder.storage, family, table, folder, tuple(plan.notes), source)
+
+
+def _read_ctranslate2(path: Path, model: ctranslate2_import.CTranslate2Model) -> Imported:
+    """Return what a folder of CTranslate2 or a package of Argos Translate has."""
+    for tokenizer, rows in zip(reversed(model.tokenizers), reversed(model.plan.config.vocabularies), strict=False):
+        if tokenizer.size > rows:
+            raise ModelError(f"{path}: a tokenizer has {tokenizer.size} tokens, but the model only {rows}")
+    table = make_table(path, model.plan)
+    _check_weights(path, table, model.weights, model.plan)
+    info = {**model.info, "imported": {"family": "ctranslate2", "source": path.resolve().name}}
+    info["imported"]["files"] = model.weights.fingerprints()
+    source, target = model.tokenizers
+    separate = None if source is target else source
+    return Imported(
+        model.plan.config,
+        target,
+        info,
+        model.weights.storage,
+        "ctranslate2",
+        table,
+        model.weights,
+        model.notes,
+        separate,
+    )
 
 
 def _read_marian(source: Path, allow_keys: Collection[str]) -> Imported:

@@ -63,7 +63,7 @@ def read_tokens(
     if {*ends} & {*barred}:
         raise ModelError(f"{settings.path}: bad_words_ids has the end token {ends[0]}")
     forced_end = pair.tokens("forced_eos_token_id")
-    if forced_end and forced_end != ends:
+    if not {*forced_end} <= {*ends}:
         raise ModelError(f"{settings.path}: forced_eos_token_id is {forced_end[0]}, and eos_token_id {ends[0]}")
     for key in ("suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids", "sequence_bias", "stop_strings"):
         pair.must_be(key, [])

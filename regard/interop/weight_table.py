@@ -27,6 +27,7 @@ class Part(NamedTuple):
     name: str | None  # None: they have none, and ours is zero, such as a bias that only our layer has
     rows: int
     skipped: int = 0  # rows of theirs before these
+    scale: float = 1.0  # ours is theirs, times this
     value: float = 0.0  # of ours, if they have none
 
 
@@ -38,7 +39,6 @@ class Row:
     parts: tuple[Part, ...]
     transposed: bool = False  # theirs is (i, o)
     in_row: bool = False  # theirs is (1, o), a matrix of one row
-    scale: float = 1.0  # ours is theirs, times this
     first_row_of: Part | None = None  # another weight of theirs, whose first row is added to each of ours
 
 
@@ -96,8 +96,11 @@ class WeightTable:
                 for part, shape in zip(row.parts, shapes, strict=True)
             ]
             weights = [weight[0] for weight in weights] if row.in_row else weights
+            weights = [
+                weight if part.scale == 1 else weight * part.scale
+                for part, weight in zip(row.parts, weights, strict=True)
+            ]
             weight = stack(weights, transposed=row.transposed)
-            weight = weight if row.scale == 1 else weight * row.scale
             if row.first_row_of is not None and row.first_row_of.name is not None:
                 weight = weight.double() + get(row.first_row_of.name)[0]
             if self.excluded and row.ours == "output_bias":
@@ -120,7 +123,7 @@ class WeightTable:
                         raise ModelError(f"their model has no weight for {row.ours!r}, which is not {part.value:g}")
                     continue
                 weight = torch.cat([weight.new_zeros(part.skipped, *weight.shape[1:]), weight])
-                weight = weight if row.scale == 1 else weight / row.scale
+                weight = weight if part.scale == 1 else weight / part.scale
                 weight = weight[None] if row.in_row else weight
                 yield part.name, (weight.T if row.transposed else weight).contiguous()
             if row.first_row_of is not None and row.first_row_of.name is not None:

@@ -84,6 +84,9 @@ def test_broken_images_stop_or_are_left_out(tmp_path: Path) -> None:
     assert len(images) == 2 and "2 images cannot be read and are left out" in images.report.changes[0]
     with pytest.raises(DataError, match="not an image"):
         open_image(tmp_path / "b/2.png")
+    (tmp_path / "b/4.png").touch()
+    with pytest.raises(DataError, match="the file is empty"):
+        open_image(tmp_path / "b/4.png")
     with pytest.raises(DataError, match="no such file"):
         open_image(tmp_path / "b/9.png")
     with pytest.raises(DataError, match="is a folder"):

@@ -78,6 +78,14 @@ def test_other_errors(tmp_path: Path) -> None:
     for text in ("", "a,b\n"):
         with pytest.raises(DataError, match="needs a line with the names"):
             read(tmp_path, text)
+    with pytest.raises(DataError, match="is a folder: give a CSV file"):
+        read_series(tmp_path)
+    (tmp_path / "image.csv").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    with pytest.raises(DataError, match="it looks like a PNG image"):
+        read_series(tmp_path / "image.csv")
+    (tmp_path / "returns.csv").write_bytes(b"a,b\n1,2\n3\r,4\n")
+    with pytest.raises(DataError, match=r"returns\.csv:3: a carriage return inside the line"):
+        read_series(tmp_path / "returns.csv")
     with pytest.raises(DataError, match=r"no such file"):
         read_series(tmp_path / "missing.csv")
     with pytest.raises(DataError, match="no column beside the times"):

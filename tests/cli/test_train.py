@@ -85,6 +85,8 @@ def test_a_recipe_of_ones_own(files: tuple[Path, Path], tmp_path: Path) -> None:
     refused = regard("train", tmp_path / "mine.toml", "--model", "rnn-lm")
     assert refused.exit_code == 2
     assert "--model is for text files" in refused.stderr
+    missing = regard("train", tmp_path / "nothing", "--model", "image-classifier")
+    assert missing.exit_code == 3 and "nothing: no such file" in missing.stderr
 
 
 def test_a_dry_run_writes_nothing(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,15 @@ def randomize(model: Any, seed: int) -> None:
 def in_float64(model: Any) -> Any:
     """Return the model in float64 throughout, also its sinusoids, which transformers computes in float32."""
     for module in model.double().modules():
+        if type(module).__name__ == "M2M100SinusoidalPositionalEmbedding":
+            positions, dim = module.weights.shape
+            exponents = torch.arange(dim // 2, dtype=torch.float64) / (dim // 2 - 1)
+            angles = torch.arange(positions, dtype=torch.float64)[:, None] / 10000**exponents
+            module.weights.copy_(torch.cat([angles.sin(), angles.cos()], dim=1))
+        if type(module).__name__ == "T5LayerNorm":
+            module.forward = lambda x, norm=module: (
+                norm.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.variance_epsilon)
+            )
         if type(module).__name__ == "MarianSinusoidalPositionalEmbedding":
             positions, dim = module.weight.shape
             exponents = 2 * torch.arange(dim // 2, dtype=torch.float64) / dim
@@ -103,3 +112,68 @@ def make_marian(folder: Path, *, separate: bool = False, codes: bool = False, **
 
 
 WIDTHS = {"ffn_dim": 24, "attention_heads": 4}
+
+
+def save_tokenizer(folder: Path, special: list[str], codes: list[str], *, unknown: str = "<unk>") -> int:
+    """Save a tokenizer.json with these tokens first and codes of languages last; return the number of its tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted({letter for line in [*FRENCH, *ENGLISH] for letter in line if letter != " "})
+    words = ["▁", *letters, *sorted({f"▁{word}" for line in [*FRENCH, *ENGLISH] for word in line.split()})]
+    pieces = [*special, *words]
+    scores = [(piece, 0.0 if piece in special else -float(number)) for number, piece in enumerate(pieces)]
+    tokenizer = Tokenizer(models.Unigram(scores, unk_id=special.index(unknown), byte_fallback=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in [*special, *codes]])
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer.get_vocab_size()
+
+
+def make_fairseq(folder: Path, family: str, **settings: Any) -> Original:
+    """Make an M2M100 (as NLLB has it) or mBART-50 model; `tokens` of M2M100 and mBART are those of fairseq."""
+    import transformers
+
+    codes = ["fra_Latn", "eng_Latn"] if family == "m2m_100" else ["fr_XX", "en_XX"]
+    size = save_tokenizer(folder, ["<s>", "<pad>", "</s>", "<unk>"], codes)
+    sizes: dict[str, Any] = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "vocab_size": size}
+    sizes |= {f"{stack}_{name}": value for stack in ("encoder", "decoder") for name, value in WIDTHS.items()}
+    sizes |= {"max_position_embeddings": 64, "scale_embedding": True, "decoder_start_token_id": 2}
+    name = {"m2m_100": "M2M100", "mbart": "MBart"}[family]
+    config = getattr(transformers, f"{name}Config")(**{**sizes, **settings})
+    model = getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
+    tables = [model.model.encoder.embed_positions, model.model.decoder.embed_positions]
+    stored = [table.weights.clone() for table in tables] if family == "m2m_100" else []
+    randomize(model, 5)
+    for table, weights in zip(tables, stored, strict=False):
+        table.weights.copy_(weights)
+    ends = [2, *range(5, size - 3, 3)]
+    model.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=2, eos_token_id=ends, pad_token_id=1, bos_token_id=0, max_length=40, num_beams=1
+    )
+    model.save_pretrained(folder)
+    return Original(model, folder)
+
+
+def make_t5(folder: Path, **settings: Any) -> Original:
+    """Make a T5 model; `untied` gives it an output matrix of its own, as T5 1.1 and Flan-T5 have."""
+    import transformers
+
+    untied = settings.pop("untied", False)
+    size = save_tokenizer(folder, ["<pad>", "</s>", "<unk>"], []) + 4
+    sizes: dict[str, Any] = {"d_model": 16, "d_kv": 4, "num_heads": 2, "d_ff": 24, "num_layers": 2}
+    config = transformers.T5Config(vocab_size=size, decoder_start_token_id=0, **{**sizes, **settings})
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    if untied:
+        model.lm_head.weight = torch.nn.Parameter(torch.zeros(size, 16))
+    randomize(model, 7)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 1.0 if weight.dim() == 1 else 0.5  # scores are not divided by the root of the width
+    ends = [1, *range(5, size - 5, 3)]
+    model.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=0, eos_token_id=ends, pad_token_id=0, max_length=40
+    )
+    model.save_pretrained(folder)
+    return Original(model, folder)

@@ -74,10 +74,12 @@ ZEPHYR = (
     + ASKED
     + "{{ '<|assistant|>' }}\n{% endif %}"
 )
+CHATML_LINES = CHATML.replace("\\n", "\n")  # with line breaks in its literals, as in some files
 PHI3 = ZEPHYR.replace("eos_token", "'<|end|>'")
 HELLO = {"role": "user", "content": "Hello"}
 TEMPLATES = {
-    name: globals()[name] for name in ("CHATML", "LLAMA3", "LLAMA2", "MISTRAL", "MISTRAL_3", "GEMMA", "ZEPHYR", "PHI3")
+    name: globals()[name]
+    for name in ("CHATML", "CHATML_LINES", "LLAMA3", "LLAMA2", "MISTRAL", "MISTRAL_3", "GEMMA", "ZEPHYR", "PHI3")
 }
 
 

@@ -140,6 +140,8 @@ ORDER_INSIDE = {
             "translators",
             "chat_template",
             "single_files",
+            "ctranslate2_import",
+            "argos_import",
             "importing",
             "card",
             "comparison",

@@ -137,7 +137,10 @@ def test_padding_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "message"),
-    [(["a"] * 3, "needs two labels or more, and the data has 1"), (["a", "b" * 101], "these look like texts")],
+    [
+        (["a"] * 3, "needs two labels or more, and the data has 1, 'a': add"),
+        (["a", "b" * 101], "these look like texts"),
+    ],
 )
 def test_labels_that_are_no_classes(labels: list[str], message: str) -> None:
     with pytest.raises(DataError, match=message):

@@ -121,9 +121,11 @@ def test_evaluation_is_the_mean_over_all_windows(run: Any, file: Path) -> None:
     assert result["windows"] == len(errors) == 35
     assert result["mse"] == pytest.approx(np.square(errors).mean(), rel=1e-3, abs=1e-9)
     assert result["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-3, abs=1e-6)
-    for options in ({"first": 10}, {"first": 236}, {"last": 999}):
-        with pytest.raises(DataError, match="no window can be evaluated"):
+    for options in ({"first": 10}, {"first": 236}, {"first": 230, "last": 220}):
+        with pytest.raises(DataError, match=r"no window can be evaluated.*Begin at 24 or later"):
             forecaster.evaluate(file, **options)
+    with pytest.raises(DataError, match="end at 999, but the series has 240"):
+        forecaster.evaluate(file, last=999)
 
 
 def test_other_columns_and_forms_of_input(run: Any, file: Path) -> None:

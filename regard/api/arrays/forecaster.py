@@ -99,10 +99,13 @@ class Forecaster:
         """
         history = self.read(series)
         first, last = self.lookback if first is None else first, len(history) if last is None else last
-        if not self.lookback <= first <= last - self.horizon or last > len(history):
+        if last > len(history):
+            raise DataError(f"the rows to evaluate end at {last:,}, but the series has {len(history):,}: end there")
+        if not self.lookback <= first <= last - self.horizon:
             raise DataError(
                 f"no window can be evaluated on rows {first:,} to {last:,} of {len(history):,}: {self.lookback} rows "
-                f"before the first are read, and {self.horizon} are forecast"
+                f"before the first are read, and {self.horizon} rows are forecast. Begin at {self.lookback} or "
+                f"later, and end at least {self.horizon} rows after that"
             )
         values = torch.from_numpy(history.standardised.T[:, first - self.lookback : last].astype(np.float32))  # (C, T)
         windows = values.unfold(-1, self.lookback + self.horizon, 1).transpose(0, 1)  # (N, C, L + F)

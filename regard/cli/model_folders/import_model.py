@@ -20,7 +20,8 @@ def import_folder(
         typer.Option(
             "--from",
             metavar="FAMILY",
-            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta, xlm-roberta, distilbert or marian.",
+            help="llama, mistral, qwen2, qwen3, gpt2, bert, roberta, xlm-roberta, distilbert, marian, m2m_100, mbart "
+            "or t5.",
             show_default="detected",
         ),
     ] = None,

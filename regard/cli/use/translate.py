@@ -93,6 +93,12 @@ def translate_text(
             min=1, show_default="2 x source + 20", rich_help_panel=SEARCH, help="Generate at most this many tokens."
         ),
     ] = None,
+    source_language: Annotated[
+        str | None, typer.Option("--from", metavar="CODE", help="Source language, for a model with codes for several.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option("--to", metavar="CODE", help="Target language, for a model with codes for several.")
+    ] = None,
     alternatives: Annotated[
         int,
         typer.Option(
@@ -148,6 +154,8 @@ def translate_text(
     if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:
         import_torch()  # what follows would import it too, but more slowly
     translator = load_translators(model, device, dtype)
+    if source_language is not None or target_language is not None:
+        translator = translator.between(source_language, target_language)
     search = with_recommended(search, beam, length_penalty, alternatives, translator.info.get("search"))
     if draft is not None and draftable is not None:
         search = with_draft(draftable, draft, translator, device, dtype)

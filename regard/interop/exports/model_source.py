@@ -57,7 +57,10 @@ class ModelSource:
 
     def before_target(self) -> list[int]:
         """Return the tokens before a target text, or a text of a language model."""
-        return list(self.info.get("frame", {}).get("target", {}).get("before", [self.special.start]))
+        frame = self.info.get("frame", {}).get("target", {}).get("before")
+        if hasattr(self.config, "target_vocabulary"):  # a frame follows the start token
+            return [self.special.start, *(frame or [])]
+        return [self.special.start] if frame is None else list(frame)
 
 
 def open_source(folder: str | Path) -> ModelSource:

@@ -14,7 +14,7 @@ PREFIX = "transformer."
 COMPILED = "_orig_mod."  # that torch.compile puts before the names
 UNUSED = r"h\.\d+\.attn\.bias"  # the causal mask
 # The output of a token without a row of theirs: no text can end, and none ever does.
-NEVER = -1e9
+NEVER = -6e4
 
 
 def make_plan(settings: SettingsFile, tokens: TokenIds, *, extra: int = 0) -> Plan:

@@ -67,6 +67,14 @@ class CTranslate2File:
         if reader.offset != self.size:
             raise ModelError(f"{self.size - reader.offset} bytes follow the last name")
 
+    def resolve(self, name: str) -> str:
+        """Return the name of the array that a name stands for."""
+        return self.aliases.get(name, name)
+
+    def same(self, a: str, b: str) -> bool:
+        """Whether two names stand for one array, which is there."""
+        return self.resolve(a) == self.resolve(b) in self.arrays
+
     def scalar(self, name: str) -> int | float:
         """Return the number of an array without dimensions."""
         return _numbers(self._bytes(self.arrays[name]), self.arrays[name]).item()
@@ -77,7 +85,7 @@ class CTranslate2File:
         array = self.arrays[name]
         weight = _numbers(self._bytes(array), array)
         scale_name = self.aliases.get(name + SCALE, name + SCALE)
-        if array.dtype not in ("int8", "int16"):
+        if array.dtype not in ("int8", "int16") or not array.shape:
             return weight
         if scale_name not in self.arrays:
             raise ModelError(f"{self.path}: {shortened(repr(name))} has no scale")

@@ -10,7 +10,7 @@ from typing import Any
 from regard.machine.lazy_torch import torch
 from regard.system.files import fingerprint
 
-TYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+TYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "I8": "int8"}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ SIGNATURES = {  # the first bytes of a file -> its format, and what to do
     b"\x28\xb5\x2f\xfd": "a zstd file: rename it to end in .zst",
     b"PK\x03\x04": "a zip archive: extract it first",
     b"PAR1": "a parquet file: rename it to end in .parquet",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
 }
 
 

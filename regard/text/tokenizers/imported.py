@@ -33,6 +33,7 @@ class ImportedTokenizer:
         self._library = _load(content)
         added = {token.get("id"): token for token in settings.get("added_tokens") or []}
         self._special = frozenset(number for number, token in added.items() if token.get("special"))
+        self.special = {str(token.get("content")): number for number, token in added.items() if number in self._special}
         self._verbatim = frozenset(added)  # tokens whose text is not in the alphabet of the others
         self._bytes_of = _byte_alphabet() if "ByteLevel" in _kinds(settings.get("decoder")) else None
         model = settings["model"]

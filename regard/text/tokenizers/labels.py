@@ -72,7 +72,8 @@ def train_labels(labels: Iterable[str]) -> LabelTokenizer:
     """Make a tokenizer of all labels of the data; DataError if they are too many or too long for classes."""
     known = sorted(set(labels))
     if len(known) < 2:
-        raise DataError(f"a classifier needs two labels or more, and the data has {len(known)}")
+        only = f"{len(known)}, {known[0]!r}" if known else "0"
+        raise DataError(f"a classifier needs two labels or more, and the data has {only}: add samples of other classes")
     longest = max(known, key=len)
     if len(known) > MAX_LABELS or len(longest) > MAX_LABEL_CHARACTERS:
         raise DataError(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small_models import mutations
-from small_translators import make_marian
+from small_translators import make_fairseq, make_marian, make_t5
 
 import regard
 from regard.errors import ModelError, RegardError, UsageError
@@ -21,6 +21,7 @@ HARMLESS = {
     *("dtype", "transformers_version", "use_cache", "init_std", "attention_dropout", "_name_or_path", "dropout"),
     *("output_attentions", "output_hidden_states", "return_dict", "id2label", "label2id", "problem_type"),
     *("activation_dropout", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout", "bos_token_id"),
+    *("dropout_rate", "initializer_factor"),
 }
 
 
@@ -34,6 +35,41 @@ def copied(marian: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(marian, tmp_path / "copied"))
 
 
+MAKERS: dict[str, Any] = {
+    "m2m_100": lambda folder: make_fairseq(folder, "m2m_100"),
+    "mbart": lambda folder: make_fairseq(folder, "mbart"),
+    "t5": make_t5,
+    "flan-t5": lambda folder: make_t5(folder, untied=True, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("family", MAKERS)
+def test_every_key_of_the_others_counts(family: str, tmp_path: Path) -> None:
+    """In config.json, which also has the keys of generation_config.json."""
+    folder = MAKERS[family](tmp_path / family).folder
+    path, generation = folder / "config.json", folder / "generation_config.json"
+    change(
+        path, **{k: v for k, v in json.loads(generation.read_text()).items() if k not in ("max_length", "num_beams")}
+    )
+    generation.unlink()
+    content = path.read_text(encoding="utf-8")
+    original = what_is_read(folder)
+    for key, value in json.loads(content).items():
+        if key in HARMLESS | ({"tie_word_embeddings"} if "t5" in family else set()):
+            continue  # T5's weights show whether the output has a matrix of its own
+        for other in mutations(value):
+            change(path, **{key: other})
+            try:
+                changed = what_is_read(folder)
+            except RegardError:
+                continue
+            assert changed != original, f"{key} = {other!r} changes nothing"
+        path.write_text(content, encoding="utf-8")
+    change(path, unheard_of=1)
+    with pytest.raises(ModelError, match="does not know the key 'unheard_of'"):
+        read(folder)
+
+
 def change(path: Path, **changes: Any) -> None:
     settings = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in {**settings, **changes}.items() if value is not ...}
@@ -43,7 +79,8 @@ def change(path: Path, **changes: Any) -> None:
 def what_is_read(folder: Path) -> Any:
     imported = read(folder)
     entries = {key: value for key, value in imported.info.items() if key != "imported"}
-    return imported.config, entries, imported.notes, imported.table.excluded
+    scales = [part.scale for row in imported.table.rows.values() for part in row.parts]
+    return imported.config, entries, imported.notes, imported.table.excluded, scales
 
 
 def test_every_key_counts(copied: Path) -> None:

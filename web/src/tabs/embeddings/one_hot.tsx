@@ -73,7 +73,7 @@ export function OneHot() {
         />
       </Figure>
       <div class="columns">
-        <Figure title={`The table, ${names.length} × ${dim}`} name="embedding-table" note="Trainable numbers, one row for each token.">
+        <Figure title={`The table, ${names.length} × ${dim}`} name="embedding-table" note={`Trainable numbers, one row for each token. Here: torch.manual_seed(123); torch.nn.Embedding(${names.length}, ${dim}), rounded.`}>
           <Matrix
             testid="embedding-table"
             label="The embedding table"

@@ -163,7 +163,7 @@ def test_rows_know_nothing_of_each_other_bit_by_bit(form: Any) -> None:
 
 
 @pytest.mark.parametrize("shared_bytes", [0, 2**40], ids=["operations", "rows"])
-@pytest.mark.parametrize("kind", ["paper", "modern", "features gated"])
+@pytest.mark.parametrize("kind", ["paper", "modern", "ssru", "features gated"])
 @torch.inference_mode()
 def test_threads_that_share_operations_or_rows(
     kind: str, shared_bytes: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

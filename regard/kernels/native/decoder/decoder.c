@@ -70,7 +70,7 @@ static void step_self(Attention *attention, int l, const float *x, float *qkv, f
     size_t p = a->stack->dim;
     const float *gates = qkv + a->rows * p;
     for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
-      float *own = state->own.k + r * p;
+      float *own = state->own.k + (a->first + r) * p;
       step_ssru(qkv + r * p, gates + r * p, own, own, y + r * p, (int)p);
     }
     meet(t);

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -103,9 +103,7 @@ def make_series(values: NDArray, columns: Sequence[str] | None = None, *, name: 
 def read_series(path: str | Path, variables: Sequence[str] = ()) -> Series:
     """Read a CSV file, which may be compressed; `variables` names the columns to keep, by default all of them."""
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: give a CSV file")
-    lines = list(read_lines(path))
+    lines = list(read_rows(path))
     while lines and not lines[-1].strip():
         lines.pop()
     if len(lines) < 2:
@@ -129,6 +127,13 @@ def read_series(path: str | Path, variables: Sequence[str] = ()) -> Series:
         changes = _check_times(path, times)
     report = ArrayReport((str(path),), _describe(values), changes)
     return Series(values, tuple(names[i] for i in chosen), times, report)
+
+
+def read_rows(path: Path) -> Iterator[str]:
+    """Yield the lines of a CSV file, which may be compressed."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give a CSV file")
+    yield from read_lines(path)
 
 
 def _describe(values: NDArray) -> str:

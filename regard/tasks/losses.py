@@ -67,7 +67,8 @@ def copying_loss(model: PointerGenerator, batch: Batch, *, smoothing: float = 0.
     """Predict every next target token as `translation_loss` does, with a model that mixes two distributions; G3.
 
     Its `decode` returns log-probabilities, whose softmax are the probabilities, so they can stand for logits.
-    `pointing` is the weight of a second loss, for batches with `support`: -log of the pointer's attention to it.
+    `pointing` is the weight of a second loss, for batches with `support`: -log of the pointer's attention to it, at all
+    tokens but the end token. There the pointer is free: told to copy from the support, it would copy on without an end.
     """
     encoded = model.encode(_repeated(batch.source, END))
     logps, weights = model.decode_and_point(_repeated(batch.inputs, START), encoded)  # (B, m, V), (B, m, n)
@@ -78,7 +79,7 @@ def copying_loss(model: PointerGenerator, batch: Batch, *, smoothing: float = 0.
     columns = torch.arange(weights.shape[-1], device=weights.device)
     inside = (columns >= batch.support[:, :1]) & (columns < batch.support[:, 1:])  # (B, n)
     share = (weights.float() * inside[:, None]).sum(-1).clamp_min(SMALLEST_SHARE)  # (B, m)
-    known = (labels != PAD) & inside.any(1, keepdim=True)
+    known = (labels != PAD) & (labels != END) & inside.any(1, keepdim=True)
     return loss._replace(total=loss.total - pointing * (share.log() * known).sum())
 
 

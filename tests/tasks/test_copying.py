@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import regard
@@ -14,9 +15,11 @@ from regard.api.copying.copying_model import CopyingModel
 from regard.cli import app
 from regard.errors import DataError, ModelError, UsageError
 from regard.tasks.folder_face import face_of
+from regard.tasks.losses import copying_loss
+from regard.text.batches.batch import Batch
 from regard.text.files.corpus import read_questions
 from regard.text.tokenizers.characters import train_characters
-from regard.text.tokenizers.special_tokens import END, SEPARATOR
+from regard.text.tokenizers.special_tokens import END, PAD, SEPARATOR, START
 
 NAMES, PLACES = ("Ana", "Bo", "Cy", "Dee"), ("park", "farm", "lake", "pier")
 SETTINGS = {
@@ -283,3 +286,19 @@ def test_a_tokenizer_of_another_size_is_refused(answers: Path) -> None:
     answerer: Any = regard.load(answers / "run", device="cpu")
     with pytest.raises(ModelError, match="tokens, but the model"):
         regard.Answerer(answerer.model, train_characters(["ab"]))
+
+
+def test_pointing_counts_the_attention_to_the_support_at_all_tokens_but_the_end() -> None:
+    torch.manual_seed(0)
+    model = regard.make_model(
+        regard.AnswererConfig(source_vocabulary=20, target_vocabulary=20, share_embeddings=True,
+                              layers=1, dim=16, heads=2, hidden=16, dropout=0.0)
+    ).eval()  # fmt: skip
+    source = torch.tensor([[9, 10, 11, 12, END], [13, 14, 15, END, PAD]])
+    inputs, labels = torch.tensor([[START, 10, 11], [START, 14, PAD]]), torch.tensor([[10, 11, END], [14, END, PAD]])
+    batch = Batch([0, 1], source, inputs, labels, 5, support=torch.tensor([[1, 3], [0, 2]]))
+    with torch.no_grad():
+        _, weights = model.decode_and_point(inputs, model.encode(source))
+        plain, pointing = (copying_loss(model, batch, pointing=weight).total for weight in (0.0, 0.5))
+    shares = [weights[0, 0, 1:3].sum(), weights[0, 1, 1:3].sum(), weights[1, 0, 0:2].sum()]
+    torch.testing.assert_close(pointing - plain, -0.5 * torch.stack(shares).log().sum())

@@ -124,6 +124,8 @@ def test_evaluation_is_the_mean_over_all_windows(run: Any, file: Path) -> None:
     for options in ({"first": 10}, {"first": 236}, {"first": 230, "last": 220}):
         with pytest.raises(DataError, match=r"no window can be evaluated.*Begin at 24 or later"):
             forecaster.evaluate(file, **options)
+    with pytest.raises(DataError, match="is a folder: give a CSV file"):
+        forecaster.forecast(file.parent)
     with pytest.raises(DataError, match="end at 999, but the series has 240"):
         forecaster.evaluate(file, last=999)
 

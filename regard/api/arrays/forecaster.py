@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.saving import learned_from_demo, save_face
-from regard.arrays.series import Scale, Series, make_series, read_series
+from regard.arrays.series import Scale, Series, make_series, read_rows, read_series
 from regard.attention.recording.recorder import record
 from regard.decoding.model_step import evaluating
 from regard.demo.series import demo_series
@@ -168,9 +168,7 @@ class Forecaster:
 
     def _known_columns(self, path: Path) -> tuple[str, ...]:
         """Return the columns to read: those of the training data if the file has them all, else all of its own."""
-        from regard.text.files.lines import read_lines
-
-        header = next(iter(read_lines(path)), "")
+        header = next(read_rows(path), "")
         names = [name.strip(' "') for name in re.split(r"[,;\t]", header)]
         return self.columns if all(name in names for name in self.columns) else ()
 

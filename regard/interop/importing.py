@@ -120,10 +120,10 @@ def read(
     settings.finish()
     info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
     if isinstance(plan.config, EncoderConfig):
-        config, limit, notes = with_pooling(plan.config, folder)
+        config, around, notes = with_pooling(plan.config, folder)
         plan = replace(plan, config=config)
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
-        info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
+        info = {"context": plan.context, **around, "frame": {"source": frame}}
     elif template := _chat_template(folder):
         chat, note = chat_entry(template, tokens, tokenizer)
         info, notes = info | chat, [*notes, note]

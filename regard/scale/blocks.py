@@ -9,7 +9,7 @@ from typing import IO
 
 from regard.errors import DataError
 from regard.text.files.compressed import open_decompressed
-from regard.text.files.input_windows import line_windows
+from regard.text.files.input_windows import FIRST_LINES, line_windows
 
 ERROR_SPACE = str.maketrans("\t\r\n", "   ")  # an error message is one field of a row
 
@@ -46,7 +46,7 @@ def read_blocks(file: Path, batch: int, *, number: int = 0) -> Iterator[Block]:
     first = 0
     with open_decompressed(file) as stream:
         try:
-            for lines in line_windows(stream, batch):
+            for lines in line_windows(stream, min(batch, FIRST_LINES)):
                 yield Block(number, file, first, lines)
                 number, first = number + 1, first + len(lines)
         except DataError as error:

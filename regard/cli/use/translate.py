@@ -51,6 +51,7 @@ from regard.cli.use.translated_lines import LineSettings, output_line, translate
 from regard.errors import UsageError
 from regard.machine import set_threads
 from regard.scale.worker_loop import answer_blocks, worker_number
+from regard.text.files.input_windows import WINDOW_LINES
 
 if TYPE_CHECKING:
     from regard.api.translator import Translator
@@ -119,7 +120,7 @@ def translate_text(
     ] = 1,
     batch: Annotated[
         int, typer.Option(min=1, help="Number of lines per batch; lines of similar length share one.")
-    ] = 256,
+    ] = WINDOW_LINES,
     attention: Annotated[
         bool, typer.Option("--attention", help="Output the alignment too; needs --json or --text.")
     ] = False,

@@ -15,7 +15,7 @@ import typer
 from regard.cli.shared.input_lines import open_lines, progress
 from regard.cli.shared.model_options import UnknownLetters
 from regard.errors import DataError, RegardError
-from regard.text.files.input_windows import line_windows, read_line
+from regard.text.files.input_windows import FIRST_LINES, line_windows, read_line
 
 if TYPE_CHECKING:
     from regard.api.results import Translation
@@ -41,7 +41,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: LineSe
     failed = number = 0
     with open_lines(file) as stream, progress(stream, file) as advance:
         prompt = partial(typer.echo, "> ", err=True, nl=False) if stream.isatty() else None
-        for lines in line_windows(stream, batch, before_read=prompt):
+        for lines in line_windows(stream, min(batch, FIRST_LINES), before_read=prompt):
             outputs = [""] * len(lines)
             errors: dict[int, str] = {}
             for index, result in translate_lines(translator, lines, settings, batch, first=number):

@@ -137,9 +137,9 @@ def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, pos
     tokenizer = None if family == "marian" else _read_tokenizer(folder, settings)
     plan, (source, target), info = translators.read_translator(folder, settings, tokenizer, positions=positions)
     settings.finish()
-    for tokenizer, rows in zip((source, target), plan.config.vocabularies, strict=True):
-        if tokenizer.size > rows:
-            raise ModelError(f"{folder.root}: a tokenizer has {tokenizer.size} tokens, but the model only {rows}")
+    for side, rows in zip((source, target), plan.config.vocabularies, strict=True):
+        if side.size > rows:
+            raise ModelError(f"{folder.root}: a tokenizer has {side.size} tokens, but the model only {rows}")
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, target, info, folder.storage, family, table, folder, tuple(plan.notes), source)

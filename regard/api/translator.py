@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from regard.api.draft_model import check_draft
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.results import Alignment, Attention, ScoredText, Translation
-from regard.api.translation.alignment_head import align_translation, alignment_weights, chosen_head, chosen_heads
+from regard.api.translation.alignment.alignment_head import (
+    align_translation,
+    alignment_weights,
+    chosen_head,
+    chosen_heads,
+)
+from regard.api.translation.alignment.pair_attention import PairAttention, Splitter
 from regard.api.translation.default_search import chosen_search
 from regard.api.translation.foreign_input import warn_about_foreign
-from regard.api.translation.pair_attention import PairAttention, Splitter
 from regard.api.translation.sentence_search import carrying_search
 from regard.api.translation.source_text import Source, SourceReader
 from regard.api.translation.split_long_text import TextPart

@@ -60,6 +60,9 @@ def serve_models(
         bool, typer.Option(help="Translate through a second model if no model has the pair of languages.")
     ] = True,
     lazy: Annotated[bool, typer.Option("--lazy/--preload", help="Load a model when it is first used.")] = False,
+    explore: Annotated[
+        bool, typer.Option(help="Serve the explorer at /explore/, with models of its own that load on first use.")
+    ] = True,
     queue: Annotated[int, typer.Option(min=1, help="Unfinished requests per model; more are refused.")] = 128,
     seconds: Annotated[float, typer.Option(min=1, help="Time limit of a request.")] = 60.0,
     drain: Annotated[
@@ -87,6 +90,7 @@ def serve_models(
 
     from regard.serving.limits import ServiceLimits
     from regard.serving.listener import listen
+    from regard.serving.model_threads import ModelShelf, ServedModel
     from regard.serving.service.app import create_service
     from regard.serving.service.draining_server import serve_until_stopped
     from regard.serving.service.hosted_models import HostedModel, HostedModels, LoadOptions
@@ -96,7 +100,8 @@ def serve_models(
     limits, metrics, options = ServiceLimits(queue=queue, seconds=seconds), Metrics(), LoadOptions(device, dtype, beam)
     hosted = [HostedModel(*item, options, queue=queue, metrics=metrics) for item in folders.items()]
     service = Service(HostedModels(hosted, pivot=pivot), metrics, limits, keys)
-    app = create_service(service, hosts=hosts, origins=cors_origin or [], log=log.value)
+    shelf = ModelShelf([ServedModel(*item, device=device) for item in folders.items()]) if explore else None
+    app = create_service(service, hosts=hosts, origins=cors_origin or [], log=log.value, explorer=shelf)
     socket = listen(host, port, ports=1)
     typer.echo(f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}/")
     typer.echo(f"limits: {limits}\nPress Ctrl-C to stop", err=True)

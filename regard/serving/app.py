@@ -37,10 +37,33 @@ def create_app(
     key: str | None = None,
     page: Path = PAGE,
 ) -> FastAPI:
-    """Create the application. `hosts` are its valid host names, `traces` the JSON of traces opened from files.
+    """Create the application of `regard explore`; `hosts` are its valid host names, the rest as in `explorer_app`.
+
+    With a `key`, every request except for the page itself and /health must send it.
+    """
+    app = explorer_app(shelf, traces=traces, files=files, limits=limits, page=page)
+    app.add_middleware(
+        Guard,
+        hosts=hosts,
+        keys=None if key is None else KeyRing.single(key),
+        open_paths={"/health", *page_paths(page)},
+        max_bytes=limits.bytes,
+        larger={INPUT_PATH: limits.file_bytes},
+    )
+    return app
+
+
+def explorer_app(
+    shelf: ModelShelf,
+    *,
+    traces: Mapping[str, bytes] | None = None,
+    files: Mapping[str, Path] | None = None,
+    limits: Limits = LIMITS,
+    page: Path = PAGE,
+) -> FastAPI:
+    """Create the explorer without access rules. `traces` is the JSON of traces opened from files.
 
     `files` are images, series and recordings that the page offers as examples.
-    With a `key`, every request except for the page itself and /health must send it.
     """
     app = FastAPI(title="regard", version=__version__, openapi_url=None)
 
@@ -60,14 +83,6 @@ def create_app(
     routes = [route for api in apis for route in api.routes if isinstance(route, Route)]
     app.add_exception_handler(HTTPException, HttpErrors(routes, page))
     app.add_exception_handler(RequestValidationError, answer_invalid_body)
-    app.add_middleware(
-        Guard,
-        hosts=hosts,
-        keys=None if key is None else KeyRing.single(key),
-        open_paths={"/health", *page_paths(page)},
-        max_bytes=limits.bytes,
-        larger={INPUT_PATH: limits.file_bytes},
-    )
     return app
 
 

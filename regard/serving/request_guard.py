@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serving.keys import ANONYMOUS, Key, KeyRing
+from regard.serving.waiting import CLIENT_CLOSED
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
@@ -100,6 +102,8 @@ class Guard:
             await (self.app if refused is None else refused)(scope, receive, send_marked)
         except HTTPException as error:  # of a body that the guard has read
             await self.refuse(scope["path"], error.status_code, str(error.detail))(scope, receive, send_marked)
+        except ClientDisconnect:  # in the middle of the body
+            await Response(status_code=CLIENT_CLOSED)(scope, receive, send_marked)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             if not started:
@@ -201,7 +205,7 @@ def is_foreign(scope: Scope, headers: Headers) -> bool:
     """Return whether a browser sends this request for another page. A link from there to our page is allowed."""
     if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return False
-    return scope["path"].startswith("/api") or headers.get("sec-fetch-mode") != "navigate"
+    return scope["path"].startswith(("/api", "/explore/api")) or headers.get("sec-fetch-mode") != "navigate"
 
 
 def host_name(host: str) -> str:

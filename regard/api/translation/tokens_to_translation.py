@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from regard.api.results import Translation
-from regard.api.translation.alignment_head import weights_of_head
+from regard.api.translation.alignment.alignment_head import weights_of_head
 from regard.api.translation.copy_unknown_words import fit_copies, most_attended_words
 from regard.api.translation.placeholder_reader import restore_all
 from regard.api.translation.source_text import Source

@@ -101,7 +101,7 @@ def lines_of(description: dict[str, Any]) -> list[tuple[str, str]]:
     if context := config.get("context"):
         lines.append(("context", f"{context} tokens"))
     if config.get("alignment"):
-        from regard.api.translation.alignment_head import chosen_heads
+        from regard.api.translation.alignment.alignment_head import chosen_heads
 
         lines += [("alignment", str(head)) for head in chosen_heads(config, None)]
     lines.append(("versions", ", ".join(f"{name} {number}" for name, number in (config.get("versions") or {}).items())))

@@ -161,7 +161,7 @@ def read_count(fields: dict[str, Any], most: int) -> int:
     value = fields.get("alternatives", 0)
     try:
         count = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # no number, or infinity
         count = -1
     if isinstance(value, float | bool) or not 0 <= count <= most:
         raise RequestError(400, f"alternatives must be a whole number from 0 to {most}", field="alternatives")

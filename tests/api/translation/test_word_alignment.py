@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from regard.api.translation.alignment.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.api.translation.source_text import words_of
-from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.demo.corpus import demo_words
 from regard.text.tokenizers.tokenizer import Word
 

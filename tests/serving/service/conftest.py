@@ -15,8 +15,8 @@ from regard.api.model_names import SHIPPED
 from regard.api.translator import Translator
 from regard.serving.keys import KeyRing
 from regard.serving.limits import ServiceLimits
-from regard.serving.listener import server_config
 from regard.serving.service.app import create_service
+from regard.serving.service.draining_server import service_config
 from regard.serving.service.hosted_models import HostedModel, HostedModels, LoadOptions
 from regard.serving.service.metrics import Metrics
 from regard.serving.service.service import Service
@@ -53,7 +53,7 @@ def start() -> Iterator[Callable[..., Running]]:
     servers = []
 
     def start(service: Service, **options: Any) -> Running:
-        config = server_config(create_service(service, **options))
+        config = service_config(service, create_service(service, **options))
         config.port = 0
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)

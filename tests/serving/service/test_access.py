@@ -13,6 +13,7 @@ from starlette.routing import Route
 from regard.errors import UsageError
 from regard.serving.keys import Allowance, KeyRing
 from regard.serving.limits import ServiceLimits
+from regard.serving.model_threads import ModelShelf
 from regard.serving.service.app import all_routes
 from regard.serving.service.service import Service
 from tests.serving.service.conftest import KEY, OTHER_KEY, Running, make_service
@@ -31,7 +32,7 @@ def test_the_list_of_routes_is_complete(server: Running) -> None:
     assert {path for _, path in methods_and_paths(server.service)} >= {"/translate", "/languages", "/metrics", "/ready"}
 
 
-def test_without_a_key_every_route_but_the_open_ones_denies(locked: Running) -> None:
+def test_without_a_key_every_route_but_the_open_ones_denies(locked: Running, start: Callable[..., Running]) -> None:
     opened = set()
     for method, path in methods_and_paths(locked.service):
         for headers in ({}, {"Authorization": "Bearer wrong-key-wrong-key"}, {"Authorization": f"Basic {KEY}"}):
@@ -43,6 +44,12 @@ def test_without_a_key_every_route_but_the_open_ones_denies(locked: Running) -> 
     assert opened == {"/health", "/ready"}
     assert "models" not in locked.get("/ready").json
     assert "models" in locked.get("/ready", Authorization=f"Bearer {KEY}").json
+    explored = start(locked.service, explorer=ModelShelf([]))
+    for path in ("/", "/page.js", "/page.css", "/explore/", "/explore/app.js"):
+        assert explored.get(path).status == 200
+    for path in ("/explore/api/models", "/explore/api/trace", "/page.html", "/explore/none", "//", "/../keys.py"):
+        assert explored.get(path).status == 401, path
+    assert explored.get("/explore/api/models", Authorization=f"Bearer {KEY}").json["models"] == []
     for body in ({**ASK, "api_key": "wrong"}, {**ASK, "api_key": [KEY]}, b"{", b"\xff" * 100, b"[" * 100_000):
         assert locked.post("/translate", body).status == 401
 

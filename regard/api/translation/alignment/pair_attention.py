@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from regard.api.results import Alignment
-from regard.api.translation.alignment_head import alignment_weights, end_word
+from regard.api.translation.alignment.alignment_head import alignment_weights, end_word
+from regard.api.translation.alignment.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.api.translation.source_text import words_of
-from regard.api.translation.word_alignment import make_alignment, shared_weights, token_ends, token_shares
 from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import reading_steps
 from regard.models.layer_names import is_cross_attention

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.api.results import Alignment, Translation
-from regard.api.translation.word_alignment import make_alignment
+from regard.api.translation.alignment.word_alignment import make_alignment
 from regard.errors import ModelError, UsageError
 from regard.evaluation.alignment import word_weights
 from regard.evaluation.alignment_heads import AligningHead, mean_weights

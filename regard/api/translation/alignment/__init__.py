@@ -1,0 +1,1 @@
+"""Word alignment by attention: of a translation, and of a pair of texts."""

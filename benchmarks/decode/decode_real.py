@@ -32,7 +32,7 @@ import torch
 
 import regard
 from benchmarks.decode.real_peers import Contender, CTranslate2, Regard, Transformers, converted
-from benchmarks.decode.real_table import write_tables
+from benchmarks.decode.real_table import join_reports, write_tables
 from benchmarks.timing import command, hardware, keep
 
 EVERYDAY = Path(__file__).parents[1] / "data" / "everyday.fr.txt"
@@ -177,6 +177,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--per-round", type=int, default=64, help="texts that a round translates (default: 64)")
     parser.add_argument("--without-transformers", action="store_true", help="compare with CTranslate2 only")
     parser.add_argument("--table", type=Path, metavar="FILE", help="only write the table of this JSON into the docs")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="only join these JSON files into --out")
     parser.add_argument("--busy", action="store_true", help="measure beside two busy processes")
     parser.add_argument("--quick", action="store_true", help="few texts, one round: does it run?")
     parser.add_argument("--check", action="store_true", help="exit with status 1 when a target is missed")
@@ -192,6 +193,9 @@ def main() -> int:
     args = arguments()
     if args.table:
         print(write_tables(args.table))
+        return 0
+    if args.join:
+        keep(join_reports(args.join), args.out)
         return 0
     warnings.simplefilter("ignore")  # about sentences that do not look French
     machine = hardware("cpu")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,35 @@ def write_tables(path: Path) -> str:
             raise SystemExit(f"{page.name} has no place for it: <!-- table: decode-real --> … <!-- end of table -->")
         page.write_text(text, encoding="utf-8")
     return table
+
+
+def join_reports(paths: Sequence[Path]) -> Report:
+    """Join reports of one machine and one day: a whole run takes longer than a machine stays quiet.
+
+    The cells of batches may have fewer sentences than those of the file.
+    """
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    joined: Report = max(reports, key=lambda report: report["sentences"])
+    for report in reports:
+        for key in ("hardware", "versions", "model", "busy"):
+            known, new = ({**part[key], "load": None} if key == "hardware" else part[key] for part in (joined, report))
+            if new != known:
+                raise SystemExit(f"the reports differ in {key}: {known} and {new}")
+        for key in report.keys() - joined.keys():
+            joined[key] = report[key]  # the texts and profiles of another form
+        for form in ("int8", "fp32"):
+            joined[f"{form}_profile"] = joined.get(f"{form}_profile") or report.get(f"{form}_profile", [])
+    cells = [{**cell, "sentences": report["sentences"]} for report in reports for cell in report["cells"]]
+    met = sum(min(cell["cpu_ratio"], cell["wall_ratio"]) >= joined["summary"]["target"] for cell in cells)
+    joined["cells"] = sorted(cells, key=_order)
+    joined["commands"] = [report["command"] for report in reports]
+    joined["hardware"]["load"] = max(report["hardware"]["load"] for report in reports)
+    joined["summary"] = {"target": joined["summary"]["target"], "cells": len(cells), "met": met}
+    return joined
+
+
+def _order(cell: Report) -> tuple[object, ...]:
+    return cell["form"], cell["threads"], cell["batch"] or sys.maxsize, cell["beam"]  # the file after the batches
 
 
 def make_table(report: Report) -> str:
@@ -48,6 +79,13 @@ def make_table(report: Report) -> str:
     return "\n".join([*_describe(report, threads, has_transformers), "", *lines, ""])
 
 
+def _sentences(report: Report) -> str:
+    """Say how many sentences there are; in joined reports, batches may have fewer."""
+    fewest = min(cell.get("sentences", report["sentences"]) for cell in report["cells"])
+    fewer = f" (in batches the first {fewest})" if fewest < report["sentences"] else ""
+    return f"{report['sentences']} sentences{fewer}"
+
+
 def _numbers(cell: Report) -> list[str]:
     times = [f"{cell['cpu_ms'][name]:.1f}" for name in ("regard", "CTranslate2")]
     return [*times, f"{cell['cpu_ratio']:.2f}", f"{cell['wall_ratio']:.2f}"]
@@ -59,7 +97,7 @@ def _describe(report: Report, threads: int, has_transformers: bool) -> list[str]
         f"Milliseconds of CPU time for each text on {threads} thread{'s' if threads > 1 else ''} of a machine with",
         f"{machine['cores']} cores ({machine['cpu']}; load {machine['load']:.1f} at the start), and how many times",
         f"as long CTranslate2 {report['versions']['ctranslate2']} takes, in CPU time and in wall time.",
-        f"{report['sentences']} sentences of {report['words']:.1f} words on average; {report['date'][:10]}.",
+        f"{_sentences(report)} of {report['words']:.1f} words on average; {report['date'][:10]}.",
         f"{summary['met']} of {summary['cells']} cells, on all numbers of threads, reach {summary['target']} in both.",
     ]
     for form in ("int8", "fp32"):

@@ -74,7 +74,9 @@ def run_peer(python: Path, code: str, *arguments: object) -> tuple[float, list[s
     """Return the seconds and the translations of a system in another environment."""
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary) / "out.json"
-        subprocess.run([python, "-c", code, *map(str, arguments), out], check=True, capture_output=True)
+        variables = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # they have threads of their own
+        call = [python, "-c", code, *map(str, arguments), out]
+        subprocess.run(call, check=True, capture_output=True, env=variables)
         result = json.loads(out.read_text(encoding="utf-8"))
     return result["seconds"], result["lines"]
 

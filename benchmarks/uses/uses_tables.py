@@ -188,6 +188,7 @@ def settings_of(run: Line) -> str:
     """Return the settings of a run that differ between rows."""
     shown = {
         "model.lookback": "lookback",
+        "model.patch": "patch",
         "model.shortcut_dropout": "shortcut dropout",
         "training.lr": "rate",
         "training.steps": "steps",

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.saving import save_face
 from regard.decoding.model_step import evaluating
-from regard.errors import DataError, ModelError
+from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.models.folder.weights_file import Storage
 from regard.models.protocols import config_of
 from regard.text.tokenizers.special_tokens import pad_batch
@@ -57,9 +57,20 @@ class Embedder:
         """Display in a notebook."""
         return model_html("Embedder", describe_model(self.model, self.info), 'embedder.embed(["…", "…"])')
 
-    def embed(self, texts: str | Sequence[str]) -> Tensor:
-        """Return (N, d), float32 on the CPU, with rows of unit length; one text gives one row."""
-        texts = [texts] if isinstance(texts, str) else list(texts)
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the authors of an imported model put before a text, by name, such as "query"."""
+        return dict(self.info.get("prompts") or {})
+
+    def embed(self, texts: str | Sequence[str], *, prompt: str | None = None) -> Tensor:
+        """Return (N, d), float32 on the CPU; one text gives one row.
+
+        Rows have unit length, except those of a model whose `normalize` is false. `prompt` is one of `prompts`.
+        """
+        if prompt is not None and prompt not in self.prompts:
+            raise UsageError(unknown_name("prompt", prompt, tuple(self.prompts)))
+        start = "" if prompt is None else self.prompts[prompt]
+        texts = [start + text for text in ([texts] if isinstance(texts, str) else texts)]
         tokens = [self._framed(ids) for ids in self.tokenizer.encode_all(texts)]
         config, longest = config_of(self.model), max(map(len, tokens), default=0)
         if config.max_positions is not None and longest > config.max_positions:
@@ -68,7 +79,7 @@ class Embedder:
                 "split the text"
             )
         vectors = torch.zeros(len(texts), config.width)
-        device = next(self.model.parameters()).device
+        device, unit = next(self.model.parameters()).device, getattr(config, "normalize", True)
         # Texts of similar length form a batch, to avoid padding.
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
         with torch.inference_mode(), evaluating(self.model):
@@ -78,7 +89,8 @@ class Embedder:
                 embeddings = self.model(
                     pad_batch([tokens[i] for i in batch], pad_id=config.pad_id).to(device)
                 )  # (rows, d)
-                vectors[batch] = F.normalize(embeddings.float(), dim=-1).cpu()
+                embeddings = embeddings.float()
+                vectors[batch] = (F.normalize(embeddings, dim=-1) if unit else embeddings).cpu()
         return vectors
 
     def token_ids(self, text: str) -> list[int]:
@@ -93,4 +105,4 @@ class Embedder:
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Tensor:
         """Return the cosine similarity of each text of `a` with each of `b`, (N, M), from -1 to 1."""
-        return self.embed(a) @ self.embed(b).T
+        return F.normalize(self.embed(a), dim=-1) @ F.normalize(self.embed(b), dim=-1).T

@@ -10,6 +10,7 @@ from pathlib import Path
 from regard.errors import ModelError
 from regard.interop.ctranslate2_import import CTranslate2Model, read_folder
 from regard.interop.files.settings_file import SettingsFile
+from regard.interop.files.torch_file import DAMAGE
 from regard.interop.files.weight_source import WeightSource
 from regard.models.folder.config_file import read_json, shortened
 
@@ -19,12 +20,12 @@ ARGOS_SEARCH = {"beam": 4, "length_penalty": 0.2}  # with which Argos Translate 
 
 def is_package(path: Path) -> bool:
     """Whether a file is a package of Argos Translate."""
-    if not zipfile.is_zipfile(path):
-        return False
     try:
+        if not zipfile.is_zipfile(path):
+            return False
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("/metadata.json") and name.count("/") == 1 for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except DAMAGE:
         return False
 
 
@@ -68,7 +69,7 @@ def _unpack(path: Path, place: Path) -> Path:
                     with archive.open(entry) as content, open(target, "wb") as copy:
                         while block := content.read(2**20):
                             copy.write(block)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+    except DAMAGE as error:
         if isinstance(error, ModelError):
             raise
         raise ModelError(f"{path}: cannot be unpacked: {shortened(error)}") from error

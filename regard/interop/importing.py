@@ -120,10 +120,10 @@ def read(
     settings.finish()
     info: dict[str, Any] = {"context": plan.context, "frame": {"target": {"before": list(tokens.before)}}}
     if isinstance(plan.config, EncoderConfig):
-        config, limit, notes = with_pooling(plan.config, folder)
+        config, around, notes = with_pooling(plan.config, folder)
         plan = replace(plan, config=config)
         frame = {"before": list(tokens.before), "after": list(tokens.after)}
-        info = {"context": plan.context, "max_tokens": limit, "frame": {"source": frame}}
+        info = {"context": plan.context, **around, "frame": {"source": frame}}
     elif template := _chat_template(folder):
         chat, note = chat_entry(template, tokens, tokenizer)
         info, notes = info | chat, [*notes, note]
@@ -137,9 +137,9 @@ def _read_translator(folder: HubFolder, settings: SettingsFile, family: str, pos
     tokenizer = None if family == "marian" else _read_tokenizer(folder, settings)
     plan, (source, target), info = translators.read_translator(folder, settings, tokenizer, positions=positions)
     settings.finish()
-    for tokenizer, rows in zip((source, target), plan.config.vocabularies, strict=True):
-        if tokenizer.size > rows:
-            raise ModelError(f"{folder.root}: a tokenizer has {tokenizer.size} tokens, but the model only {rows}")
+    for side, rows in zip((source, target), plan.config.vocabularies, strict=True):
+        if side.size > rows:
+            raise ModelError(f"{folder.root}: a tokenizer has {side.size} tokens, but the model only {rows}")
     table = _open_weights(folder, plan)
     info["imported"] = {"family": family, "source": folder.root.name, "files": folder.fingerprints()}
     return Imported(plan.config, target, info, folder.storage, family, table, folder, tuple(plan.notes), source)

@@ -15,6 +15,7 @@ from regard.interop.families.marian_original import Tokens
 from regard.interop.files.flat_yaml import read_settings, read_vocabulary
 from regard.interop.files.marian_file import SETTINGS, MarianFile, is_marian_file
 from regard.interop.files.settings_file import SettingsFile
+from regard.interop.files.torch_file import DAMAGE
 from regard.models.folder.config_file import MAX_BEAM, MAX_PENALTY, shortened
 from regard.text.tokenizers.pieces import PieceTokenizer, make_piece_file, pieces_of
 
@@ -178,7 +179,7 @@ def _is_model(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return f"{SETTINGS}.npy" in archive.namelist()
-    except (zipfile.BadZipFile, OSError, NotImplementedError):
+    except DAMAGE:
         return False
 
 

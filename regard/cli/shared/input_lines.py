@@ -16,6 +16,7 @@ from regard.errors import DataError
 from regard.machine import redraws
 
 CHUNK_BYTES = 1 << 18  # most bytes of one read; a pipe returns what it has
+FIRST_LINES = 256  # of a long file: the first results appear soon
 WINDOW_LINES = 2048  # most lines in memory: sorted by length, translated, written in their order
 MAX_LINE_BYTES = 1 << 20  # a longer line is not a sentence, and must not fill the memory
 

@@ -28,6 +28,10 @@ def embed_lines(
     compare: Annotated[
         bool, typer.Option("--compare", help="Output the cosine similarity of every two lines instead of the vectors.")
     ] = False,
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Put the prompt of this name, such as query, before each text."),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object per line: text and vector, or with --compare similarity."),
@@ -36,7 +40,7 @@ def embed_lines(
     dtype: Dtype = "auto",
     threads: Threads = None,
 ) -> None:
-    """Embed text line by line: compute a vector of unit length for each line.
+    """Embed text line by line: compute a vector for each line, of unit length unless the model has other ones.
 
     Each line of the output has the tab-separated components of one vector.
 
@@ -46,15 +50,17 @@ def embed_lines(
     """
     import_torch()
     set_threads(threads)
+    from torch.nn.functional import normalize
+
     from regard.api.embedder import Embedder
 
     if npy is not None and as_json:
         raise UsageError("pass --npy or --json, not both")
     lines = read_text(file)
     embedder = load_as(Embedder, model, device, dtype)
-    numbers = embedder.embed(lines)
+    numbers = embedder.embed(lines, prompt=prompt)
     if compare:
-        numbers = numbers @ numbers.T
+        numbers = normalize(numbers) @ normalize(numbers).T
     if npy is not None:
         save_array(npy, numbers)
         typer.echo(npy)

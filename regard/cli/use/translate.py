@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.shared.input_lines import WINDOW_LINES
 from regard.cli.shared.model_options import (
     DEFAULT_MODEL,
     Device,
@@ -106,7 +107,7 @@ def translate_text(
     ] = 1,
     batch: Annotated[
         int, typer.Option(min=1, help="Number of lines per batch; lines of similar length share one.")
-    ] = 256,
+    ] = WINDOW_LINES,
     attention: Annotated[
         bool, typer.Option("--attention", help="Output the alignment too; needs --json or --text.")
     ] = False,

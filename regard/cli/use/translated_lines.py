@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli.shared.input_lines import line_windows, open_lines, progress, read_line
+from regard.cli.shared.input_lines import FIRST_LINES, line_windows, open_lines, progress, read_line
 from regard.cli.shared.model_options import UnknownLetters
 from regard.errors import DataError, RegardError
 
@@ -38,7 +38,7 @@ def translate_stream(translator: Translator, file: Path | None, settings: LineSe
     """Translate all lines of the input; exit with code 3 at the end if some failed."""
     failed = number = 0
     with open_lines(file) as stream, progress(stream, file) as advance:
-        for lines in line_windows(stream, batch):
+        for lines in line_windows(stream, min(batch, FIRST_LINES)):
             outputs = [""] * len(lines)
             errors: dict[int, str] = {}
             for index, result in translate_lines(translator, lines, settings, batch, first=number):

@@ -21,7 +21,7 @@ from regard.attention.linear.layer import RandomFeatureAttention
 from regard.attention.linear.state import check_draw
 from regard.attention.projections import StackedProjection
 from regard.decoding import decoder_layout
-from regard.decoding.cpu.c_matrix import MatrixStruct, compiled
+from regard.decoding.cpu.c_matrix import SHARED_BYTES, MatrixStruct, compiled
 from regard.decoding.cpu.c_structs import StructMaker, rotary_of
 from regard.decoding.cpu.packed_weight import Weight
 from regard.decoding.decoder_layout import BLOCK_TRAITS, all_modules, input_of, why_not_hooked
@@ -110,6 +110,7 @@ class CDecoder:
         self.input = input_of(model)
         self.attentions: list[Any] = [block.self_attention for block in model.decoder.blocks]
         self.rotary = rotary_of(model.decoder)
+        self.angles = torch.empty(0), torch.empty(0)  # cosines and sines of the first positions
         self.maker = StructMaker(library, projects_source=False)
         self.stack = self.maker.stack(model.decoder)
         table, bias = model.output_table
@@ -164,8 +165,9 @@ class CDecoder:
             for layer, source in zip(layers, state.memory, strict=True):
                 layer.source = cache_struct(source)
             keep = None if state.memory_mask is None else state.memory_mask.contiguous()  # (B, 1, 1, n), a byte each
-        angles = None if self.rotary is None else row_positions * self.rotary.frequencies()  # (R, rotated pairs)
-        cosines, sines = (None, None) if angles is None else (angles.cos(), angles.sin())
+        cosines, sines = self._rotations(row_positions[:, 0])
+        threads = torch.get_num_threads()  # OpenMP knows the number that was set only in the main thread
+        together = self.maker.matrix_bytes >= SHARED_BYTES
         failed = self.library.decode_step(
             byref(self.stack),
             byref(self.output),
@@ -175,7 +177,8 @@ class CDecoder:
             state.sharing,
             n,
             *map(pointer, (row_positions, keep, cosines, sines)),
-            torch.get_num_threads(),  # OpenMP knows the number that was set only in the main thread
+            threads if together else min(threads, rows),
+            together,
         )
         if failed:
             raise MemoryError(f"no memory for a step of {rows} rows")
@@ -188,6 +191,20 @@ class CDecoder:
             else:
                 cache.advance(cache.state, 1)
         return scores
+
+    def _rotations(self, positions: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return the cosines and sines of positions (R,), each (R, rotated pairs); None without rotary positions.
+
+        They come from a table, because torch divides even small cosines among threads, and waits for all of them.
+        """
+        if self.rotary is None:
+            return None, None
+        table = self.angles
+        if (count := int(positions.max()) + 1) > len(table[0]):
+            angles = torch.arange(2 * count)[:, None] * self.rotary.frequencies()
+            self.angles = table = angles.cos(), angles.sin()
+        cosines, sines = table
+        return cosines[positions], sines[positions]
 
     def _layer(self, attention: Any) -> LayerStruct:
         """Describe what the step of a layer needs besides the weights of its block."""

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 SOURCE = SOURCES / "decoder" / "decoder.c"
 CACHE_LINE = 64  # bytes
+# Of decoder weights. Threads share the operations of a step with a model of this size. With a smaller one, each thread
+# takes rows or texts of its own, because waiting for each other after each operation takes microseconds.
+SHARED_BYTES = 2**24
+PRODUCTS_OF_A_THREAD = 2**22  # of numbers: to start a thread takes as long as some millions of them
 MAX_INTEGER = 127
 FLOAT_PARTS = 3  # of 8 bits: together they have as many bits as a float32 number
 MAX_ROUNDING = 2e-5  # of a scale: how far integers times scales may be from float32 numbers, which have 24 bits
@@ -86,7 +90,8 @@ class CMatrix:
         rows = x.reshape(-1, self.columns).contiguous()
         y = x.new_empty(len(rows), self.out)
         pointers = map(pointer, (bias, rows, y))
-        if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), threads_in_use()):
+        threads = min(threads_in_use(), 1 + len(rows) * self.out * self.columns // PRODUCTS_OF_A_THREAD)
+        if len(rows) and self.library.multiply(byref(self.struct), *pointers, len(rows), threads):
             raise MemoryError(f"no memory for a product of {len(rows)} rows")
         return y.view(*x.shape[:-1], self.out)
 
@@ -140,7 +145,7 @@ def compiled() -> Any:
 def declare(library: Any) -> Any:
     """Declare the argument types of the library's functions."""
     library.multiply.argtypes = [POINTER(MatrixStruct), *[c_void_p] * 3, c_int, c_int]
-    library.decode_step.argtypes = [*[c_void_p] * 5, *[c_int] * 3, *[c_void_p] * 4, c_int]
+    library.decode_step.argtypes = [*[c_void_p] * 5, *[c_int] * 3, *[c_void_p] * 4, c_int, c_int]
     library.begin_run.argtypes, library.begin_run.restype = [c_void_p] * 4, c_void_p
     library.advance_runs.argtypes = [c_void_p, *[c_int] * 4]
     library.read_run.argtypes, library.read_run.restype = [c_void_p] * 2, None

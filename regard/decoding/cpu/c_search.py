@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from regard.decoding.cpu.c_batch import MAX_BARRED, PackedBatch, SpecialStruct, Statistics, search_struct
+from regard.decoding.cpu.c_matrix import SHARED_BYTES
 from regard.decoding.cpu.c_network import CNetwork
 from regard.decoding.cpu.transformer_arrays import TransformerArrays
 from regard.decoding.requests import Request, make_batches
@@ -29,7 +30,6 @@ MAX_ROWS = 128  # of a batch: more rows would not fit into the cache of a core
 MAX_PLACEHOLDERS = 64  # of a text: bits of an integer
 BATCHES_PER_THREAD = 4  # that a call begins at once, so that a thread which is done finds more work
 CALL_MILLISECONDS = 100  # after which C returns, so that Ctrl-C is noticed
-SHARED_BYTES = 2**24  # of decoder weights: from this size on, several threads share the steps of a single text
 
 
 def why_not(model: Any, search: Search, requests: Sequence[Request]) -> str | None:

@@ -19,11 +19,15 @@ OLD_POOLINGS = {
 PLAIN = "The folder does not say how token vectors become the vector of a sentence; regard takes their mean."
 
 
-def with_pooling(config: EncoderConfig, folder: HubFolder) -> tuple[EncoderConfig, int, list[str]]:
-    """Return the config with the pooling of the folder, the most tokens of a text, and notes."""
+def with_pooling(config: EncoderConfig, folder: HubFolder) -> tuple[EncoderConfig, dict[str, Any], list[str]]:
+    """Return the config with the pooling of the folder, entries of config.json, and notes.
+
+    The entries are the most tokens of a text, and the prompts by their names. Without a module that normalizes them,
+    vectors keep their lengths.
+    """
     path = folder.path("modules.json")
     if path is None:
-        return config, config.max_length, [PLAIN]
+        return config, {"max_tokens": config.max_length}, [PLAIN]
     modules = read_json_value(path.resolve())
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ModelError(f"{path}: must list the modules of sentence-transformers")
@@ -35,22 +39,30 @@ def with_pooling(config: EncoderConfig, folder: HubFolder) -> tuple[EncoderConfi
     limit = min(settings.take("max_seq_length", int, config.max_length), config.max_length)
     settings.must_be("do_lower_case", False)
     settings.finish()
-    notes = _prompts(folder)
+    prompts = _prompts(folder)
     if limit < 3:
         raise ModelError(f"{folder.root}: max_seq_length must be at least 3, got {limit}")
-    return dataclasses.replace(config, pooling=pooling), limit, notes
+    info = {"max_tokens": limit, **({"prompts": prompts} if prompts else {})}
+    return dataclasses.replace(config, pooling=pooling, normalize=kinds[-1] == "Normalize"), info, _notes(prompts)
 
 
-def _prompts(folder: HubFolder) -> list[str]:
-    """Return a note on the prompts that a user must put before a text; ModelError if one is put there by default."""
+def _prompts(folder: HubFolder) -> dict[str, str]:
+    """Return the prompts that a user may put before a text; ModelError if one is put there by default."""
     settings = folder.settings("config_sentence_transformers.json", required=False)
     settings.must_be("default_prompt_name", why="regard puts nothing before a text by itself")
     settings.must_be("similarity_fn_name", "cosine")
     prompts = settings.take("prompts", dict, {})
     settings.ignore("__version__", "model_type")
     settings.finish()
-    used = [f"{shortened(repr(text))} for {shortened(name)}" for name, text in prompts.items() if text]
-    return [f"Its authors put these words before a text: {', '.join(used)}."] if used else []
+    if not all(isinstance(text, str) for text in prompts.values()):
+        raise ModelError(f"{settings.path}: prompts must be texts by name")
+    return {name: text for name, text in prompts.items() if text}
+
+
+def _notes(prompts: dict[str, str]) -> list[str]:
+    listed = ", ".join(f"{shortened(repr(text))} as {shortened(name)}" for name, text in prompts.items())
+    note = f'Its authors put these words before a text, as `embed(texts, prompt="…")` does: {listed}.'
+    return [note] if listed else []
 
 
 def _pooling(folder: HubFolder, place: Any, dim: int) -> str:

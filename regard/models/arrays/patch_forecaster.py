@@ -34,6 +34,9 @@ class PatchForecaster(nn.Module):
         self.output = nn.Linear(config.patches * config.dim, config.horizon)
         self.shortcut_dropout = nn.Dropout(config.shortcut_dropout)
         self.shortcut = nn.Linear(config.lookback, config.horizon) if config.shortcut else None
+        if self.shortcut is not None:  # begin with the linear forecast alone
+            nn.init.zeros_(self.output.weight)
+            nn.init.zeros_(self.output.bias)
 
     @property
     def traits(self) -> frozenset[str]:

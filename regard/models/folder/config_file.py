@@ -96,6 +96,10 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(text is None or isinstance(text, str) for text in value.values())
 
 
+def _are_prompts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
 def _are_scores(value: Any) -> bool:
     """Whether these are numbers, some with a signature such as that of BLEU; NaN if not computable."""
     return isinstance(value, dict) and all(
@@ -201,6 +205,7 @@ INFO: dict[str, tuple[Callable[[Any], bool], str]] = {
     "longest_caption": (lambda value: _is_whole(value, 1) and value <= 4096, "a whole number from 1 to 4096"),
     "series": (_is_scale, "the names, means and deviations of some columns"),
     "max_tokens": (lambda value: _is_whole(value, 3), "a whole number from 3"),
+    "prompts": (_are_prompts, "texts by name"),
     "frame": (_is_frame, 'the tokens around a text, as {"target": {"before": [1]}}'),
     "language_codes": (_are_language_codes, 'the tokens of languages, as {"tokens": {"deu": 7}, "target": "before"}'),
     "search": (_is_search, 'the usual search, as {"beam": 4, "length_penalty": 1.0}'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 import regard
 from regard.attention.linear.cache import FeatureCache
-from regard.decoding.cpu import c_matrix, packed_weight
+from regard.decoding.cpu import c_decoder, c_matrix, packed_weight
 from regard.decoding.cpu.c_decoder import make_c_decoder
 from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.engine import generate_tokens
@@ -159,6 +160,27 @@ def test_rows_know_nothing_of_each_other_bit_by_bit(form: Any) -> None:
         for own, other in zip(alone.caches, states(model, 13, translates=False)[0].caches, strict=True):
             own.k[:], own.v[:] = other.k[i], other.v[i]
         assert torch.equal(model.c_decoder.step(alone, tokens[i, None])[0], got[i])
+
+
+@pytest.mark.parametrize("shared_bytes", [0, 2**40], ids=["operations", "rows"])
+@pytest.mark.parametrize("kind", ["paper", "modern", "ssru", "features gated"])
+@torch.inference_mode()
+def test_threads_that_share_operations_or_rows(
+    kind: str, shared_bytes: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Both give the bits of one thread: scores, and the keys and values of all rows."""
+    monkeypatch.setattr(c_decoder, "SHARED_BYTES", shared_bytes)
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    model = make(kind, "packed")
+    for rows in (1, 2, 5):
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(1)
+            state = states(model, rows, translates=True)[0]
+            torch.set_num_threads(threads)
+            scores = [model.c_decoder.step(state, torch.arange(rows)[:, None] + step) for step in range(3)]
+            results.append([*scores, *(tensor for cache in state.caches for tensor in kept(cache))])
+        assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["paper", "modern", "features gated"])

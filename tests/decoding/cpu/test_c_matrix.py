@@ -8,7 +8,9 @@ import platform
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -214,22 +216,31 @@ def test_more_threads_than_cpus_or_tiles_change_nothing(form: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="COMPILER: threads cannot be counted here")
-def test_threads_are_as_many_as_torch_was_told() -> None:
-    """Also in a thread of its own, where OpenMP has not heard of it."""
+def test_threads_are_as_many_as_torch_was_told_and_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a thread of its own; a small product is for one thread."""
     before = torch.get_num_threads()
     matrix, _ = laid_out(200, 60, "packed")
-
-    def new_threads() -> int:
-        before = {*Path("/proc/self/task").iterdir()}
-        matrix.product(random_matrix(20, 60, 9))
-        return len({*Path("/proc/self/task").iterdir()} - before)
-
-    found = []
+    counts: list[int] = []
+    monkeypatch.setattr(matrix, "library", SimpleNamespace(multiply=lambda *call: counts.append(call[-1])))
+    monkeypatch.setattr(c_matrix, "PRODUCTS_OF_A_THREAD", 2 * 200 * 60)
     try:
         for threads in (1, 4):
             torch.set_num_threads(threads)
             with ThreadPoolExecutor(1) as pool:
-                found.append(pool.submit(new_threads).result())
+                for rows in (1, 5, 20):
+                    pool.submit(matrix.product, random_matrix(rows, 60, 9)).result()
     finally:
         torch.set_num_threads(before)
-    assert found == [0, 3]
+    assert counts == [1, 1, 1, 1, 3, 4]
+
+
+def test_threads_share_a_product(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(c_matrix, "PRODUCTS_OF_A_THREAD", 1)
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    for form, rows in itertools.product(FORMS, (1, 7, 40)):
+        matrix, _ = laid_out(300, 64, form)
+        x, products = random_matrix(rows, 64, 9), []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            products.append(matrix.product(x))
+        assert torch.equal(products[0], products[1]) and torch.equal(products[0], products[2])

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 import regard
-from regard.errors import ModelError
+from regard.errors import ModelError, UsageError
 from regard.interop import import_model, read
 from regard.look import trace_text
 
@@ -117,7 +117,17 @@ def test_files_of_sentence_transformers(tmp_path: Path) -> None:
     assert (imported.config.pooling, imported.info["max_tokens"]) == ("first", 12)
     prompts = tmp_path / "config_sentence_transformers.json"
     prompts.write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": None}))
-    assert any("'query: ' for query" in note for note in read(tmp_path).notes)
+    imported = read(tmp_path)
+    assert any("'query: ' as query" in note for note in imported.notes) and not imported.config.normalize
+    prompts.write_text(json.dumps({"prompts": {"query": "ab ", "passage": ""}}))
+    embedder = regard.load(import_model(tmp_path, tmp_path / "imported"), device="cpu")
+    assert embedder.prompts == {"query": "ab "}
+    vectors = embedder.embed("cab", prompt="query")
+    torch.testing.assert_close(vectors, embedder.embed(["ab cab"]))
+    assert abs(vectors.norm().item() - 1) > 0.01  # without a module that normalizes
+    assert embedder.similarity("cab", "cab").item() == pytest.approx(1)
+    with pytest.raises(UsageError, match="unknown prompt 'document'"):
+        embedder.embed("cab", prompt="document")
     prompts.write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
     with pytest.raises(ModelError, match="puts nothing before a text by itself"):
         read(tmp_path)

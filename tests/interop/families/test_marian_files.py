@@ -15,10 +15,11 @@ import torch
 from small_models import mutations
 
 import regard
-from regard.errors import ModelError, RegardError
+from regard.errors import ModelError, RegardError, UsageError
 from regard.interop import import_model, read
 from regard.interop.files.flat_yaml import read_settings, read_vocabulary
 from regard.interop.files.marian_file import MarianFile
+from regard.look import inside_block, trace_text
 
 DATA = Path(__file__).parents[2] / "data/marian"
 RECORDED = json.loads((DATA / "recorded.json").read_text(encoding="utf-8"))
@@ -258,3 +259,23 @@ def test_the_files_beside_a_model(tmp_path: Path) -> None:
     (tmp_path / "decoder.yml").write_text("vocabs:\n  - a.spm\n  - b.spm\nword-penalty: 0.5\n")
     with pytest.raises(ModelError, match=r"word-penalty is 0\.5"):
         read(tmp_path)
+
+
+def test_looking_inside(folder: Path, name: str) -> None:
+    """Traces and recordings have the maps that the model has: an SSRU has none among the words of the target."""
+    translator = regard.load(folder, device="cpu")
+    trace = trace_text(translator, RECORDED["sources"][1], max_tokens=12)
+    assert trace.maps.keys() == {"enc_self", "cross"} | ({"dec_self"} if name == "pre" else set())
+    source = translator.read(RECORDED["sources"][1]).ids
+    with regard.record(translator.model) as maps, torch.no_grad():
+        translator.model(torch.tensor([source]), torch.tensor([[translator.special.start, 5, 6]]))
+    assert any(layer.endswith("cross") for layer in maps)
+    assert translator.align(RECORDED["sources"][1], RECORDED["targets"][1]).pairs
+    options = {"stack": "encoder", "layer": 1, "token": 2, "head": 1}
+    if name == "pre":
+        with pytest.raises(UsageError, match="normalizes its input"):
+            inside_block(translator, RECORDED["sources"][1], **options)
+        return
+    assert inside_block(translator, RECORDED["sources"][1], **options)["boxes"]
+    with pytest.raises(UsageError, match="recurrent layer"):
+        inside_block(translator, RECORDED["sources"][1], **{**options, "stack": "decoder", "layer": 0})

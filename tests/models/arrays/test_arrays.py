@@ -31,11 +31,9 @@ def test_columns_are_forecast_alone() -> None:
     torch.testing.assert_close(model(series)[:, 1:2], model(series[:, 1:2]))
 
 
-def test_shortcut_adds_a_linear_forecast_of_the_standardised_window() -> None:
+def test_a_model_with_a_shortcut_begins_as_a_linear_forecast_of_the_standardised_window() -> None:
     torch.manual_seed(1)
     model = PatchForecaster(ForecasterConfig(**SIZES, shortcut=True, shortcut_dropout=0.5)).double()
-    for parameter in model.output.parameters():
-        torch.nn.init.zeros_(parameter)
     series = torch.randn(3, 2, 24, dtype=torch.float64) * 4 + 9
     mean, deviation = series.mean(-1, keepdim=True), (series.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
     linear = ((series - mean) / deviation) @ model.shortcut.weight.T + model.shortcut.bias

@@ -61,9 +61,16 @@ INLINE void write_sums(const Matrix *m, const int32_t *exact, const float *scale
   }
 }
 
+/* Weights of the next block, which are fetched into the cache while this one is multiplied, so many lines at a time. */
+typedef struct { const char *place; int lines; } Ahead;
+
+INLINE void fetch(Ahead *ahead) {
+  for (int i = 0; i < ahead->lines; i++, ahead->place += LINE) __builtin_prefetch(ahead->place, 0, 2);
+}
+
 /* The rows of two registers, from row r, times PAIR outputs from o. The last registers overlap others: some rows are
    computed twice, which is cheaper than registers of another height. */
-INLINE void amx_tile(const Matrix *m, Quantized x, float *y, int o, int r, int rows, int parts) {
+INLINE void amx_tile(const Matrix *m, Quantized x, float *y, int o, int r, int rows, int parts, Ahead ahead) {
   int height = SIDE / parts, top = least(r, rows - height), bottom = least(r + height, rows - height);
   long groups = groups_of(m->in), row = groups * sizeof(int32_t), next = GROUP * BLOCK;
   const int32_t *above = x.groups + top * parts * groups, *below = x.groups + bottom * parts * groups;
@@ -72,6 +79,7 @@ INLINE void amx_tile(const Matrix *m, Quantized x, float *y, int o, int r, int r
   _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
   if (r + height < rows) {
     for (long i = 0; i < groups; i += SIDE, w += SIDE * next) {
+      fetch(&ahead);
       _tile_loadd(4, above + i, row); _tile_loadd(5, below + i, row);
       _tile_loadd(6, w, next); _tile_loadd(7, w + GROUP * SIDE, next);
       _tile_dpbusd(0, 4, 6); _tile_dpbusd(1, 4, 7); _tile_dpbusd(2, 5, 6); _tile_dpbusd(3, 5, 7);
@@ -80,6 +88,7 @@ INLINE void amx_tile(const Matrix *m, Quantized x, float *y, int o, int r, int r
     write_sums(m, exact[1], x.scales, o, bottom, parts, y);
   } else {
     for (long i = 0; i < groups; i += SIDE, w += SIDE * next) {
+      fetch(&ahead);
       _tile_loadd(4, above + i, row); _tile_loadd(6, w, next); _tile_loadd(7, w + GROUP * SIDE, next);
       _tile_dpbusd(0, 4, 6); _tile_dpbusd(1, 4, 7);
     }
@@ -91,11 +100,14 @@ INLINE void amx_tile(const Matrix *m, Quantized x, float *y, int o, int r, int r
 /* As multiply_tiles of product.h; asks `suits_amx` before. */
 __attribute__((noinline)) static void multiply_by_amx(const Matrix *m, float *y, Quantized x, int rows, Thread t) {
   int height = 2 * rows_of_a_register(m), down = (rows + height - 1) / height, across = (m->out + PAIR - 1) / PAIR;
+  int tiles = BLOCK / PAIR * down, lines = (INPUTS * BLOCK / LINE + tiles - 1) / tiles;  /* of a block; of weights for each */
   configure_amx(rows_of_a_register(m) * m->parts);
   for (int i = share(down * across, t, 0); i < share(down * across, t, 1); i++) {
     int o = i / down * PAIR, r = i % down * height;
-    if (m->parts == 1) amx_tile(m, x, y, o, r, rows, 1);
-    else amx_tile(m, x, y, o, r, rows, 3);
+    size_t fetched = (size_t)(i % tiles) * lines * LINE * (m->in / INPUTS);
+    Ahead ahead = {(const char *)m->numbers + (size_t)(o / BLOCK + 1) * BLOCK * m->in + fetched, lines};
+    if (m->parts == 1) amx_tile(m, x, y, o, r, rows, 1, ahead);
+    else amx_tile(m, x, y, o, r, rows, 3, ahead);
   }
   _tile_release();
   meet(t);

@@ -33,7 +33,7 @@ typedef struct {  /* `sharing` consecutive rows attend to one source of n tokens
   const uint8_t *keep;               /* or NULL */
   const float *cosines, *sines;      /* (R, rotated / 2) */
   Scratch scratch;
-  int rows, sharing, n;
+  int first, rows, sharing, n;       /* the rows of this call begin at `first` of those of the arrays above */
 } StepAttention;
 
 /* Attention of row r to the first n tokens of a text. */
@@ -48,7 +48,7 @@ static void attend_to_cache(const Stack *stack, const float *q, Cache s, int tex
   attend(q, (Tokens){k, v, s.head, n}, sizes, keep, weights, y);
 }
 
-/* Rotate the queries and keys of row r to their position, and append keys and values to the cache. */
+/* Rotate the queries and keys of row r, of all rows, to their position, and append keys and values to the cache. */
 static void append_to_cache(const StepAttention *a, Cache own, float *row, int r) {
   int H = a->stack->heads, G = a->stack->kv_heads, d = a->stack->dim / H, rotated = a->stack->rotated;
   if (own.origins) own.origins[r * own.capacity + a->positions[r]] = r;
@@ -70,7 +70,7 @@ static void step_self(Attention *attention, int l, const float *x, float *qkv, f
     size_t p = a->stack->dim;
     const float *gates = qkv + a->rows * p;
     for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
-      float *own = state->own.k + r * p;
+      float *own = state->own.k + (a->first + r) * p;
       step_ssru(qkv + r * p, gates + r * p, own, own, y + r * p, (int)p);
     }
     meet(t);
@@ -80,14 +80,20 @@ static void step_self(Attention *attention, int l, const float *x, float *qkv, f
     float *gates = a->scratch.y;  /* free until the output of attention */
     if (state->gate.out) product(&state->gate, x, gates, a->scratch.quantized, a->rows, t);
     New new = {qkv, qkv + H * d, qkv + (H + G) * d, wide, wide, wide};
-    step_features(&state->features, state->sums, new, state->gate.out ? gates : NULL, a->cosines, a->sines, y, a->rows, t);
+    size_t at = (size_t)a->first * G, angles = (size_t)a->first * a->stack->rotated / 2, F = state->features.F;
+    Sums sums = state->sums;
+    sums.S += at * F * state->features.e, sums.z += at * F, sums.log_scale += at, sums.log_decay += at;
+    const float *cosines = a->cosines ? a->cosines + angles : NULL, *sines = a->sines ? a->sines + angles : NULL;
+    step_features(&state->features, sums, new, state->gate.out ? gates : NULL, cosines, sines, y, a->rows, t);
     return;
   }
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++)
-    append_to_cache(a, state->own, qkv + (size_t)r * wide, r);
+    append_to_cache(a, state->own, qkv + (size_t)r * wide, a->first + r);
   meet(t);
-  for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++)
-    attend_to_cache(a->stack, qkv + (size_t)r * wide, state->own, r, (int)a->positions[r] + 1, NULL, y + (size_t)r * H * d);
+  for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
+    int row = a->first + r, length = (int)a->positions[row] + 1;
+    attend_to_cache(a->stack, qkv + (size_t)r * wide, state->own, row, length, NULL, y + (size_t)r * H * d);
+  }
   meet(t);
 }
 
@@ -95,31 +101,68 @@ static void step_cross(Attention *attention, int l, const float *q, float *y, Th
   StepAttention *a = (StepAttention *)attention;
   size_t p = a->stack->dim;
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
-    int text = r / a->sharing;
+    int text = (a->first + r) / a->sharing;
     const uint8_t *keep = a->keep ? a->keep + (size_t)text * a->n : NULL;
     attend_to_cache(a->stack, q + r * p, a->states[l].source, text, a->n, keep, y + r * p);
   }
   meet(t);
 }
 
+typedef struct {  /* a step that threads share */
+  Crew crew;
+  StepAttention attention;
+  const Matrix *output;
+  float *x, *scores;
+  int together;
+  void *bytes;          /* room for all rows, if `together` */
+  atomic_int failure;
+} Step;
+
+/* The step of rows from `first`, with all threads or alone. */
+static void step_rows(Step *step, int first, int count, void *room, Thread t) {
+  StepAttention attention = step->attention;
+  const Stack *stack = attention.stack;
+  attention.scratch = cut_scratch(stack, room, count), attention.first = first, attention.rows = count;
+  float *x = step->x + (size_t)first * stack->dim, *scores = step->scores + (size_t)first * step->output->out;
+  const float *hidden = run_stack(stack, x, attention.scratch, count, &attention.functions, t);
+  product(step->output, hidden, scores, attention.scratch.quantized, count, t);
+}
+
+static void *work_on_step(void *argument) {
+  Step *step = argument;
+  Thread t = join_crew(&step->crew);
+  int rows = step->attention.rows, first = share(rows, t, 0), count = share(rows, t, 1) - first;
+  if (step->together) {
+    step_rows(step, 0, rows, step->bytes, t);
+  } else if (count) {
+    void *room = new_memory(scratch_bytes(step->attention.stack, count));
+    if (room) step_rows(step, first, count, room, ALONE);
+    else step->failure = 1;
+    free(room);
+  }
+  return NULL;
+}
+
 /* x (R, p): the vectors of the new tokens at `positions` (R); scores (R, vocabulary); cosines and sines of these
-   positions (R, rotated / 2). Returns 0, or 1 if memory ran out. */
+   positions (R, rotated / 2). The threads share the work on all rows, `together`, or each takes rows of its own, and none
+   waits for others. Returns 0, or 1 if memory ran out. */
 int decode_step(const Stack *stack, const Matrix *output, const LayerState *states, float *x, float *scores, int rows,
                 int sharing, int n, const int64_t *positions, const uint8_t *keep, const float *cosines,
-                const float *sines, int threads) {
-  void *bytes = new_memory(scratch_bytes(stack, rows));
-  if (!bytes) return 1;
-  Scratch scratch = cut_scratch(stack, bytes, rows);
-  StepAttention attention = {{step_self, step_cross}, stack, states, positions, keep, cosines, sines, scratch, rows, sharing, n};
-  Meeting meeting = NEW_MEETING;
-#pragma omp parallel num_threads(threads)
-  {
-    Thread t = this_thread(&meeting);
-    const float *hidden = run_stack(stack, x, scratch, rows, &attention.functions, t);
-    product(output, hidden, scores, scratch.quantized, rows, t);
-  }
-  free(bytes);
-  return 0;
+                const float *sines, int threads, int together) {
+  StepAttention all = {{step_self, step_cross}, stack, states, positions, keep, cosines, sines, {0}, 0, rows, sharing, n};
+  Step step = {NEW_CREW, all, output, x, scores, together, NULL, 0};
+  if (together && !(step.bytes = new_memory(scratch_bytes(stack, rows)))) return 1;
+  run_crew(&step.crew, work_on_step, &step, threads);
+  free(step.bytes);
+  return step.failure;
+}
+
+typedef struct { Crew crew; const Matrix *matrix; const float *x; float *y; Quantized quantized; int rows; } Multiplication;
+
+static void *work_on_product(void *argument) {
+  Multiplication *m = argument;
+  product(m->matrix, m->x, m->y, m->quantized, m->rows, join_crew(&m->crew));
+  return NULL;
 }
 
 /* y (rows, out) = x (rows, in) times the matrix, plus the bias. Returns 0, or 1 if memory ran out. */
@@ -132,9 +175,8 @@ int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, 
     if (!s.scales) return 1;
     s.groups = (int32_t *)(s.scales + round_up(rows, LINE / sizeof(float)));
   }
-  Meeting meeting = NEW_MEETING;
-#pragma omp parallel num_threads(threads)
-  product(&m, x, y, s, rows, this_thread(&meeting));
+  Multiplication work = {NEW_CREW, &m, x, y, s, rows};
+  run_crew(&work.crew, work_on_product, &work, threads);
   free(s.scales);
   return 0;
 }

@@ -74,19 +74,29 @@ static void add_norm(float *x, const float *y, Norm n, float *z, int rows, int p
   meet(t);
 }
 
-static float activation(float x, int kind) {
+/* 1 / (1 + e^-x). Unlike library functions, loops over it are vectorised. */
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(x > -87.0f ? -x : 87.0f)); }
+
+static inline float activation(float x, int kind) {
   if (kind == GELU) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-  if (kind == GELU_TANH) return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-  return x / (1.0f + expf(-x));  /* SiLU, also for SwiGLU */
+  if (kind == GELU_TANH) return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));  /* (1 + tanh t) / 2 = sigmoid(2 t) */
+  return x * sigmoid(x);  /* SiLU, also for SwiGLU */
+}
+
+/* y = the activation of x, times the gates if there are any. */
+INLINE void activate_row(const float *x, const float *gates, float *y, int count, int kind) {
+  for (int i = 0; i < count; i++) y[i] = activation(x[i], kind) * (gates ? gates[i] : 1.0f);
 }
 
 static void activate(const float *x, float *y, int rows, int hidden, int kind, Thread t) {
   int wide = kind == SWIGLU ? 2 * hidden : hidden;
-  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++)
-    for (int i = 0; i < hidden; i++) {
-      const float *row = x + (size_t)r * wide;
-      y[(size_t)r * hidden + i] = activation(row[i], kind) * (kind == SWIGLU ? row[hidden + i] : 1.0f);
-    }
+  for (int r = share(rows, t, 0); r < share(rows, t, 1); r++) {
+    const float *row = x + (size_t)r * wide;
+    float *to = y + (size_t)r * hidden;
+    if (kind == SWIGLU) activate_row(row, row + hidden, to, hidden, SILU);
+    else if (kind == GELU_TANH) activate_row(row, NULL, to, hidden, GELU_TANH);
+    else activate_row(row, NULL, to, hidden, kind);
+  }
   meet(t);
 }
 

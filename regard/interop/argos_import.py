@@ -53,7 +53,7 @@ def _unpack(path: Path, place: Path) -> Path:
     """Unpack the files of a package, none outside of the folder, and return its only folder."""
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
             size = sum(entry.file_size for entry in entries)
             if len(entries) > MAX_PACKAGE_FILES or size > MAX_PACKAGE_BYTES:
                 raise ModelError(f"{path}: {len(entries)} files with {size} bytes are too much for a package")

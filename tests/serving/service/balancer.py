@@ -41,10 +41,8 @@ class Balancer:
 
     async def answer(self, request_id: str, request: bytes) -> bytes:
         """Return the first response that is not 503; the ports begin with the one whose turn it is."""
-        self.turn += 1
-        ports = list(self.ports)
-        for i in range(len(ports)):
-            port = ports[(self.turn + i) % len(ports)]
+        self.turn = (self.turn + 1) % len(self.ports)
+        for port in self.ports[self.turn :] + self.ports[: self.turn]:
             if status(await exchange(port, PROBE)) != 200:
                 continue
             self.running[port].add(request_id)

@@ -100,7 +100,7 @@ def test_folders_and_users() -> None:
     secret = only(r"\nsecrets:\n  (\w+):\n", COMPOSE)
     assert str(IMAGE["key_file"]) == str(REPLICA["key_file"]) == f"/run/secrets/{secret}"
     mounts = dict(re.findall(r"name: (\w+), mountPath: ([\w/]+)", KUBERNETES))
-    assert set(re.findall(r"\n        - name: (\w+)\n", KUBERNETES.partition("volumes:\n")[2])) == set(mounts)
+    assert set(re.findall(r"\n        - name: (\w+)\n", KUBERNETES.partition("volumes:")[2])) == set(mounts)
     key_file = only(r"--from-file=(\w+)=", PAGE)
     assert str(POD["key_file"]) == f"{mounts['keys']}/{key_file}"
     assert mounts["models"] == only(r"\nVOLUME (\S+)", DOCKERFILE)

@@ -108,7 +108,7 @@ def test_a_rolling_restart_loses_no_request(replicas: Replicas, load: Load) -> N
         replicas.start()
     load.wait_for_more()
     load.stop()
-    assert {answer.status for answer in load.answers.values()} == {200}
+    assert [answer for answer in load.answers.values() if answer.status != 200] == []
     expected = {"translatedText": ["Jane visits Africa in September"] * len(TEXTS)}
     assert all(answer.json == expected for answer in load.answers.values())
 
@@ -131,6 +131,6 @@ def test_a_killed_replica_loses_its_requests_in_flight_only(replicas: Replicas, 
     replicas.remove(victim)
     load.stop()
     assert set(replicas.balancer.lost) == expected
-    statuses = {request_id: answer.status for request_id, answer in load.answers.items()}
-    assert {request_id for request_id, status in statuses.items() if status != 200} == expected
-    assert {statuses[request_id] for request_id in expected} == {502}
+    failed = {request_id: answer for request_id, answer in load.answers.items() if answer.status != 200}
+    assert set(failed) == expected, failed
+    assert {answer.status for answer in failed.values()} == {502}

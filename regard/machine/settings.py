@@ -21,8 +21,9 @@ class Setting:
 
 SETTINGS = {
     "REGARD_GRAPHS": Setting(
-        "0 decodes on a GPU with the plain modules, without regard's kernels and without captured CUDA graphs. "
-        "Use it for comparison if you suspect an error there.",
+        "0 decodes on a GPU step by step with modules, without the GPU decoder's kernels and without captured CUDA "
+        "graphs. Use it for comparison if you suspect an error there. `regard.kernels.unfuse(model)` also replaces "
+        "fused layers by plain ones.",
         values=("0", "1"),
         default="1",
     ),

@@ -13,7 +13,9 @@ from regard.errors import ModelError, UsageError, unknown_name
 from regard.machine import find_device, one_thread
 from regard.machine.lazy_torch import torch
 from regard.tasks import task_for
+from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.special_tokens import DEFAULT, PAD
+from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer, read_tokenizers
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+
+PAD_IS_ZERO = (SubwordTokenizer, CharacterTokenizer)  # regard's own; imported ones have special tokens anywhere
 
 
 def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dtype: str | torch.dtype = "auto") -> Face:
@@ -105,9 +109,9 @@ def wrap_model(
 
     config = config_of(model)
     task = task_for(config.kind)
+    if config.pad_id != PAD and any(isinstance(tokenizer, PAD_IS_ZERO) for tokenizer in (source, target)):
+        raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
     if not task.own_special_tokens and config.special_tokens != DEFAULT:
-        if config.pad_id != PAD:
-            raise ModelError(f"the model uses token {config.pad_id} for padding, but the tokenizers use {PAD}")
         raise ModelError(f"a model of kind {config.kind!r} with special tokens of its own cannot be used yet")
     return task.wrap(model, source, target, info=info, pack=pack)
 

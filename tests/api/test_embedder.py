@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -53,10 +55,15 @@ def test_similarity_is_the_cosine(embedder: Embedder) -> None:
     torch.testing.assert_close(found.diagonal(), torch.ones(2))
 
 
-def test_without_normalize_the_vectors_still_are_of_unit_length(embedder: Embedder) -> None:
-    config = EncoderConfig(layers=1, dim=8, heads=2, hidden=8, vocabulary=embedder.tokenizer.size, normalize=False)
-    vectors = Embedder(make_model(config).eval(), embedder.tokenizer).embed(TEXTS)
-    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(5))
+def test_vectors_have_unit_length_if_the_model_normalizes_them(embedder: Embedder) -> None:
+    config = EncoderConfig(layers=1, dim=8, heads=2, hidden=8, vocabulary=embedder.tokenizer.size)
+    model = make_model(config).eval()
+    without = make_model(dataclasses.replace(config, normalize=False)).eval()
+    without.load_state_dict(model.state_dict())
+    unit, raw = (Embedder(each, embedder.tokenizer).embed(TEXTS) for each in (model, without))
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(5))
+    assert (raw.norm(dim=1) - 1).abs().min() > 0.01
+    torch.testing.assert_close(F.normalize(raw, dim=1), unit)
 
 
 def test_what_does_not_fit(embedder: Embedder) -> None:

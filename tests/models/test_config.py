@@ -54,7 +54,7 @@ NEEDED: dict[type[Config], dict[str, Any]] = {
     ListenAttendSpellConfig: {"target_vocabulary": 10},
 }
 CHOICE = ("activation", "norm", "order", "position", "score", "form", "pooling", "cell", "attention", "style", "stem")
-CHOICE += ("rope_layout", "rope_scaling", "scaling", "front_end", "position_layout")
+CHOICE += ("rope_layout", "rope_scaling", "scaling", "front_end", "position_layout", "decoder_self")
 ZERO = ("local_layers", "pad_id", "position_start", "frequency_start", "unknown_id", "start_id")  # count from 0
 POSITIVE = ("norm_eps", "rope_", "position_base")  # numbers above 0
 every_config = pytest.mark.parametrize("kind", NEEDED)

@@ -129,7 +129,7 @@ def test_token_loss_of_bf16_is_counted_in_float32(autocast: bool) -> None:
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
 def test_smoothing_out_of_range(smoothing: float) -> None:
-    with pytest.raises(ValueError, match=f"smoothing must be a share.*got {smoothing}"):
+    with pytest.raises(ValueError, match=f"smoothing must be at least 0.*got {smoothing}"):
         token_loss(torch.zeros(1, 2), torch.tensor([0]), smoothing=smoothing)
 
 

@@ -16,6 +16,11 @@ IMPORTED = (
     "bert",
     "roberta",
     "xlm-roberta",
+    "distilbert",
+    "marian",
+    "m2m_100",
+    "mbart",
+    "t5",
 )  # the families of regard.interop.importing
 
 

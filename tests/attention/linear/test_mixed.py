@@ -124,5 +124,5 @@ def test_dropout_leaves_out_whole_keys_and_only_in_training() -> None:
     columns = (dropped == 0).float().mean(2)  # (1, H, n): a key is there for every query or for none
     assert set(columns.unique().tolist()) == {0.0, 1.0} and 0.2 < columns.mean() < 0.8
     assert not torch.equal(columns[:, 0], columns[:, 1])
-    with pytest.raises(ValueError, match="dropout is a share"):
+    with pytest.raises(ValueError, match="dropout must be at least 0"):
         RandomFeatureAttention(dim=D, heads=2, dropout=1.0)

@@ -131,8 +131,8 @@ def test_missing_files(folder: Path, tmp_path: Path) -> None:
         read(folder)
     with pytest.raises(ModelError, match="no such folder"):
         read(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="unknown family of models 't5'"):
-        read(folder, family="t5")
+    with pytest.raises(UsageError, match="unknown family of models 'whisper'"):
+        read(folder, family="whisper")
 
 
 @pytest.mark.parametrize("storage", ["bfloat16", "float16", "int8", None])

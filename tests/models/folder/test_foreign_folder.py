@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 import regard
 from regard.cli import app
 from regard.errors import ModelError
-from regard.interop.importing import FAMILIES
+from regard.interop.importing import KNOWN
 from regard.models.folder.foreign_folder import IMPORTED
 
-MARIAN = {"architectures": ["MarianMTModel"], "model_type": "marian"}
+WHISPER = {"architectures": ["WhisperModel"], "model_type": "whisper"}
 
 
 @pytest.mark.parametrize(
     ("config", "name"),
-    [(MARIAN, "MarianMTModel"), ({"architectures": None, "model_type": "t5"}, "t5")],
+    [(WHISPER, "WhisperModel"), ({"architectures": None, "model_type": "vit"}, "vit")],
 )
 def test_a_hugging_face_folder_is_named(config: dict[str, object], name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -29,7 +29,7 @@ def test_a_hugging_face_folder_is_named(config: dict[str, object], name: str, tm
 
 
 def test_a_folder_that_can_be_imported(tmp_path: Path) -> None:
-    assert {*IMPORTED} == FAMILIES.keys()
+    assert {*IMPORTED} == {*KNOWN}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}), encoding="utf-8")
     with pytest.raises(ModelError, match="of a gpt2, which can be imported: regard import"):
         regard.load(tmp_path)
@@ -40,10 +40,10 @@ def test_a_folder_that_can_be_imported(tmp_path: Path) -> None:
     [["translate", "-t", "Bonjour.", "-m"], ["generate", "-m"], ["info"], ["explore", "--no-browser"], ["bench", "-m"]],
 )
 def test_the_commands_name_it(arguments: list[str], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(MARIAN), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps(WHISPER), encoding="utf-8")
     result = CliRunner().invoke(app, [*arguments, str(tmp_path)])
     assert result.exit_code == 4
-    assert "this is a Hugging Face folder of a MarianMTModel" in result.stderr
+    assert "this is a Hugging Face folder of a WhisperModel" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b'{"model_type": "\\u001b[31m"}', b'{"architectures": [7]}'])

@@ -123,8 +123,9 @@ def set_threads(threads: int | None) -> None:
 
 def threads_in_use() -> int:
     """Return with how many threads PyTorch and the C kernels compute; this does not import torch."""
-    if (torch := sys.modules.get("torch")) is not None:
-        return torch.get_num_threads()
+    # While another thread imports torch, the module is there and incomplete.
+    if (get_num_threads := getattr(sys.modules.get("torch"), "get_num_threads", None)) is not None:
+        return get_num_threads()
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is for nested threads
     return int(first) if first.isdecimal() and int(first) else usable_cores()
 

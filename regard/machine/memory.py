@@ -97,9 +97,8 @@ def free_disk(folder: Path) -> int:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error means that memory ran out; on the CPU torch raises a plain RuntimeError."""
-    torch = sys.modules.get("torch")
-    kinds = MemoryError if torch is None else torch.OutOfMemoryError | MemoryError
-    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+    on_gpu = getattr(sys.modules.get("torch"), "OutOfMemoryError", MemoryError)  # torch may be incomplete
+    return isinstance(error, (MemoryError, on_gpu)) or "can't allocate memory" in str(error)
 
 
 def _process_status(name: str) -> int | None:

@@ -151,11 +151,11 @@ def test_no_block_escapes() -> None:
 
 
 def test_blocks_not_run() -> None:
-    """The list of what is not run stays short: downloads, weights of others, servers, trainings that take minutes."""
+    """The list of what is not run stays short: downloads, weights of others, servers, Docker, long trainings."""
     listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
     for place, reason in listed.items():
         print(f"{place}: not run: {reason}")
-    assert len(listed) <= 25, listed
+    assert len(listed) <= 28, listed
 
 
 # The checker itself, on planted pages.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from regard.cli import COMMANDS, app
-from regard.machine import number_of_cores, one_thread, set_threads
+from regard.machine import is_out_of_memory, number_of_cores, one_thread, set_threads, threads_in_use
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +110,11 @@ def test_a_command_uses_the_threads() -> None:
     assert result.exit_code == 0, result.stderr
     assert torch.get_num_threads() == 2
     assert CliRunner().invoke(app, ["translate", "-t", "Bonjour.", "--threads", "0"]).exit_code == 2
+
+
+def test_torch_may_be_imported_by_another_thread_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a server translates in C and imports torch beside it: the module has no attributes yet."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert threads_in_use() == 3
+    assert is_out_of_memory(MemoryError()) and not is_out_of_memory(ValueError())

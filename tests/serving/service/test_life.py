@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +16,9 @@ from typing import Any
 import pytest
 
 from regard.api.translator import Translator
-from tests.serving.conftest import WATCHDOG, Client
+from tests.serving.conftest import WATCHDOG
 from tests.serving.service.conftest import Running, make_service
+from tests.serving.service.serve_process import Process
 
 ASK = {"q": "Bonjour.", "source": "fr", "target": "en"}
 SENTENCES = [line.strip() for line in Path("benchmarks/data/everyday.fr.txt").read_text(encoding="utf-8").splitlines()]
@@ -164,20 +163,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
-
-
-class Process:
-    """`regard serve` in a process of its own."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        self.log = log
-        command = [sys.executable, "-m", "regard", "serve", "--port", "0", *arguments]
-        with log.open("w") as errors:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert self.process.stdout is not None
-        address = self.process.stdout.readline()
-        assert address.startswith("http://127.0.0.1:"), log.read_text()
-        self.client = Client(int(address.rstrip("/\n").rpartition(":")[2]))
 
 
 @pytest.fixture

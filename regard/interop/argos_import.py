@@ -31,8 +31,8 @@ def is_package(path: Path) -> bool:
 
 def read_package(path: Path, allow_keys: Collection[str] = ()) -> CTranslate2Model:
     """Unpack a package into a temporary folder, which lives as long as the result, and read it."""
-    place = tempfile.TemporaryDirectory(prefix="regard-argos-")
-    root = _unpack(path, Path(place.name))
+    unpacked = tempfile.TemporaryDirectory(prefix="regard-argos-")
+    root = _unpack(path, Path(unpacked.name))
     settings = SettingsFile(f"{path}: metadata.json", read_json(root / "metadata.json"), allowed=allow_keys)
     languages = {"source": settings.take("from_code", str), "target": settings.take("to_code", str)}
     settings.must_be("type", "translate")
@@ -42,7 +42,7 @@ def read_package(path: Path, allow_keys: Collection[str] = ()) -> CTranslate2Mod
     settings.finish()
     if not (root / "sentencepiece.model").is_file():
         raise ModelError(f"{path}: it has no sentencepiece.model; regard imports no other tokenizers of such packages")
-    model = read_folder(root / "model", allow_keys, pieces=root / "sentencepiece.model", keep=place)
+    model = read_folder(root / "model", allow_keys, pieces=root / "sentencepiece.model", keep=unpacked)
     info = {**model.info, "languages": languages, "search": ARGOS_SEARCH}
     weights = model.weights
     source = WeightSource(path, weights.shapes, weights.get, weights.dtypes)

@@ -95,7 +95,7 @@ def read_folder(
         frame["source"] = {"before": sides[0], "after": sides[1]}
     info: dict[str, Any] = {"frame": frame} if crossed and not (own and after and not before) else {}
     shared = tokenizers[0].save() == tokenizers[1].save()
-    found = tokenizers if not shared else (tokenizers[0], tokenizers[0])
+    both_tokenizers = tokenizers if not shared else (tokenizers[0], tokenizers[0])
     rows = (
         with_zero_start(names.rows(config), "decoder/projection/bias" in file.arrays)
         if zero_start
@@ -103,7 +103,7 @@ def read_folder(
     )
     plan = Plan(config, rows, "")
     weights = _weights(file, config, keep)
-    return CTranslate2Model(plan, (found[0], found[1]), info, weights, ())
+    return CTranslate2Model(plan, (both_tokenizers[0], both_tokenizers[1]), info, weights, ())
 
 
 def _vocabularies(folder: Path, crossed: bool) -> list[list[str]]:

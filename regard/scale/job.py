@@ -70,7 +70,7 @@ def run_job(job: Job, folder: Path, *, workers: int, say: Callable[[str], object
                 say(f"{folder} is already complete: {summary['lines']:,} lines, {summary['failed']:,} failed")
                 return int(summary["failed"])
             count = Count(sum(len(block.lines) for file in job.files for block in read_blocks(file, job.batch)))
-            say(f"{len(job.files)} files, {count.lines:,} lines, {workers} workers")
+            say(f"files: {len(job.files)}, lines: {count.lines:,}, workers: {workers}")
             parts: dict[str, range] = {}
             pool = Pool(job, workers)
             try:

@@ -38,7 +38,7 @@ UNIGRAM_TYPE, BPE_TYPE = "t5", "llama"
 def export(source: ModelSource, out: Path, storage: str) -> None:
     """Write the file; UsageError if llama.cpp cannot compute the model."""
     if not isinstance(source.config, TransformerLMConfig):
-        raise UsageError(f"llama.cpp has no model of the kind {source.config.kind!r}; --to ct2 and --to hf take others")
+        raise UsageError(f"llama.cpp has no model of the kind {source.config.kind!r}; try --to ct2 or --to onnx")
     model = hub_classes.language_model(source)
     if isinstance(model, str) or model.settings["model_type"] not in gguf.ARCHITECTURES:
         reason = model if isinstance(model, str) else f"it would be a {model.architecture}"
@@ -117,22 +117,28 @@ def _kind(tokenizer: Tokenizer, names: list[str]) -> dict[str, Any]:
     """Return what a tokenizer needs beside the names of its tokens; UsageError if llama.cpp has none like it."""
     if isinstance(tokenizer, ImportedTokenizer):
         return _imported(tokenizer, names)
-    own = [UNKNOWN if name == "<unk>" else CONTROL for name in SPECIAL_TOKENS]
+    special_types = [UNKNOWN if name == "<unk>" else CONTROL for name in SPECIAL_TOKENS]
     if isinstance(tokenizer, CharacterTokenizer):
         for number, name in enumerate(names):
             names[number] = SPACE if name == " " else name
-        types = own + [NORMAL] * (len(names) - len(own))
+        types = special_types + [NORMAL] * (len(names) - len(special_types))
         return {"model": BPE_TYPE, "scores": [0.0] * len(names), "token_type": types, "add_space_prefix": False}
     if isinstance(tokenizer, SubwordTokenizer) and not tokenizer.lossless:
         pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.save()[1])
         scores = [float(pieces.get_score(number)) for number in range(pieces.get_piece_size())]
-        bytes_and_rest = [BYTE if pieces.is_byte(number) else NORMAL for number in range(len(own), len(scores))]
+        bytes_and_rest = [
+            BYTE if pieces.is_byte(number) else NORMAL for number in range(len(special_types), len(scores))
+        ]
         unigram = any(score != int(score) for score in scores)
         more = len(names) - len(scores)
         settings = {"model": UNIGRAM_TYPE if unigram else BPE_TYPE, "add_space_prefix": True}
         if unigram:
             settings["remove_extra_whitespaces"] = True
-        return {**settings, "scores": scores + [0.0] * more, "token_type": own + bytes_and_rest + [USER] * more}
+        return {
+            **settings,
+            "scores": scores + [0.0] * more,
+            "token_type": special_types + bytes_and_rest + [USER] * more,
+        }
     raise UsageError(f"llama.cpp has no tokenizer like this {type(tokenizer).__name__}; --to hf and --to ct2 take it")
 
 

@@ -180,8 +180,8 @@ def _write(graph: Graph, folder: Path) -> None:
     def varying(name: str) -> dict[int, Any]:
         if name.startswith("past_key_values"):
             return {0: batch, 2: sizes["t" if ".decoder." in name else "n"]}
-        own = "n" if name.startswith(("attention", "encoder")) or "attention_mask" in graph.inputs else "m"
-        return {0: batch, 1: sizes[own]}
+        length = "n" if name.startswith(("attention", "encoder")) or "attention_mask" in graph.inputs else "m"
+        return {0: batch, 1: sizes[length]}
 
     shapes = [varying(name) for name in graph.inputs]
     names = list(graph.inputs)

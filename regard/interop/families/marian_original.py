@@ -97,7 +97,7 @@ def make_plan(settings: SettingsFile, tokens: Tokens, theirs: Shapes) -> Plan:
 
 
 def _order(settings: SettingsFile) -> tuple[str, bool]:
-    """Return the place of the norms, and whether the input has one; dropout, `d`, acts only in training."""
+    """Return the order of the norms, and whether the input has one; dropout, `d`, acts only in training."""
     letters = {
         key: settings.take(f"transformer-{key}", str, usual).replace("d", "")
         for key, usual in (
@@ -166,23 +166,23 @@ def _ends(config: TransformerConfig, tokens: Tokens, theirs: Shapes) -> list[Row
 
 def _stack(config: TransformerConfig, stack: str) -> list[Row]:
     rows: list[Row] = []
-    place = "_pre" if config.order == "pre" else ""
+    norm_suffix = "_pre" if config.order == "pre" else ""
     dim, hidden = config.dim, config.hidden
     for i in range(config.stacks[stack]):
         ours, theirs = f"{stack}.blocks.{i}", f"{stack}_l{i + 1}"
         if stack == "decoder" and config.decoder_self == "ssru":
             rows.append(Row(f"{ours}.self_attention.input.weight", (Part(f"{theirs}_rnn_W", dim),), transposed=True))
             rows += _linear(f"{ours}.self_attention.forget", f"{theirs}_rnn_", "f", dim)
-            rows += _norm(f"{ours}.self_norm", f"{theirs}_rnn_ffn_ln", dim, place)
+            rows += _norm(f"{ours}.self_norm", f"{theirs}_rnn_ffn_ln", dim, norm_suffix)
         else:
             rows += _attention(f"{ours}.self_attention", f"{theirs}_self", dim)
-            rows += _norm(f"{ours}.self_norm", f"{theirs}_self_Wo_ln", dim, place)
+            rows += _norm(f"{ours}.self_norm", f"{theirs}_self_Wo_ln", dim, norm_suffix)
         if stack == "decoder":
             rows += _attention(f"{ours}.cross_attention", f"{theirs}_context", dim)
-            rows += _norm(f"{ours}.cross_norm", f"{theirs}_context_Wo_ln", dim, place)
+            rows += _norm(f"{ours}.cross_norm", f"{theirs}_context_Wo_ln", dim, norm_suffix)
         rows += _linear(f"{ours}.feed_forward.up", f"{theirs}_ffn_", "1", hidden)
         rows += _linear(f"{ours}.feed_forward.down", f"{theirs}_ffn_", "2", dim)
-        rows += _norm(f"{ours}.feed_norm", f"{theirs}_ffn_ffn_ln", dim, place)
+        rows += _norm(f"{ours}.feed_norm", f"{theirs}_ffn_ffn_ln", dim, norm_suffix)
     return rows
 
 
@@ -202,8 +202,8 @@ def _linear(ours: str, theirs: str, name: str, rows: int) -> list[Row]:
     ]
 
 
-def _norm(ours: str, theirs: str, dim: int, place: str) -> list[Row]:
+def _norm(ours: str, theirs: str, dim: int, suffix: str) -> list[Row]:
     return [
-        Row(f"{ours}.weight", (Part(f"{theirs}_scale{place}", dim),), in_row=True),
-        Row(f"{ours}.bias", (Part(f"{theirs}_bias{place}", dim),), in_row=True),
+        Row(f"{ours}.weight", (Part(f"{theirs}_scale{suffix}", dim),), in_row=True),
+        Row(f"{ours}.bias", (Part(f"{theirs}_bias{suffix}", dim),), in_row=True),
     ]

@@ -174,14 +174,14 @@ def _weights(path: Path, sizes: Sizes, places: list[tuple[str, int]], start: int
 def _tokenizer(path: Path, sizes: Sizes) -> tuple[ImportedTokenizer, Path]:
     """Return the tokenizer beside the model, tokenizer.bin or tok512.bin for a vocabulary of 512."""
     candidates = [path.parent / name for name in (f"tok{sizes.vocabulary}.bin", "tokenizer.bin")]
-    found = [candidate for candidate in candidates if candidate.is_file() and not candidate.is_symlink()]
-    if not found:
+    existing = [candidate for candidate in candidates if candidate.is_file() and not candidate.is_symlink()]
+    if not existing:
         names = " or ".join(candidate.name for candidate in candidates)
         raise ModelError(f"{path}: its tokenizer, {names}, is not beside it")
     try:
-        return read_tokenizer(found[0], sizes.vocabulary), found[0]
+        return read_tokenizer(existing[0], sizes.vocabulary), existing[0]
     except ModelError as error:
-        raise ModelError(f"{found[0]}: {error}") from error
+        raise ModelError(f"{existing[0]}: {error}") from error
 
 
 def read_tokenizer(path: Path, vocabulary: int) -> ImportedTokenizer:
@@ -189,20 +189,20 @@ def read_tokenizer(path: Path, vocabulary: int) -> ImportedTokenizer:
     if path.stat().st_size > 4 + vocabulary * (8 + MAX_TOKEN_BYTES):
         raise ModelError(f"it is too large for {vocabulary} tokens")
     content = path.read_bytes()
-    place = 4
+    offset = 4
     tokens: list[str] = []
     scores: list[float] = []
     for _ in range(vocabulary):
-        if place + 8 > len(content):
+        if offset + 8 > len(content):
             raise ModelError(f"it ends after {len(tokens)} of {vocabulary} tokens")
-        score, length = struct.unpack("<fi", content[place : place + 8])
-        place += 8 + length
-        if not 0 <= length <= MAX_TOKEN_BYTES or place > len(content) or not np.isfinite(score):
+        score, length = struct.unpack("<fi", content[offset : offset + 8])
+        offset += 8 + length
+        if not 0 <= length <= MAX_TOKEN_BYTES or offset > len(content) or not np.isfinite(score):
             raise ModelError(f"token {len(tokens)} is damaged")
         scores.append(score)
-        tokens.append(content[place - length : place].decode(errors="replace").replace(" ", SPACE))
+        tokens.append(content[offset - length : offset].decode(errors="replace").replace(" ", SPACE))
     names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(BYTES))]
-    if vocabulary < len(names) or place != len(content):
+    if vocabulary < len(names) or offset != len(content):
         raise ModelError(f"it has other tokens than the {vocabulary} of the model")
     return scored_tokenizer(
         [*names, *tokens[len(names) :]], scores, unknown=UNKNOWN, special=(START, END), before=(START,)

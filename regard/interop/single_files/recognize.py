@@ -26,5 +26,6 @@ def recognize(path: Path) -> Callable[[Path, Collection[str]], SingleFile]:
     if could_be_llama2c(begin, path.stat().st_size):
         return read_llama2c
     raise ModelError(
-        f"{path}: regard does not know this file; it reads GGUF, llama2.c, nanoGPT, and folders of Hugging Face"
+        f"{path}: regard does not recognize this file; it reads files of GGUF, llama2.c, nanoGPT, Marian and Argos "
+        "Translate"
     )

@@ -211,5 +211,5 @@ def test_settings_are_refused_by_name(tmp_path: Path, extra: dict[str, Any], mes
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(b"something else entirely, of no known format")
-    with pytest.raises(ModelError, match="does not know this file"):
+    with pytest.raises(ModelError, match="does not recognize this file"):
         read(path)

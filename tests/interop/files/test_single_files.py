@@ -104,8 +104,8 @@ def test_llama2c(tmp_path: Path, version: int, tied: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content[:-4], "does not know this file"),
-        (lambda content: content + b"1234", "does not know this file"),
+        (lambda content: content[:-4], "does not recognize this file"),
+        (lambda content: content + b"1234", "does not recognize this file"),
         (lambda content: struct.pack("<Ii", 0x616B3432, 2) + content[8:].ljust(256), "its version is 2"),
     ],
 )

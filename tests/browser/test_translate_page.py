@@ -83,3 +83,14 @@ def test_the_page_from_the_key_to_the_alignment(browser: Any, address: str, tmp_
     expect(page).to_have_title("regard: look inside attention")
     assert problems == []
     page.close()
+
+
+def test_a_language_that_nothing_translates_from_has_its_name(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    languages = [{"code": "fr", "name": "French", "targets": ["fr", "en", "x_y"]}]
+    page.route("**/languages", lambda route: route.fulfill(json=languages))
+    page.goto(address)
+    page.fill("#key", KEY)
+    page.click("#key-form button")
+    expect(page.locator("#target option")).to_have_text(["English", "x_y"])
+    page.close()

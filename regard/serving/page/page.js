@@ -39,10 +39,19 @@ async function begin() {
   void translate();
 }
 
+/** Name a language that /languages does not list, because no model translates from it. */
+function nameOf(code) {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code; // not a code of the standard
+  }
+}
+
 function fill(select, codes) {
   const names = Object.fromEntries(languages.map(({ code, name }) => [code, name]));
   const before = select.value;
-  select.replaceChildren(...codes.map((code) => new Option(names[code] ?? code, code)));
+  select.replaceChildren(...codes.map((code) => new Option(names[code] ?? nameOf(code), code)));
   if (codes.includes(before)) select.value = before;
 }
 

@@ -34,8 +34,8 @@ class MatrixStruct(Structure):
     """The struct Matrix of product.h."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input")),
-        *((name, c_int) for name in ("out", "columns", "parts")),
+        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input", "grouped")),
+        *((name, c_int) for name in ("out", "columns", "parts", "bits")),
     )
 
 

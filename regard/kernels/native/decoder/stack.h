@@ -45,7 +45,7 @@ static int widest_row(const Stack *s) {
 }
 
 static size_t scratch_bytes(const Stack *s, int rows) {
-  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest, MAX_PARTS);
+  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest);
   return (rows * row + LINE) * sizeof(float);
 }
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.projections import StackedProjection
 from regard.decoding.cpu.c_decoder import make_c_decoder
+from regard.decoding.cpu.c_encoder import make_c_encoder
 from regard.decoding.cpu.grouped_weight import GroupedWeight
 from regard.decoding.cpu.module_search import make_c_search
 from regard.decoding.cpu.packed_weight import Int8Weight, PackedWeight, Weight
@@ -60,6 +61,7 @@ def pack_weights(model: nn.Module, form: Form) -> nn.Module:
             module._parameters["weight"] = packed[id(weight)]  # type: ignore[assignment]  # a Parameter would copy it
     model.c_decoder = make_c_decoder(model)  # type: ignore[assignment]  # not a module
     model.c_search = make_c_search(model)  # type: ignore[assignment]
+    model.c_encoder = make_c_encoder(model)  # type: ignore[assignment]
     return model
 
 

@@ -9,6 +9,7 @@
 #include "attention.h"
 #include "../linear_step.h"
 #include "stack.h"
+#include "text_encoder.h"
 #include "translate.h"
 
 typedef struct {  /* keys and values (rows, G, capacity, d), with the strides of rows, heads and tokens */

@@ -1,6 +1,7 @@
 """Every tag and formula of the lectures stands in its chapter of the book, with links to code and tests.
 
-The build of the documentation runs the chapters (docs/run_chapters.py); test_build.py and tests/browser look at the result.
+The build of the documentation runs the chapters (docs/run_chapters.py); test_build.py and tests/browser look at the
+result.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def formulas(section: str) -> str:
 
 
 def test_every_tag_stands_in_its_chapter_once() -> None:
-    """Tags of A to G stand in the chapter of their letter; those of H, what the lectures stress, wherever it is shown."""
+    """Tags of A to G stand in the chapter of their letter, those of H (what the lectures stress) in any."""
     found = [(tag, chapter) for chapter in CHAPTERS for tag in tags_of(text_of(chapter))]
     written = {*CHAPTERS.values()}
     assert sorted(tag for tag, _ in found if tag[0] in written) == sorted(tag for tag in LINES if tag[0] in written)
@@ -101,7 +102,9 @@ def test_a_chapter_has_what_the_book_promises(chapter: str) -> None:
 
 
 def test_a_block_shows_what_it_prints_and_returns(tmp_path: Path) -> None:
-    page = "# x\n\n```python\nprint('printed')\n1 + 1\n```\nend\n```python\nimport matplotlib.pyplot as plt\nplt.plot([1]);\n```\n"
+    first = "```python\nprint('printed')\n1 + 1\n```\n"
+    second = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1]);\n```\n"
+    page = f"# x\n\n{first}end\n{second}"
     shown = runner.run_chapter("book/planted", page, tmp_path)
     assert ":class: output\nprinted\n```\n" in shown and ":class: output\n2\n```\n" in shown
     assert "(../generated/book-planted-1.svg)" in shown and "Line2D" not in shown

@@ -66,7 +66,7 @@ def run(path: Path, manager: KernelManager, folder: Path) -> list[dict[str, Any]
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-# The build of the documentation runs the same code (test_book.py), so one chapter is enough to see that it runs in a kernel.
+# The build of the documentation runs the same code (run_chapters.py); one chapter shows that it runs in a kernel, too.
 @pytest.mark.parametrize(
     "path",
     [path if path.stem == "tokens" else pytest.param(path, marks=pytest.mark.slow) for path in BOOK],

@@ -48,6 +48,11 @@ FORMULAS = {
     "A1": [r"(e_iW)_j=", r"W_{ij}"],
     "A2": [r"\log\sigma(-u_{c_i}\cdotv_w)", r"b_i+b'_j-\logX_{ij}"],
     "A3": [r"s=\frac{1}{n}\sum_{t=1}^{n}x_t"],
+    "B1": [r"f(PX)=Pf(X)"],
+    "B2": [r"PE(t,2i)=\sin\left(\frac{t}{10000^{2i/d}}\right)", r"PE(t,2i+1)=\cos\left(\frac{t}{10000^{2i/d}}\right)"],
+    "B3": [r"p_t\cdotp_{t'}=\sum_{i=0}^{d/2-1}\cos\bigl(\omega_i(t-t')\bigr)", r"p_{t+k}=R_k\,p_t"],
+    "B4": [r"\operatorname{Var}_{|t-t'|}"],
+    "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 
 

@@ -22,7 +22,7 @@ from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
 
 DeviceStep = Callable[[list[Batch]], Tensor]  # a step that never waits for the device -> its loss and gradient norm
-TENSORS = ("source", "inputs", "labels")
+TENSORS = ("source", "inputs", "labels", "support")
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -33,17 +33,12 @@ class StaticBatches(NamedTuple):
 
     @classmethod
     def like(cls, micro_batches: list[Batch]) -> StaticBatches:
-        return cls(
-            [
-                dataclasses.replace(
-                    batch,
-                    source=None if batch.source is None else empty_like(batch.source),
-                    inputs=empty_like(batch.inputs),
-                    labels=empty_like(batch.labels),
-                )
-                for batch in micro_batches
-            ]
-        )
+        return cls([dataclasses.replace(batch, **cls._empty_tensors(batch)) for batch in micro_batches])
+
+    @staticmethod
+    def _empty_tensors(batch: Batch) -> dict[str, Tensor]:
+        tensors = {name: getattr(batch, name) for name in TENSORS}
+        return {name: empty_like(tensor) for name, tensor in tensors.items() if tensor is not None}
 
     def copy_from(self, micro_batches: list[Batch]) -> None:
         for static, batch in zip(self.micro_batches, micro_batches, strict=True):

@@ -166,8 +166,10 @@ def image_label_loss(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0) 
     logits, share = logits.to(at_least_float32(logits.dtype)), weight / SHARES
 
     def total(smoothing: float) -> Tensor:
-        losses = (F.cross_entropy(logits, label, reduction="none", label_smoothing=smoothing) for label in (other, own))
-        return torch.lerp(*losses, share).sum()
+        of_own, of_other = (
+            F.cross_entropy(logits, label, reduction="none", label_smoothing=smoothing) for label in (own, other)
+        )
+        return torch.lerp(of_other, of_own, share).sum()
 
     return Loss(total(smoothing), total(0.0).detach(), len(labels), (logits.argmax(1) == own).sum())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,12 +33,12 @@ class StaticBatches(NamedTuple):
 
     @classmethod
     def like(cls, micro_batches: list[Batch]) -> StaticBatches:
-        return cls([dataclasses.replace(batch, **cls._empty_tensors(batch)) for batch in micro_batches])
-
-    @staticmethod
-    def _empty_tensors(batch: Batch) -> dict[str, Tensor]:
-        tensors = {name: getattr(batch, name) for name in TENSORS}
-        return {name: empty_like(tensor) for name, tensor in tensors.items() if tensor is not None}
+        static = []
+        for batch in micro_batches:
+            tensors: dict[str, Tensor | None] = {name: getattr(batch, name) for name in TENSORS}
+            empty: dict[str, Any] = {name: None if t is None else empty_like(t) for name, t in tensors.items()}
+            static.append(dataclasses.replace(batch, **empty))
+        return cls(static)
 
     def copy_from(self, micro_batches: list[Batch]) -> None:
         for static, batch in zip(self.micro_batches, micro_batches, strict=True):

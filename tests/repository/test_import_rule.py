@@ -31,6 +31,7 @@ ORDER = (
     "training",
     "compare",
     "convert",
+    "exercises",
     "serving",
     "scale",
     "cli",

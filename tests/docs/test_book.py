@@ -52,6 +52,10 @@ FORMULAS = {
     "B2": [r"PE(t,2i)=\sin\left(\frac{t}{10000^{2i/d}}\right)", r"PE(t,2i+1)=\cos\left(\frac{t}{10000^{2i/d}}\right)"],
     "B3": [r"p_t\cdotp_{t'}=\sum_{i=0}^{d/2-1}\cos\bigl(\omega_i(t-t')\bigr)", r"p_{t+k}=R_k\,p_t"],
     "B4": [r"\operatorname{Var}_{|t-t'|}"],
+    "C1": [r"h_t&=(1-z_t)\odotn_t+z_t\odoth_{t-1}", r"c_t&=f_t\odotc_{t-1}+i_t\odotg_t", r"h_t=F(x_t,h_{t-1})"],
+    "C2": [r"\operatorname{softmax}(Wh_t+b)"],
+    "C3": [r"\prod_{t=T-k+1}^{T}"],
+    "C4": [r"s_0=h_n", r"s_i=F(y_{i-1},s_{i-1})"],
     "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 
@@ -119,4 +123,4 @@ def test_a_block_shows_what_it_prints_and_returns(tmp_path: Path) -> None:
 def test_a_block_that_fails_stops_the_build(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as failure:
         runner.run_chapter("book/planted", "# x\n\n```python\n1 / 0\n```\n", tmp_path)
-    assert failure.value.__notes__ == ["in the block of planted.md that begins on line 4"]
+    assert failure.value.__notes__[0] == "in the block of planted.md that begins on line 4"

@@ -56,6 +56,18 @@ FORMULAS = {
     "C2": [r"\operatorname{softmax}(Wh_t+b)"],
     "C3": [r"\prod_{t=T-k+1}^{T}"],
     "C4": [r"s_0=h_n", r"s_i=F(y_{i-1},s_{i-1})"],
+    "D1": [r"Y=AV", r"a_{jk}=\frac{\exp(s_{jk})}{\sum_{l=1}^{n}\exp(s_{jl})}"],
+    "D5": [r"w\cdot\tanh(W_qq+W_kk)", r"s=q^\topWk", r"s=q\cdotk\\", r"w\cdot\tanh(W[q;k])", r"q\cdotk/\sqrt{d_k}"],
+    "D6": [r"QK^\top=\begin{pmatrix}3&-3&1\\-7&-1&11\end{pmatrix}"],
+    "D7": [r"e_{ij}=x_i\cdotx_j"],
+    "D8": [r"Q=XW_Q,\qquadK=XW_K,\qquadV=XW_V"],
+    "D9": [r"\operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right)V"],
+    "D10": [r"-\infty&\text{otherwise}"],
+    "D11": [r"\operatorname{Concat}(\text{head}_1,\dots,\text{head}_h)\,W^O"],
+    "D12": [r"\operatorname{diag}(W^Q_1,\dots,W^Q_h)"],
+    "D13": [r"(YW_Q)(XW_K)^\top"],
+    "D14": [r"e_{ij}=a(s_{i-1},h_j)", r"c_i=\sum_j\alpha_{ij}h_j", r"g(y_{i-1},s_i,c_i)"],
+    "D15": [r"\operatorname{softmax}_j(s_i\cdoth_j)"],
     "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 

@@ -68,6 +68,11 @@ FORMULAS = {
     "D13": [r"(YW_Q)(XW_K)^\top"],
     "D14": [r"e_{ij}=a(s_{i-1},h_j)", r"c_i=\sum_j\alpha_{ij}h_j", r"g(y_{i-1},s_i,c_i)"],
     "D15": [r"\operatorname{softmax}_j(s_i\cdoth_j)"],
+    "E1": [r"\gamma\odot\frac{x-\mu}{\sigma}+b", r"\frac1p\sum_{c=1}^{p}(x_c-\mu)^2"],
+    "E2": [r"\operatorname{ReLU}(xW_1+b_1)\,W_2+b_2"],
+    "E3": [r"U=\operatorname{LayerNorm}\bigl(\operatorname{Attention}(X)\,W_0+X\bigr)", r"X'=\operatorname{LayerNorm}"],
+    "E4": [r"U_1&=\operatorname{LayerNorm}(T_1W_0+Y)", r"\operatorname{LayerNorm}(T_2W_1+U_1)", r"Y'&=\operatorname{LayerNorm}"],
+    "E6": [r"P=\operatorname{softmax}(YW)"],
     "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 

@@ -4,8 +4,8 @@
 
 web/scenes.toml contains the scenes, web/lectures.toml their order in five lectures. The traces are recorded with the
 shipped models. Run it when one of these changes. The texts contain no typed results: a name in braces, such as
-{weight_of_k1}, is a number computed here from what the scene shows: from its matrices, its trace, or the measured lengths
-in benchmarks/results.
+{weight_of_k1}, is a number computed here from what the scene shows: from its matrices, its trace, or the measured
+lengths in benchmarks/results.
 """
 
 from __future__ import annotations

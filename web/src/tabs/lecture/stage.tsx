@@ -14,7 +14,7 @@ const MIN_SHRINK = 0.98;
 export function Stage(props: { parts: string[] | null; fitted: boolean; id: string; children: ComponentChildren }) {
   const sheet = useRef<HTMLDivElement>(null);
   const { parts, fitted } = props;
-  const key = `${props.id} ${parts?.join(" ")}`;
+  const key = `${props.id} ${parts?.join(" ")} ${fitted}`; // with another key, the content is mounted anew
   useLayoutEffect(() => {
     const root = sheet.current!;
     const update = () => spotlight(root, parts);

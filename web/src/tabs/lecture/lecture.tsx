@@ -107,15 +107,17 @@ function Picture({ scene, fitted }: { scene: Scene; fitted: boolean }) {
   const parts = (!shown.value && scene.before) || scene.show;
   if (modelMissing(scene))
     return (
-      <p>
-        {withCode("This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.")}
-      </p>
+      <div data-testid="lecture-stage">
+        <p>
+          {withCode("This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.")}
+        </p>
+      </div>
     );
   if (parts.length === 0 && !playing.value)
     return (
-      <p class="stage-waits" data-testid="lecture-stage-waits">
-        The picture comes with the answer.
-      </p>
+      <div class="stage-waits" data-testid="lecture-stage">
+        <p data-testid="lecture-stage-waits">The picture comes with the answer.</p>
+      </div>
     );
   const ready = staged.value === scene.id;
   return (

@@ -71,8 +71,14 @@ FORMULAS = {
     "E1": [r"\gamma\odot\frac{x-\mu}{\sigma}+b", r"\frac1p\sum_{c=1}^{p}(x_c-\mu)^2"],
     "E2": [r"\operatorname{ReLU}(xW_1+b_1)\,W_2+b_2"],
     "E3": [r"U=\operatorname{LayerNorm}\bigl(\operatorname{Attention}(X)\,W_0+X\bigr)", r"X'=\operatorname{LayerNorm}"],
-    "E4": [r"U_1&=\operatorname{LayerNorm}(T_1W_0+Y)", r"\operatorname{LayerNorm}(T_2W_1+U_1)", r"Y'&=\operatorname{LayerNorm}"],
+    "E4": [
+        r"U_1&=\operatorname{LayerNorm}(T_1W_0+Y)",
+        r"\operatorname{LayerNorm}(T_2W_1+U_1)",
+        r"Y'&=\operatorname{LayerNorm}",
+    ],
     "E6": [r"P=\operatorname{softmax}(YW)"],
+    "E7": [r"L=-\sum_{i=1}^{m}\logp(y_i\midy_{<i},x)"],
+    "E8": [r"y_i=\arg\max_v"],
     "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 

@@ -79,6 +79,11 @@ FORMULAS = {
     "E6": [r"P=\operatorname{softmax}(YW)"],
     "E7": [r"L=-\sum_{i=1}^{m}\logp(y_i\midy_{<i},x)"],
     "E8": [r"y_i=\arg\max_v"],
+    "E10": [r"\prod_{t=1}^{T}p(x_t\midx_1,\dots,x_{t-1})"],
+    "F1": [r"h=D^{-1}\exp\left(\frac{QK^\top}{\sqrt{d_k}}\right)V"],
+    "F2": [r"\sin(w_1\cdotx),\dots,\sin(w_M\cdotx),\cos(w_1\cdotx)", r"\exp\left(-\frac{\sigma^2|x-y|^2}{2}\right)"],
+    "F3": [r"e^{|q|^2/(2\sqrt{d_k})}\;e^{|k|^2/(2\sqrt{d_k})}\;\operatorname{E}"],
+    "F4": [r"\phi\left(\frac{\sin\bigl(R(q_{jc}-k_{kc})\bigr)}"],
     "B7": [r"\operatorname{rot}_i(q)\cdot\operatorname{rot}_j(k)"],
 }
 

@@ -56,7 +56,7 @@ def test_the_shortcut_is_fitted_as_if_inputs_were_dropped(instance_norm: bool) -
     masks = torch.rand(2_000, *X.shape) >= d
     dropped = (masks * X / (1 - d)).flatten(0, 1)
     expected = torch.linalg.lstsq(dropped, Y.repeat(2_000, 1)).solution.T
-    torch.testing.assert_close(model.shortcut.weight.double(), expected, atol=0.01, rtol=0)
+    torch.testing.assert_close(model.shortcut.weight.double(), expected, atol=0.03, rtol=0)
     assert (model.shortcut.weight - torch.linalg.lstsq(X, Y).solution.T).abs().max() > 0.1  # without dropout
     assert not model.shortcut.bias.any() and not model.shortcut.weight.requires_grad
 

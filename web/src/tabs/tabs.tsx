@@ -17,6 +17,8 @@ import { RandomFeatures } from "./random_features/random_features";
 import { featuresCode } from "./random_features/state";
 import { Recurrent } from "./recurrent/recurrent";
 import { recurrentCode } from "./recurrent/state";
+import { zoomCode } from "./zoom/code";
+import { Zoom } from "./zoom/zoom";
 
 export interface Tab {
   id: string;
@@ -42,6 +44,7 @@ function entry(
 export const TABS: readonly Tab[] = [
   { key: "i", id: "input", title: inputTitle, about: "The input of a model of images, series or sound, and where it attends", view: Input, code: inputCode, hidden: () => !hasInputs() },
   entry("1", "alignment", "Alignment", "Which source words the model attends to for each word it writes", Alignment, alignmentCode),
+  entry("z", "zoom", "Zoom", "One weight, from the sentence down to the products and up to the sum", Zoom, zoomCode),
   entry("2", "heads", "Heads", "All attention heads at once, one in large, and the output without some of them", Heads, headsCode),
   entry("3", "inside", "Inside", "One token on its way through a block, with every number", Inside, insideCode),
   entry("4", "decode", "Decode", "How the next token is chosen: greedy, sampling, beam search", Decode, decodeCode),

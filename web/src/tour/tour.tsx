@@ -1,6 +1,6 @@
 // The guided tour: an invitation on the first visit, and a card that walks through the stops.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Button } from "../controls/controls";
 import { bundle } from "../state/api";
 import { reducedMotion } from "../state/preferences";
@@ -76,7 +76,7 @@ function Card(props: { at: number }) {
   const { title, text, at: selector } = STOPS[at];
   const card = useRef<HTMLElement>(null);
   const box = useBox(selector, at);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key !== "Escape") return;
       stop.value = null;

@@ -8,6 +8,7 @@ import { WordWeights } from "../../chart/word_weights";
 import {
   aligningMap,
   AXIS_TITLES,
+  cap,
   MEANINGS,
   nameChoice,
   pickWeights,
@@ -19,6 +20,7 @@ import {
 } from "../../state/selection";
 import type { Trace } from "../../state/trace";
 import { shownPiece } from "../../text/pieces";
+import { headOf, HowLink } from "../zoom/how_link";
 import { chosenView, cut, head, hide, layer, level, stretch } from "./state";
 
 const MAX_ROWS = 20; // rows listed beside the matrix
@@ -64,7 +66,17 @@ export function Weights(props: { trace: Trace; pin: { value: string }; side: 0 |
           />
         )}
         {fitting ? (
-          <PinnedRow shown={shown} row={fitting[0]} testid={`${common.testid}-row`} />
+          <PinnedRow shown={shown} row={fitting[0]} testid={`${common.testid}-row`}>
+            <HowLink
+              trace={trace}
+              map={name}
+              row={rows[fitting[0]]}
+              col={cols[fitting[1]]}
+              weight={grid.values[fitting[0] * grid.cols + fitting[1]]}
+              {...headOf(choice)}
+              testid={common.testid}
+            />
+          </PinnedRow>
         ) : (
           !arcs && <Strongest shown={shown} query={trace.maps[name]!.query} />
         )}
@@ -74,7 +86,7 @@ export function Weights(props: { trace: Trace; pin: { value: string }; side: 0 |
   );
 }
 
-function PinnedRow(props: { shown: Shown; row: number; testid: string }) {
+function PinnedRow(props: { shown: Shown; row: number; testid: string; children: ComponentChildren }) {
   const { row, shown } = props;
   const { grid, rows, cols } = shown;
   return (
@@ -92,6 +104,7 @@ function PinnedRow(props: { shown: Shown; row: number; testid: string }) {
         label={`Weights of ${rows[row].text}`}
         testid={props.testid}
       />
+      {props.children}
     </div>
   );
 }
@@ -137,8 +150,4 @@ function Strongest(props: { shown: Shown; query: string }) {
       )}
     </table>
   );
-}
-
-function cap(text: string): string {
-  return text[0].toUpperCase() + text.slice(1);
 }

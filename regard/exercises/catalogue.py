@@ -37,6 +37,29 @@ class Entry(NamedTuple):
 
 
 TOPICS: dict[Topic, tuple[tuple[str, int, str, str], ...]] = {
+    Topic("tokens", "Tokens and embeddings"): (
+        ("one-hot-by-hand", 1, "A1", "Multiply one-hot rows with a table by hand"),
+        ("bag-of-words", 1, "A2", "Count the words of texts"),
+        ("wrap-and-pad", 2, "A4", "Make a batch with start, end and padding"),
+        ("sentence-mean", 2, "A3", "Turn a padded sentence into one vector"),
+        ("skip-gram-pairs", 2, "A2", "List the training pairs of skip-gram"),
+        ("nearest-words", 2, "A2", "Find the nearest words by cosine similarity"),
+    ),
+    Topic("positions", "Positions"): (
+        ("sinusoid-by-hand", 1, "B2", "Compute a sinusoidal position by hand"),
+        ("sinusoidal", 2, "B2 B3", "Write the sinusoidal positions"),
+        ("relative-index", 2, "B8", "Look up relative positions"),
+        ("alibi", 2, "B8", "Write the biases of ALiBi"),
+        ("rotary", 3, "B7", "Write rotary positions"),
+    ),
+    Topic("recurrent", "Recurrent nets and the bottleneck"): (
+        ("rnn-by-hand", 1, "C1", "Unroll a recurrent network by hand"),
+        ("vanishing-by-hand", 1, "C3", "Compute how a gradient vanishes and explodes"),
+        ("rnn", 2, "C1", "Write a recurrent network over a sequence"),
+        ("last-states", 2, "C4", "Pick the state after the last real word"),
+        ("bidirectional", 2, "C3 D14", "Read a sentence in both directions"),
+        ("lstm-step", 3, "C1", "Write a step of an LSTM"),
+    ),
     Topic("attention", "Attention"): (
         ("softmax-by-hand", 1, "D1 D10", "Compute a softmax by hand"),
         ("attention-by-hand", 1, "D6 D9", "Compute attention for one query by hand"),

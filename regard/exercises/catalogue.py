@@ -74,6 +74,26 @@ TOPICS: dict[Topic, tuple[tuple[str, int, str, str], ...]] = {
         ("multi-head", 3, "D11", "Write multi-head attention"),
         ("grouped-queries", 3, "D11", "Let several query heads share a key head"),
     ),
+    Topic("transformer", "The Transformer"): (
+        ("layer-norm-by-hand", 1, "E1", "Normalize a vector by hand"),
+        ("parameters-by-hand", 1, "E2 E3", "Count the parameters of an encoder block"),
+        ("feed-forward", 1, "E2", "Write the feed-forward net"),
+        ("layer-norm", 2, "E1", "Write layer normalization"),
+        ("encoder-block", 2, "E3", "Assemble an encoder block"),
+        ("decoder-bug", 3, "E4", "Find the bugs in a decoder block"),
+    ),
+    Topic("training", "Training and decoding"): (
+        ("loss-by-hand", 1, "E7", "Compute the loss of a sentence by hand"),
+        ("teacher-forcing", 1, "E7", "Make inputs and labels for teacher forcing"),
+        ("warm-up", 1, "E7", "Write the learning rate of the Transformer"),
+        ("beam-by-hand", 2, "E8", "Search with a beam by hand"),
+        ("cross-entropy", 2, "E7", "Write the cross-entropy of a padded batch"),
+        ("greedy", 2, "E8", "Write greedy decoding"),
+        ("length-normalization", 2, "E8", "Score hypotheses of different length"),
+        ("label-smoothing", 3, "E7", "Write label smoothing"),
+        ("beam-step", 3, "E8", "Write a step of beam search"),
+        ("decoding-bug", 3, "E8", "Find the bugs in a decoder for batches"),
+    ),
 }
 
 ENTRIES: dict[str, Entry] = {

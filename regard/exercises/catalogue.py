@@ -94,6 +94,28 @@ TOPICS: dict[Topic, tuple[tuple[str, int, str, str], ...]] = {
         ("beam-step", 3, "E8", "Write a step of beam search"),
         ("decoding-bug", 3, "E8", "Find the bugs in a decoder for batches"),
     ),
+    Topic("language_models", "Language models"): (
+        ("perplexity-by-hand", 1, "E10", "Compute a perplexity by hand"),
+        ("bigram", 1, "C2", "Estimate a bigram model"),
+        ("temperature", 1, "E10", "Sample with a temperature"),
+        ("windows", 2, "E10", "Cut a text into training windows"),
+        ("nucleus", 3, "E10", "Sample from the nucleus"),
+        ("key-value-cache", 3, "E10", "Attend with a key-value cache"),
+    ),
+    Topic("random_features", "Random features"): (
+        ("cost-by-hand", 1, "F3", "Count what attention costs with and without random features"),
+        ("random-fourier", 2, "F2", "Write random Fourier features"),
+        ("linear-attention", 2, "F1 F3", "Write attention that is linear in the length"),
+        ("causal-linear", 3, "F3", "Write causal linear attention with running sums"),
+        ("key-factor", 3, "F3", "Estimate softmax attention, with the factor that slides lose"),
+    ),
+    Topic("beyond_text", "Attention elsewhere"): (
+        ("patches-by-hand", 1, "G5", "Count the tokens of a Vision Transformer"),
+        ("ctc-collapse", 1, "G6", "Collapse the frames of a speech recognizer"),
+        ("patches", 2, "G5", "Cut images into patches"),
+        ("forecast-windows", 2, "G6", "Cut a series into past and future"),
+        ("copy-gate", 3, "G3", "Copy words with a pointer-generator"),
+    ),
 }
 
 ENTRIES: dict[str, Entry] = {

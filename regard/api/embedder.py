@@ -115,7 +115,7 @@ class Embedder:
 
 def embed_batch(model: Any, texts: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     """Return a vector for each text, (N, d): in C if the model has packed weights and C implements it."""
-    c_encoder = getattr(model, "c_encoder", None)
+    c_encoder: Any = getattr(model, "c_encoder", None)
     suits_c = c_encoder is not None and all(texts) and not any(pad_id in text for text in texts)
     if suits_c and c_encoder.why_not_now(max(map(len, texts))) is None:
         return torch.cat([model.pooled(x[None], x.new_ones(1, len(x)) > 0) for x in c_encoder.encode(texts)])

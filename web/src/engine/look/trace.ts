@@ -39,8 +39,8 @@ export async function traceText(loaded: LoadedModel, request: TraceRequest, paus
   try {
     const trace = loaded.text ? await traceWriter(loaded, request, pause) : traceEncoder(loaded, request);
     const switchedOff = off.map(({ map, layer, head }) => `Head ${head} of layer ${layer} of ${map} is switched off.`);
-    const notes = [...trace.notes, ...switchedOff];
-    return notes.length ? { ...trace, notes } : { ...trace, notes: undefined };
+    const { notes, ...rest } = trace;
+    return notes.length + switchedOff.length ? { ...rest, notes: [...notes, ...switchedOff] } : rest;
   } finally {
     switched.switchOff([]);
   }

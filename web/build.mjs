@@ -34,7 +34,8 @@ function sources(folder) {
 // The hash of a list in the format of `sha256sum`: a line per file with its hash, two spaces and its path, sorted by path.
 function hashOfSources() {
   const fixed = ["build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json"].map((name) => join(here, name));
-  const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/pictures/drawing/colours.json")];
+  const shared = ["look/pictures/drawing/colours.json", "look/page/first_texts.json"].map((name) => join(here, "../regard", name));
+  const files = [...fixed, ...sources(join(here, "src")), ...shared];
   const names = new Map(files.map((path) => [relative(here, path).replaceAll("\\", "/"), path]));
   const lines = [...names.keys()].sort().map((name) => `${sha256(readFileSync(names.get(name)))}  ${name}\n`);
   return sha256(lines.join(""));

@@ -36,7 +36,7 @@ def test_every_tab_lives(wide: Any, address: str) -> None:
 def test_a_sentence_that_nobody_recorded(wide: Any, address: str) -> None:
     """A link opens for anybody: the model is loaded, and the pinned weight is read out."""
     wide.page.goto(f"{address}#text=Le+chat+noir+dort+dans+le+jardin&tab=alignment&pin=1.1")
-    expect(wide.page.get_by_text("The black cat is sleeping in the garden").first).to_be_visible()
+    expect(wide.page.get_by_text("The black cat sleeps in the garden").first).to_be_visible()
     expect(wide.page.get_by_test_id("weights-readout")).to_have_text(re.compile(r"0\.\d"))
     assert wide.errors == [] and wide.blocked == []
 

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
+from regard.serving.attribution_api import attribution_routes
 from regard.serving.explorer_api import as_json, explorer_routes
 from regard.serving.input_api import INPUT_PATH, input_routes
 from regard.serving.keys import KeyRing
@@ -74,6 +75,7 @@ def explorer_app(
     apis = [
         explorer_routes(shelf, traces or {}, limits),
         sequence_routes(shelf, limits),
+        attribution_routes(shelf, limits),
         input_routes(shelf, files or {}),
     ]
     for api in apis:

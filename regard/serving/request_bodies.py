@@ -99,6 +99,16 @@ class TraceBody(Body):
     max_tokens: int | None = Field(None, ge=1)
 
 
+class AttributionBody(Body):
+    """POST /api/attribution."""
+
+    model: str
+    text: str
+    method: Literal["integrated_gradients", "gradient_times_input", "occlusion"] = "occlusion"
+    baseline: Literal["mean", "zero"] = "mean"
+    target: str | None = None
+
+
 class InsideBody(Body):
     """`POST /api/inside`."""
 

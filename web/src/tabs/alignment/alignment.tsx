@@ -27,6 +27,7 @@ import type { Trace } from "../../state/trace";
 import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import { script, sliced } from "../../text/python";
+import { Attribution } from "../attribution/attribution";
 import "./alignment.css";
 
 const layer = field<string>("layer", "all");
@@ -59,6 +60,9 @@ export function Alignment() {
         <Panel run={run} side={0} alone={!other} />
         {other && <Panel run={other} side={1} alone={false} />}
       </div>
+      {run.origin.kind === "model" && run.trace && (
+        <Attribution model={run.origin.entry} text={textFor(run.origin.entry)} output={run.trace.output} />
+      )}
     </>
   );
 }

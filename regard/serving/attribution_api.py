@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -44,7 +46,8 @@ def compute_attribution(face: Face, body: AttributionBody, limits: Limits) -> by
         max_tokens=None if body.target is not None or hasattr(face, "classify") else MAX_TOKENS,
     )
     weights = attention_beside(face, body.text, found)
-    beside = (
-        {} if weights is None else {"attention": weights.tolist(), "agreement": rank_agreement(weights, found.values)}
-    )
+    if weights is None:
+        return to_bytes(found.to_dict())
+    agreement = rank_agreement(weights, found.values)
+    beside = {"attention": weights.tolist(), "agreement": None if isnan(agreement) else agreement}
     return to_bytes(found.to_dict() | beside)

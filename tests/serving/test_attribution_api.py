@@ -12,20 +12,20 @@ from regard.look import attribute
 TEXT = "Marie a acheté une voiture rouge"
 
 
-def test_the_api_returns_what_the_library_computes(shipped: Any) -> None:
+def test_the_api_returns_what_the_library_computes(client: Any) -> None:
     body = {"model": "fr-en", "text": TEXT, "method": "occlusion", "target": "Mary bought a red car"}
-    answer = shipped.post("/api/attribution", body).json
+    answer = client.post("/api/attribution", body).json
     found = attribute(regard.load("fr-en"), TEXT, method="occlusion", target="Mary bought a red car")
     np.testing.assert_allclose(answer["values"], found.values, atol=2e-4)
     assert [len(answer["outputs"]), len(answer["inputs"])] == list(found.values.shape)
     assert np.array(answer["attention"]).shape == found.values.shape and 0 < answer["agreement"] <= 1
 
 
-def test_wrong_requests_are_refused_in_words(shipped: Any) -> None:
+def test_wrong_requests_are_refused_in_words(client: Any) -> None:
     for body, words in (
         ({"model": "fr-en", "text": TEXT, "method": "magic"}, "method"),
         ({"model": "fr-en", "text": "le chat " * 60, "target": "x"}, "at most 48"),
         ({"model": "fr-en", "text": " "}, "nothing to translate"),
     ):
-        answer = shipped.post("/api/attribution", body)
+        answer = client.post("/api/attribution", body)
         assert answer.status == 400 and words in answer.error, body

@@ -1,10 +1,10 @@
 """How much each input token contributed to each output token, beside the attention weights.
 
-H4. Attention weights say how a layer mixed its vectors. They do not say what the output would have been without a token:
-the mixed vectors come from earlier layers, residual connections pass around attention, and other heads may undo what one
-does (Jain & Wallace 2019, Wiegreffe & Pinter 2019). Attribution asks about the output itself. It has limits of its own:
-a gradient is true only for small changes, an integral depends on its baseline, and replacing a token makes a text that
-the model has never seen.
+H4. Attention weights say how a layer mixed its vectors. They do not say what the output would have been without a
+token: the mixed vectors come from earlier layers, residual connections pass around attention, and other heads may undo
+what one does (Jain & Wallace 2019, Wiegreffe & Pinter 2019). Attribution asks about the output itself. It has limits of
+its own: a gradient is true only for small changes, an integral depends on its baseline, and replacing a token makes a
+text that the model has never seen.
 
     n input tokens   m outputs   d width of a token vector
 """
@@ -99,17 +99,8 @@ def attribute(
     sublayer (pre-norm) change abruptly near zero, so an integral that starts there needs very many `steps`; `gap` says
     how exact it is. The other arguments as in `score_text`.
     """
-    return attribute_all(
-        face,
-        text,
-        methods=[method],
-        baseline=baseline,
-        steps=steps,
-        target=target,
-        search=search,
-        label=label,
-        max_tokens=max_tokens,
-    )[0]
+    written = {"target": target, "search": search, "label": label, "max_tokens": max_tokens}
+    return attribute_all(face, text, methods=[method], baseline=baseline, steps=steps, **written)[0]
 
 
 def attribute_all(

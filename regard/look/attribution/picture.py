@@ -19,6 +19,7 @@ from regard.look.pictures.drawing.fonts import fit_fonts, printable
 
 if TYPE_CHECKING:
     from regard.look.attribution.attribution import Attribution
+    from regard.look.trace.trace import Axis
 
 SIGNED = LinearSegmentedColormap.from_list("regard-signed", ["#b45309", "#fafbfc", "#2062b4"])
 CELL = 0.42  # inches
@@ -35,10 +36,7 @@ def attribution_plot(
 ) -> Figure:
     """Draw attributions of the same text side by side, after the attention weights (m, n) if they are given."""
     first = attributions[0]
-    rows, columns = (
-        [printable(token.text.lstrip("▁") or token.text) for token in axis.tokens]
-        for axis in (first.outputs, first.inputs)
-    )
+    rows, columns = _labels(first.outputs), _labels(first.inputs)
     panels = [("attention weights", weights)] if weights is not None else []
     panels += [(NAMES[attribution.method], attribution.values) for attribution in attributions]
     width = 1.6 + CELL * len(columns)
@@ -60,10 +58,14 @@ def attribution_plot(
     gaps = ", ".join(f"{NAMES[one.method]} {one.gap:.2g}" for one in attributions)
     caption(
         figure,
-        f"Log-probability of each output token, in nats, with the {first.baseline} of the token vectors as “no token”"
-        f" where a method needs one. Largest difference between the sum of a row and what all tokens together change: {gaps}.",
+        f"Contributions to the log-probability of each output token, in nats. Baseline: {first.baseline}. Largest "
+        f"difference between the sum of a row and what all tokens together change: {gaps}.",
     )
     return fit_fonts(figure)
+
+
+def _labels(axis: Axis) -> list[str]:
+    return [printable(token.text.lstrip("▁") or token.text) for token in axis.tokens]
 
 
 def _write_values(axes: Any, values: NDArray[Any], most: float, signed: bool) -> None:

@@ -73,7 +73,10 @@ class ScoredText:
 def _each_look_up(
     model: Any, take: Callable[[Tensor], Tensor | None], used: list[Embedding] | None = None
 ) -> Iterator[None]:
-    """Pass what the embeddings of a model look up to `take`; a tensor that it returns replaces it. List them in `used`."""
+    """Pass what the embeddings of a model look up to `take`; a tensor that it returns replaces it.
+
+    `used` gets the embeddings that were used.
+    """
 
     def hook(embedding: Any, args: Any, vectors: Tensor) -> Tensor | None:
         if used is not None:
@@ -99,8 +102,9 @@ def score_text(
 ) -> ScoredText:
     """Prepare a text for attribution.
 
-    Of a translator, the outputs are the tokens of its translation or of `target`, and the inputs those of the source. Of
-    a language model, the inputs are the tokens before each output. Of a classifier, the output is its class, or `label`.
+    Of a translator, the outputs are the tokens of its translation or of `target`, and the inputs those of the source.
+    Of a language model, the inputs are the tokens before each output. Of a classifier, the output is its class, or
+    `label`.
     """
     model = face.model
     if isinstance(model, Ensemble) or hasattr(model, "pad_sources"):

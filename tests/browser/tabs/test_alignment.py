@@ -1,6 +1,6 @@
 """The front page in a browser: which source words each written word looked at.
 
-Elements: sentence, text, send, source (form) · view, level, layer, head, cut, hide, beside (controls) · output,
+Elements: sentence, text, send, source (form) · view, level, layer, head, cut, hide, beside (controls) · options, more ·
 output-text, piece, probability · weights, weights-canvas, weights-table, weights-readout, weights-pin, weights-row,
 weights-arc · links · beside-panel, beside-weights · waiting, note, alert.
 """
@@ -22,6 +22,7 @@ from regard.look.trace.trace import Axis, Model, Token
 from ...repeats import by_default
 
 JANE = "Jane visite l'Afrique en septembre"
+DEFAULTS = {"text=": JANE.replace(" ", "+"), "view=": "matrix"}
 NASTY = [
     "<script>document.title='gone'</script>",
     '"><img src=x onerror="document.title=\'gone\'">',
@@ -37,7 +38,8 @@ def page(wide: Any, explorer: Any) -> Any:
 
     def go(state: str = "", refuses: int = 0) -> Page:
         refused.append(refuses)
-        wide.page.goto(f"{explorer.address}/#tab=alignment{state}")
+        text, view = ("" if part in state else f"&{part}{value}" for part, value in DEFAULTS.items())
+        wide.page.goto(f"{explorer.address}/#tab=alignment&more=1{text}{view}{state}")
         expect(wide.page.get_by_test_id("piece").first).to_be_visible()
         return wide.page
 
@@ -317,3 +319,25 @@ def test_long_sentence_scrolls_in_its_own_box(phone: Any, explorer: Any) -> None
         expect(phone.page.get_by_test_id("weights")).to_be_visible()
         assert phone.sideways() == 0
     assert (phone.errors, phone.blocked) == ([], [])
+
+
+def test_attribution_stands_beside_attention(wide: Any, explorer: Any) -> None:
+    """The panel shows the numbers of the server, for each method, and says what they can and cannot say."""
+    page = wide.page
+    page.goto(f"{explorer.address}/#tab=alignment&text=le+chat+noir+dort&attribution=1")
+    panel = page.get_by_test_id("attribution")
+    cells = panel.get_by_test_id("attribution-values-table").locator("td[data-value]")
+    for method in ("occlusion", "gradient_times_input"):
+        with page.expect_response("**/api/attribution") as asked:
+            if method == "occlusion":
+                page.reload()
+            else:
+                panel.get_by_test_id("attribution-method").get_by_text("gradient × input").click()
+        numbers = [number for row in asked.value.json()["values"] for number in row]
+        assert len(numbers) > 12 and asked.value.request.post_data_json["method"] == method
+        expect(cells.last).to_have_attribute("data-value", str(numbers[-1]))
+        shown = [float(cell.get_attribute("data-value") or "nan") for cell in cells.all()]
+        assert shown == pytest.approx(numbers)
+    expect(panel).to_contain_text("It cannot say")
+    expect(panel.get_by_test_id("attribution-agreement")).to_contain_text("Rank correlation")
+    assert (wide.errors, wide.blocked) == ([], [])

@@ -173,7 +173,7 @@ def test_ranks_agree_or_do_not() -> None:
 
 
 def test_without_its_word_the_shipped_model_does_not_know_the_colour() -> None:
-    """fr-en: “red” depends on “rouge” most, as its attention says; all layers together depend on more than one weight."""
+    """fr-en: “red” depends on “rouge” most, as its attention says; weights and contributions are not the same."""
     translator = regard.load("fr-en")
     found = attribute(translator, "Marie a acheté une voiture rouge", method="occlusion")
     rows, columns = ([token.text.lstrip("▁") for token in axis.tokens] for axis in (found.outputs, found.inputs))

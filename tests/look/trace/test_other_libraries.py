@@ -1,4 +1,4 @@
-"""`regard.trace` on tiny random models of the real classes of transformers: weights, probabilities, tokens, the page."""
+"""`regard.trace` on tiny random models of the real classes of transformers: weights, probabilities and tokens."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_words_and_letters_of_every_tokenizer() -> None:
     """Spaces are ▁ whatever the tokenizer's mark is, and letters beyond ASCII are letters again."""
     model, tokenizer = make_model("gpt2")
     trace = regard.trace(model, tokenizer, "the café", max_tokens=0)
-    assert [token.text for token in trace.axes["read"].tokens][0] == "the"
+    assert trace.axes["read"].tokens[0].text == "the"
     assert any(token.text.startswith("▁c") for token in trace.axes["target"].tokens)
     assert "Ġ" not in "".join(token.text for token in trace.axes["target"].tokens)
     assert trace.output.startswith("the c") and not any(not step.given for step in trace.steps)

@@ -332,7 +332,7 @@ def test_attribution_stands_beside_attention(wide: Any, explorer: Any) -> None:
             if method == "occlusion":
                 page.reload()
             else:
-                panel.get_by_test_id("attribution-method").get_by_text("gradient × input").click()
+                panel.get_by_role("radio", name="gradient × input").check()
         numbers = [number for row in asked.value.json()["values"] for number in row]
         assert len(numbers) > 12 and asked.value.request.post_data_json["method"] == method
         expect(cells.last).to_have_attribute("data-value", str(numbers[-1]))

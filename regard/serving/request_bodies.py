@@ -99,6 +99,19 @@ class TraceBody(Body):
     max_tokens: int | None = Field(None, ge=1)
 
 
+class QuestionBody(Body):
+    """POST /api/vote."""
+
+    choices: list[str] = Field(max_length=64)
+
+
+class VoteBody(Body):
+    """POST /vote/cast."""
+
+    question: str = Field(max_length=64)
+    choice: int
+
+
 class AttributionBody(Body):
     """POST /api/attribution."""
 

@@ -34,6 +34,7 @@ export interface Served {
   models: ModelEntry[];
   traces: { name: string }[];
   limits: { characters: number; tokens: number; file_bytes: number };
+  votes?: boolean; // whether phones of a class can reach the server
 }
 
 export interface Scene {

@@ -81,7 +81,7 @@ function Contributions(props: { model: ModelEntry; text: string; output: string 
   );
   const [says, cannot] = WORDS[method.value];
   return (
-    <div class="stacked attribution-body" aria-busy={busy}>
+    <div class="stacked attribution-body">
       <p>
         A weight says how a layer mixed its vectors. It does not say what the model would have written without a word: other
         layers and the residual connections carry information past it. Attribution asks the output itself.
@@ -102,7 +102,11 @@ function Contributions(props: { model: ModelEntry; text: string; output: string 
           Computing …
         </p>
       )}
-      {value && <Contribution answer={value} />}
+      {value && (
+        <div class="stacked" aria-busy={busy}>
+          <Contribution answer={value} />
+        </div>
+      )}
     </div>
   );
 }

@@ -96,7 +96,7 @@ const element = document.getElementById("regard-data");
 export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
 
 /** What this page runs on if it has no server: a site with models that the browser runs. */
-const site: Site | null = window.regardSite ?? bundle?.site ?? null;
+export const site: Site | null = window.regardSite ?? bundle?.site ?? null;
 const siteServer = site && new SiteServer(site);
 
 /** Whether a model can be asked: by a server, or in the browser. */

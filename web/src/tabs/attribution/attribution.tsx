@@ -4,7 +4,7 @@ import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
 import { Matrix, type Cell } from "../../chart/matrix/matrix";
 import { Alert, Choice } from "../../controls/controls";
-import { ask, type ModelEntry } from "../../state/api";
+import { ask, site, type ModelEntry } from "../../state/api";
 import { useAnswer } from "../../state/requests";
 import { readPin, writePin } from "../../state/selection";
 import { field } from "../../state/url";
@@ -54,7 +54,7 @@ const WORDS: Record<Method, [says: string, cannot: string]> = {
 };
 
 export function Attribution(props: { model: ModelEntry; text: string; output: string }) {
-  if (!KINDS.includes(props.model.kind)) return null;
+  if (!KINDS.includes(props.model.kind) || site) return null; // a site without a server computes no gradients
   return (
     <details
       class="panel attribution"

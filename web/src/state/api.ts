@@ -167,7 +167,10 @@ export async function ask<T>(path: string, body?: object, stop?: AbortSignal): P
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is `regard explore` still running?");
   }
-  const content = await answer.json().catch(() => ({ error: `The server answered with status ${answer.status} and no message.` }));
+  const content = await answer.json().catch((error) => {
+    if (stop?.aborted) throw error; // a request that was given up in the middle of its answer has none
+    return { error: `The server answered with status ${answer.status} and no message.` };
+  });
   if (answer.status === 401) keyWanted.value = key() ? "wrong" : "missing";
   if (!answer.ok) throw new Error(content.error ?? `The server answered with status ${answer.status}.`);
   return content as T;

@@ -37,7 +37,7 @@ def integrated_gradients(score: Score, x: Tensor, baseline: Tensor, steps: int) 
     points, weights = np.polynomial.legendre.leggauss(steps)  # on -1 to 1
     alphas = torch.tensor((points + 1) / 2, dtype=x.dtype, device=x.device)  # (S,)
     shares = torch.tensor(weights / 2, dtype=x.dtype, device=x.device)
-    mean = 0
+    mean = torch.zeros(())
     for some, share in zip(alphas.split(BATCH), shares.split(BATCH), strict=True):
         _, gradients = _gradients(score, baseline + some[:, None, None] * (x - baseline))  # (m, B, n, d)
         mean = mean + torch.einsum("b,mbnd->mnd", share, gradients)

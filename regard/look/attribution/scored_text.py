@@ -87,8 +87,8 @@ def _each_look_up(
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        for handle in hooks:
+            handle.remove()
 
 
 def score_text(
@@ -106,14 +106,14 @@ def score_text(
     Of a language model, the inputs are the tokens before each output. Of a classifier, the output is its class, or
     `label`.
     """
-    model = face.model
-    if isinstance(model, Ensemble) or hasattr(model, "pad_sources"):
+    model: Any = face.model
+    if isinstance(face.model, Ensemble) or hasattr(model, "pad_sources"):
         raise UsageError(
             "attribution needs a single translator, language model or classifier, not an ensemble or a copier"
         )
     if hasattr(face, "classify"):
         return _score_class(face, text, label)
-    if not isinstance(model, Decoder):
+    if not isinstance(face.model, Decoder):
         raise UsageError("a sentence encoder writes no token to attribute: use a translator, writer or classifier")
     if label is not None:
         raise UsageError("label is for classifiers; for a model that writes text, give target")

@@ -62,8 +62,9 @@ def read_deck(lecture: str | None = None) -> Deck:
 
 
 def _slide(scene: dict[str, Any], minutes: int | None) -> Slide:
-    texts = (scene[name] for name in ("id", "tag", "title", "question", "choices", "right", "reasons", "answer"))
-    return Slide(*texts, scene.get("notes", ""), minutes, scene)
+    names = ("id", "tag", "title", "question", "choices", "right", "reasons", "answer")
+    texts: dict[str, Any] = {name: scene[name] for name in names}
+    return Slide(**texts, notes=scene.get("notes", ""), minutes=minutes, scene=scene)
 
 
 def marked(text: str, *, plain: Callable[[str], str], style: Callable[[str, str], str]) -> str:

@@ -86,9 +86,10 @@ def _translate(model: Any, tokenizer: Any, ids: list[int], target: str | None, m
         logits = model(input_ids=source, decoder_input_ids=torch.tensor([read], device=model.device)).logits[
             0
         ]  # (m, V)
-    axes = {"source": _axis(tokenizer, ids), "target": _axis(tokenizer, written), "read": _axis(tokenizer, read)}
+    source_axis, target_axis, read_axis = (_axis(tokenizer, tokens) for tokens in (ids, written, read))
+    found = trace_maps(layers, source=source_axis, target=target_axis, read=read_axis)
     steps = _steps(tokenizer, logits, written, top, given=len(written) if target is not None else 0)
-    return _with_steps(trace_maps(layers, **axes), steps, _text(tokenizer, written), target)
+    return _with_steps(found, steps, _text(tokenizer, written), target)
 
 
 def _continue(model: Any, tokenizer: Any, ids: list[int], target: str | None, max_tokens: int, top: int) -> Trace:
@@ -103,9 +104,9 @@ def _continue(model: Any, tokenizer: Any, ids: list[int], target: str | None, ma
         raise DataError("there is nothing to predict: the text has a single token, and none was generated")
     with record(model) as layers:
         logits = model(input_ids=torch.tensor([ids[:-1]], device=model.device)).logits[0]  # (m, V)
-    axes = {"target": _axis(tokenizer, ids[1:]), "read": _axis(tokenizer, ids[:-1])}
+    found = trace_maps(layers, target=_axis(tokenizer, ids[1:]), read=_axis(tokenizer, ids[:-1]))
     steps = _steps(tokenizer, logits, ids[1:], top, given=given)
-    return _with_steps(trace_maps(layers, **axes), steps, _text(tokenizer, ids), target)
+    return _with_steps(found, steps, _text(tokenizer, ids), target)
 
 
 def _read(model: Any, tokenizer: Any, ids: list[int]) -> Trace:
@@ -116,8 +117,8 @@ def _read(model: Any, tokenizer: Any, ids: list[int]) -> Trace:
 
 
 def _with_steps(found: Trace, steps: tuple[Step, ...], output: str, target: str | None) -> Trace:
-    search = {"name": "greedy" if target is None else "forced"}
-    return Trace(found.model, found.axes, found.maps, steps, output=output, search=search)
+    name = "greedy" if target is None else "forced"
+    return Trace(found.model, found.axes, found.maps, steps, output=output, search={"name": name})
 
 
 def _generate(model: Any, tokenizer: Any, ids: Tensor, max_tokens: int) -> list[int]:

@@ -144,6 +144,7 @@ ORDER_INSIDE = {
         "embeddings",
         "source",
         "page",
+        "slides",
     ),
     "interop": (
         *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),

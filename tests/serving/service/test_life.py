@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from regard.api.translator import Translator
+from regard.decoding.cpu import c_search
 from tests.serving.conftest import WATCHDOG
 from tests.serving.service.conftest import Running, make_service
 from tests.serving.service.serve_process import Process
@@ -52,6 +53,7 @@ def test_every_answer_under_load_is_that_of_the_text_alone(server: Running, tran
 def test_a_client_that_disconnects_leaves_the_queue(
     start: Callable[..., Running], translators: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(c_search, "usable_threads", lambda: 1)  # for one batch at a time
     service = make_service({"fr-en": translators["fr-en"]})
     model = service.models.get("fr-en")
     assert model is not None

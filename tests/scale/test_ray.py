@@ -165,9 +165,7 @@ def test_the_real_model_and_a_killed_actor(cluster: Any, tmp_path: Path) -> None
     options = (text, "--batch", "16", "--beam", "2")
     plain, out = JobProcess(*options, "-o", tmp_path / "plain", starts=tmp_path / "none", script=None), tmp_path / "out"
     assert plain.wait()[0] == 0
-    running = JobProcess(
-        *options, "--workers", "2", "-o", out, "--ray", starts=tmp_path / "none", script=None
-    )
+    running = JobProcess(*options, "--workers", "2", "-o", out, "--ray", starts=tmp_path / "none", script=None)
     wait_until(lambda: (out / "part-00000.tsv").exists(), "no part was written")
     os.kill(next(pid for pid in descendants(running.process.pid) if "RemoteWorker" in title(pid)), signal.SIGKILL)
     ended, messages = running.wait()

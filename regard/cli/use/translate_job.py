@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -112,7 +111,7 @@ def run_with(pool: WorkerOptions, job: Job, out: Path, say: Callable[[str], obje
         return run_job(job, out, local_workers(job.command, pool.workers), say=say)
     from regard.scale.ray_workers import cluster, ray_workers
 
-    threads = pool.threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
+    threads = pool.threads or 1
     with cluster(pool.ray, workers=pool.workers, threads=threads):
         return run_job(job, out, ray_workers(job, pool.workers, threads=threads, say=say), say=say)
 

@@ -113,7 +113,9 @@ class PairData:
         if bucketed:
             lengths = np.maximum(self._usual_lengths(), self._lengths(self._augmented(0)).max(axis=1))
             self.buckets = choose_buckets(lengths[self.samples], limit=self.limit)
-            self.limit = self.buckets[-1]
+            self.limit = self.longest_target = self.buckets[-1]
+            if not (self._augmentations or join or bare):  # answers are much shorter than their sources
+                self.longest_target = int(self.rows[1].lengths[self.samples].max()) + 1
         self._epochs = Epochs(self._epoch)
 
     @property
@@ -177,11 +179,12 @@ class PairData:
         source, target = rows
         ids, lengths = whole[rank::world], target.lengths[whole] + 1
         bucket = None if self.buckets is None else self._bucket_length(rows, whole)
+        width = None if bucket is None else min(bucket, self.longest_target)
         batch = Batch(
             ids,
             source.padded(ids, before=[START] * self.source_start, after=[END], width=bucket),
-            target.padded(ids, before=[START], width=bucket),
-            target.padded(ids, after=[END], width=bucket),
+            target.padded(ids, before=[START], width=width),
+            target.padded(ids, after=[END], width=width),
             int(lengths[rank::world].sum()),
             global_ids=whole,
             global_tokens=int(lengths.sum()),

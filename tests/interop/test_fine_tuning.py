@@ -190,7 +190,7 @@ def test_refusals(tmp_path: Path) -> None:
         start(**{**NLLB, "data.target_language": "tlh"})
     with pytest.raises(UsageError, match="placeholders needs regard's own tokenizers"):
         start(**{**NLLB, "data.placeholders": True})
-    with pytest.raises(UsageError, match="join needs regard's own subword tokenizers"):
+    with pytest.raises(UsageError, match="join needs subword tokenizers of regard"):
         start(**{**NLLB, "data.join": 0.5})
     (tmp_path / "text").mkdir()
     with pytest.raises(UsageError, match="learns from pairs, or source and target, but the data is given as text"):

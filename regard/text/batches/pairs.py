@@ -84,7 +84,7 @@ class PairData:
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} must be between 0 and 1, got {share}")
             if share and not (isinstance(source, SubwordTokenizer) and isinstance(target, SubwordTokenizer)):
-                raise UsageError(f"{name} needs regard's own subword tokenizers, and a side has another one")
+                raise UsageError(f"{name} needs subword tokenizers of regard, and a side has another one")
         self.corpus, self.seed, self.shuffle = corpus, seed, shuffle
         self.frame = frame
         self.batch_tokens, self.copy, self.join, self.bare = batch_tokens, copy, join, bare

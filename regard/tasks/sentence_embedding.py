@@ -68,8 +68,8 @@ class SentenceEmbedding(Task):
         training: bool,
         cache: Path | None,
     ) -> PairData:
-        options = {"training": training, "cache": cache, "fixed_shapes": self.fixed_shapes}
-        return make_pairs(recipe, corpus, tokenizers, frame=start.encoder_frame, **options)
+        frame, shapes = start.encoder_frame, self.fixed_shapes
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=shapes, frame=frame)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

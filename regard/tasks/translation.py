@@ -94,8 +94,8 @@ class TranslationTask(Task):
         cache: Path | None,
     ) -> PairData:
         frame = start.translation_frame(corpus.source)
-        options = {"training": training, "cache": cache, "fixed_shapes": self.fixed_shapes}
-        return make_pairs(recipe, corpus, tokenizers, frame=frame, **options)
+        shapes = self.fixed_shapes
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=shapes, frame=frame)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

@@ -110,6 +110,7 @@ ORDER_INSIDE = {
         "chat",
         "files",
         "tokenizers",
+        "language_names",
         "text_frame",
         "placeholders",
         "batches",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import shutil
 import sys
+from importlib.metadata import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from run_chapters import run_chapter  # noqa: E402
 
 from regard.version import __version__  # noqa: E402
 
@@ -22,8 +26,10 @@ author = "The regard authors"
 copyright = "the regard authors; Apache-2.0"
 release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]  # $formula$, as GitHub and notebooks have it
+myst_dmath_double_inline = True
 exclude_patterns = ["_build"]
 # A link to code that the reference does not have is an error; types of other libraries are not ours to link.
 nitpicky = True
@@ -40,11 +46,24 @@ python_maximum_signature_line_length = 88
 
 html_theme = "furo"
 html_title = f"regard {release}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "generated/static"]
+mathjax_path = "mathjax/tex-svg.js"  # one file with its fonts, copied by ship_mathjax
 html_favicon = "../web/favicon.svg"
 html_css_files = ["regard.css"]
 
+GENERATED = HERE / "generated"
 NAVIGATION: dict[tuple[object, ...], str] = {}  # see share_navigation
+
+
+def ship_mathjax() -> None:
+    """Copy MathJax from the installed package `sphinx-mathjax-offline`, so that formulas need no other host."""
+    (script,) = (file for file in files("sphinx-mathjax-offline") or [] if file.match(f"static/{mathjax_path}"))
+    copy = GENERATED / "static" / mathjax_path
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(script.locate(), copy)
+
+
+ship_mathjax()  # Sphinx checks html_static_path before the first event
 
 
 def as_restructured_text(lines: list[str]) -> list[str]:
@@ -96,6 +115,12 @@ def leave_out_code(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"```{eval-rst}\n.. automodule::.*?```\n", "", source[0], flags=re.DOTALL)
 
 
+def run_book(app: Sphinx, page: str, source: list[str]) -> None:
+    """Execute the chapters of the book, so that they show what their code computes."""
+    if page.startswith("book/"):
+        source[0] = run_chapter(page, source[0], GENERATED)
+
+
 # Options for an outline, of the pictures for which most is computed.
 SMALL = {"gradients": ["--length", "10", "--seeds", "2"], "random-features": ["--features", "16", "--seeds", "2"]}
 
@@ -104,30 +129,26 @@ def draw_pictures(app: Sphinx) -> None:
     """Make the pictures of learn/pictures.md by the very commands that the page shows."""
     from regard.cli import app as regard
 
-    folder = HERE / "generated"
-    folder.mkdir(exist_ok=True)
     commands = re.findall(r"^\$ regard (plot .*)$", (HERE / "learn/pictures.md").read_text("utf-8"), re.MULTILINE)
-    with TemporaryDirectory(dir=folder) as fresh:
+    with TemporaryDirectory(dir=GENERATED) as fresh:
         for command in commands:
             *words, name = shlex.split(command)
             small = SMALL.get(words[1], []) if app.tags.has("outline") else []  # of two values, the last one counts
             regard([*words, f"{fresh}/{name}", *small], standalone_mode=False)
         # Moved into place whole, so that another build at the same time never sees half a picture.
         for picture in Path(fresh).iterdir():
-            picture.replace(folder / picture.name)
+            picture.replace(GENERATED / picture.name)
 
 
 def write_crossover(app: Sphinx) -> None:
     """The shipped tables of exact attention against random features, for learn/random-features.md."""
     from regard.kernels.linear.crossover import SHIPPED, read_tables
 
-    folder = HERE / "generated"
-    folder.mkdir(exist_ok=True)
     text = "\n\n".join(table.text() for table in read_tables(SHIPPED))
-    with TemporaryDirectory(dir=folder) as fresh:
+    with TemporaryDirectory(dir=GENERATED) as fresh:
         page = Path(fresh) / "crossover.txt"
         page.write_text(text + "\n", encoding="utf-8")
-        page.replace(folder / page.name)
+        page.replace(GENERATED / page.name)
 
 
 def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
@@ -148,6 +169,7 @@ def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, A
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", run_book)
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", write_crossover)
     app.connect("source-read", leave_out_code)

@@ -2,9 +2,10 @@
 
     python scripts/make_scenes.py
 
-web/scenes.toml contains the scenes; the traces are recorded with the shipped models. Run it when either changes. The
-texts contain no typed results: a name in braces, such as {weight_of_k1}, is a number computed here from what the scene
-shows: from its matrices, its trace, or the measured lengths in benchmarks/results.
+web/scenes.toml contains the scenes, web/lectures.toml their order in five lectures. The traces are recorded with the
+shipped models. Run it when one of these changes. The texts contain no typed results: a name in braces, such as
+{weight_of_k1}, is a number computed here from what the scene shows: from its matrices, its trace, or the measured
+lengths in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -36,8 +37,14 @@ from regard.tasks.loading import load
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "web" / "scenes.toml"
 TARGET = ROOT / "regard" / "look" / "page" / "static" / "scenes"
-TABS = ("alignment", "heads", "inside", "decode", "compare", "lab", "positions", "features")
-FIELDS = ("id", "tag", "title", "question", "choices", "answer", "state", "trace", "notes", "curves")
+LECTURES = ROOT / "web" / "lectures.toml"
+TABS = (
+    "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions", "features",
+)  # fmt: skip
+FIELDS = (
+    "id", "tag", "title", "question", "choices", "right", "wrong", "answer", "state", "answer_state", "before", "show",
+    "trace", "notes", "curves",
+)  # fmt: skip
 DRAWN_STEP = 7  # of E10: the first letter after the line break, where any letter may come
 LENGTHS = ROOT / "benchmarks" / "results" / "quality" / "2026-11-18-length-curves-h200.json"
 
@@ -70,12 +77,48 @@ def make_scene(scene: dict[str, Any], traces: dict[str, Any], numbers: dict[str,
     trace = scene.get("trace")
     if trace is not None and trace not in traces:
         raise SystemExit(f"scene {scene['tag']}: no trace {trace!r} is recorded")
+    right, reasons = mark_choices(scene, numbers)
     texts = {field: scene.get(field, "").format_map(numbers) for field in ("question", "answer", "notes")}
-    name = scene.get("id") or scene["tag"].lower().replace(", ", "-")
-    made = {"id": name, **scene, **texts, "state": state, "trace": None if trace is None else f"{trace}.json"}
-    if "curves" in scene:
-        made["curves"] = measured_curves()
-    return made
+    made = {
+        "id": scene.get("id") or scene["tag"].lower().replace(", ", "-"),
+        "tag": scene["tag"],
+        "title": scene["title"],
+        **texts,
+        "choices": scene["choices"],
+        "right": right,
+        "reasons": reasons,
+        "state": state,
+        "answer_state": scene.get("answer_state", "").format_map(numbers),
+        "before": scene.get("before"),
+        "show": scene["show"],
+        "trace": None if trace is None else f"{trace}.json",
+    }
+    return made | ({"curves": measured_curves()} if "curves" in scene else {})
+
+
+def mark_choices(scene: dict[str, Any], numbers: dict[str, str]) -> tuple[int, list[str]]:
+    """Return the index of the right choice, and for each choice why it is wrong (empty for the right one)."""
+    choices, wrong = scene["choices"], [text.format_map(numbers) for text in scene["wrong"]]
+    if scene["right"] not in choices:
+        raise SystemExit(f"scene {scene['tag']}: {scene['right']!r} is not one of its choices")
+    right = choices.index(scene["right"])
+    if len(wrong) != len(choices) - 1:
+        raise SystemExit(
+            f"scene {scene['tag']}: {len(choices) - 1} wrong choices need as many reasons, got {len(wrong)}"
+        )
+    return right, [*wrong[:right], "", *wrong[right:]]
+
+
+def read_lectures(scenes: list[dict[str, Any]], path: Path = LECTURES) -> list[dict[str, Any]]:
+    """Read the orders of scenes with minutes, one for each lecture."""
+    known = {scene["id"] for scene in scenes}
+    lectures = []
+    for lecture in tomllib.loads(path.read_text("utf-8"))["lectures"]:
+        lines = [line.split() for line in lecture.pop("plan").strip().splitlines()]
+        if unknown := {name for name, _ in lines} - known:
+            raise SystemExit(f"{path}: lecture {lecture['id']} names unknown scenes: {', '.join(sorted(unknown))}")
+        lectures.append(lecture | {"scenes": [{"id": name, "minutes": int(minutes)} for name, minutes in lines]})
+    return lectures
 
 
 def record_trace(wanted: dict[str, Any]) -> Trace | None:
@@ -160,6 +203,7 @@ def position_variance() -> dict[str, str]:
     share = variance / variance[-1]  # of the first 2, 4, …, 128 dimensions
     passed = int((share > 0.95).nonzero()[0])
     return {
+        "share_of_10": f"{share[4]:.0%}".replace("%", " %"),
         "share_of_50": f"{share[24]:.0%}".replace("%", " %"),
         "dimensions_of_95": str(2 * (passed + 1)),
         "share_there": f"{share[passed]:.1%}".replace("%", " %"),
@@ -222,13 +266,14 @@ def measured_curves() -> dict[str, Any]:
 
 
 def trace_numbers(folder: Path) -> dict[str, str]:
-    """D13 and E10: the tokens on both axes of the question, and the token that was drawn at the step that E10 shows."""
-    question, story = (Trace.load(folder / f"{name}.json") for name in ("question", "story"))
+    """D13, E8 and E10: the tokens on both axes of the question, the last step, and the token that E10 shows drawn."""
+    question, story, car = (Trace.load(folder / f"{name}.json") for name in ("question", "story", "red-car"))
     step = story.steps[DRAWN_STEP]
     drawn = next(candidate for candidate in step.candidates if candidate.token == step.chosen)
     return {
         "source_tokens": str(len(question.axes["source"].tokens)),
         "target_tokens": str(len(question.axes["target"].tokens)),
+        "end_step": str(len(car.steps) - 1),
         "drawn_step": str(DRAWN_STEP),
         "drawn_token": drawn.text,
         "drawn_probability": f"{100 * math.exp(drawn.logp):.1f}\u00a0%",
@@ -249,9 +294,10 @@ def main(folder: Path = TARGET) -> None:
         trace.save(folder / f"{name}.json")
         sys.stdout.write(f"{name}: {trace.output!r}\n")
     scenes, _ = read_scenes(folder=folder)
-    index = json.dumps(scenes, ensure_ascii=False, indent=1)
-    (folder / "index.json").write_text(index + "\n", "utf-8")
-    sys.stdout.write(f"{len(scenes)} scenes, {len(wanted)} traces\n")
+    lectures = read_lectures(scenes)
+    for name, content in (("index.json", scenes), ("lectures.json", lectures)):
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    sys.stdout.write(f"{len(scenes)} scenes, {len(wanted)} traces, {len(lectures)} lectures\n")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def asks_for_docs(item: pytest.Item) -> bool:
 # Sphinx takes a minute, and many tests mostly wait. So it begins with the first test, and yields to all others.
 # The pages of source code, hundreds of them, are left to `make docs`, and most of the reference to slow tests.
 BUILD = """
-nice -n 5 "$0" -m sphinx -W --keep-going -q -b html -D extensions=myst_parser,sphinx.ext.autodoc \\
+nice -n 5 "$0" -m sphinx -W --keep-going -q -b html -D extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.mathjax \\
   -t "$2" docs "$1/docs" > "$1/docs.said" 2>&1
 echo $? > "$1/docs.ending" && mv "$1/docs.ending" "$1/docs.ended"
 """

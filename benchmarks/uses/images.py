@@ -27,7 +27,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from benchmarks.timing import command, hardware, keep
@@ -37,6 +36,7 @@ from regard.demo.images import demo_images
 from regard.models.config import ImageClassifierConfig
 from regard.recipes.model_table import model_config
 from regard.tasks import task_for
+from regard.tasks.losses import image_label_loss
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import read_recipe
 
@@ -115,8 +115,8 @@ def train_peer(
             model.train()
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 logits = model(batch.source.to(device))
-            labels = batch.labels[:, 0].to(device)
-            loss = F.cross_entropy(logits.float(), labels, label_smoothing=training.label_smoothing or 0.0)
+            total = image_label_loss(logits, batch.labels.to(device), smoothing=training.label_smoothing or 0.0).total
+            loss = total / len(logits)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), training.clip)

@@ -1,4 +1,4 @@
-"""Small changes of images in training, so that a model sees more than there is.
+"""Changes of images in training, so that a model sees more than there is.
 
 B images   C channels   H height   W width
 """
@@ -6,41 +6,41 @@ B images   C channels   H height   W width
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.text.batches.batch import on_device
 from regard.text.random_streams import random_keys
 
 # Random streams, after that of the order of arrays.
-ROWS, COLUMNS, MIRROR, ERASE, ERASED_ROWS, ERASED_COLUMNS, GREY = range(10, 17)
-SHARES = 2**16  # steps in which a share of the images is counted
+ROWS, COLUMNS, MIRROR, ERASE, ERASED_ROWS, ERASED_COLUMNS, GREY, PARTNER, WEIGHT, MIDDLE_ROW, MIDDLE_COLUMN = range(
+    10, 21
+)
+SHARES = 2**16  # steps in which a share of the images, or of an image, is counted
 
 Draw = Callable[[int, int], Tensor]  # from a stream and a count to numbers below the count, (B,)
 
 
-def changed_images(
-    images: Tensor,
-    ids: NDArray[np.int64],
-    stream: tuple[int, int],
-    *,
-    total: int,
-    shift: int = 0,
-    flip: bool = False,
-    erase: float = 0.0,
-) -> Tensor:
-    """Move images of bytes (B, C, H, W), mirror about half of them, and erase a part of a share of them.
+def drawing(ids: Tensor, stream: tuple[int, int], *, total: int) -> Draw:
+    """Return a function that draws numbers for images; they depend on an image's number among `total` and the stream.
 
-    What is drawn for an image depends on its number among `total` and the stream (seed, epoch), not on its batch.
+    A stream is (seed, epoch). So what is drawn for an image does not depend on its batch.
     """
+    return lambda purpose, count: _epoch_numbers(total, *stream, purpose, count, ids.device)[ids]
 
-    def draw(purpose: int, count: int) -> Tensor:
-        numbers = random_keys(total, *stream, purpose)[ids] % np.uint64(count)
-        return on_device(torch.from_numpy(numbers.astype(np.int64)), images.device)
 
+@lru_cache(maxsize=32)
+def _epoch_numbers(total: int, seed: int, epoch: int, purpose: int, count: int, device: torch.device) -> Tensor:
+    """Return a random number below `count` for every image, (total,)."""
+    numbers = random_keys(total, seed, epoch, purpose) % np.uint64(count)
+    return on_device(torch.from_numpy(numbers.astype(np.int64)), device)
+
+
+def changed_images(images: Tensor, draw: Draw, *, shift: int = 0, flip: bool = False, erase: float = 0.0) -> Tensor:
+    """Move images of bytes (B, C, H, W), mirror about half of them, and erase a part of a share of them."""
     if shift or flip:
         images = shifted_and_flipped(images, draw, shift=shift, flip=flip)
     return partly_erased(images, draw, share=erase) if erase else images
@@ -74,6 +74,35 @@ def partly_erased(images: Tensor, draw: Draw, *, share: float) -> Tensor:
     chosen = draw(ERASE, SHARES) < share * SHARES  # (B,)
     covered = (chosen[:, None, None] & rows[:, :, None] & columns[:, None])[:, None]  # (B, 1, H, W)
     return torch.where(covered, draw(GREY, 256).to(images.dtype)[:, None, None, None], images)
+
+
+def blended(images: Tensor, others: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Blend images with others; Zhang et al. 2018, "mixup", with alpha = 1.
+
+    Return them with the weights of the first in steps of 1 / SHARES, (B,).
+    """
+    weight = draw(WEIGHT, SHARES + 1)
+    share = weight.float()[:, None, None, None] / SHARES
+    return (share * images + (1 - share) * others).round().to(images.dtype), weight
+
+
+def patched(images: Tensor, others: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Cover a rectangle of images by that of others; Yun et al. 2019, "CutMix", with alpha = 1.
+
+    Return them with the share of each that is left, in steps of 1 / SHARES, (B,).
+    """
+    height, width = images.shape[2:]
+    side = (1 - draw(WEIGHT, SHARES + 1).float() / SHARES).sqrt()  # of the rectangle, as a share of the image's
+    rows, columns = (
+        (torch.arange(length, device=images.device) - draw(purpose, length)[:, None]).abs() < side[:, None] * length / 2
+        for purpose, length in ((MIDDLE_ROW, height), (MIDDLE_COLUMN, width))
+    )  # (B, H), (B, W)
+    covered = rows[:, :, None] & columns[:, None]  # (B, H, W)
+    weight = ((~covered).float().mean((1, 2)) * SHARES).round().long()
+    return torch.where(covered[:, None], others, images), weight
+
+
+MIXTURES = {"mixup": blended, "cutmix": patched}
 
 
 def _covered(draw: Draw, purpose: int, side: int, device: torch.device) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.arrays.augment import changed_images
+from regard.arrays.augment import MIXTURES, PARTNER, changed_images, drawing
 from regard.arrays.images import Images
 from regard.arrays.series import Series
 from regard.errors import DataError, UsageError
@@ -123,7 +123,8 @@ class ImageData(ArrayData):
     """Images (B, C, H, W) and the number of the class of each, (B, 1).
 
     In training, an image is moved by up to `shift` pixels, with `flip` half of them are mirrored, and a part of a share
-    `erase` of them is covered.
+    `erase` of them is covered. With a `mix` of MIXTURES, each is then mixed with any other image, and has two classes,
+    (B, 3): its own, that of the other image, and the weight of its own in steps of 1 / SHARES.
     """
 
     def __init__(
@@ -138,8 +139,9 @@ class ImageData(ArrayData):
         shift: int = 0,
         flip: bool = False,
         erase: float = 0.0,
+        mix: str = "none",
     ) -> None:
-        self.images, self.shift, self.flip, self.erase = images, shift, flip, erase
+        self.images, self.shift, self.flip, self.erase, self.mix = images, shift, flip, erase, mix
         self.classes = np.array(classes, np.int64)
         super().__init__(batch_tokens=batch_tokens, row_tokens=row_tokens, seed=seed, shuffle=shuffle)
 
@@ -154,13 +156,19 @@ class ImageData(ArrayData):
         return self.images.location(i)
 
     def tensors(self, ids: Sequence[int], epoch: int) -> tuple[Tensor, Tensor]:
-        numbers = np.array(ids, np.int64)
-        rows, (pixels, classes) = self._on_device(numbers), self._tensors
-        chosen = pixels[rows]  # (B, C, H, W)
-        changed = changed_images(
-            chosen, numbers, (self.seed, epoch), total=len(self), shift=self.shift, flip=self.flip, erase=self.erase
-        )
-        return changed, classes[rows, None]
+        rows, classes = self._on_device(np.array(ids, np.int64)), self._tensors[1]
+        images, labels = self._changed(rows, epoch), classes[rows, None]
+        if self.mix == "none":
+            return images, labels
+        draw = drawing(rows, (self.seed, epoch), total=len(self))
+        others = draw(PARTNER, len(self))
+        images, weight = MIXTURES[self.mix](images, self._changed(others, epoch), draw)
+        return images, torch.cat([labels, classes[others, None], weight[:, None]], dim=1)
+
+    def _changed(self, rows: Tensor, epoch: int) -> Tensor:
+        """Return these images as training changes them, (B, C, H, W)."""
+        draw = drawing(rows, (self.seed, epoch), total=len(self))
+        return changed_images(self._tensors[0][rows], draw, shift=self.shift, flip=self.flip, erase=self.erase)
 
 
 class SeriesData(ArrayData):

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from regard.cli.check import check_files
 from regard.cli.demo import show_demo
+from regard.cli.exercise import exercises
 from regard.cli.explore import explore_models
 from regard.cli.lectures import show_lectures
 from regard.cli.measure.bench import bench_model
@@ -140,6 +141,8 @@ def make_app(only: str | None = None) -> typer.Typer:
     if only is None:
         commands.add_typer(plots, name="plot")
         commands.add_typer(words, name="words")
+        commands.add_typer(exercises, name="exercise")
+        commands.add_typer(exercises, name="exercise")
     return commands
 
 

@@ -29,6 +29,7 @@ _WHERE = {
     "recurrent_states": "regard.look.recurrent",
     "principal_plane": "regard.look.embeddings",
     "word_table": "regard.look.embeddings",
+    "show_source": "regard.look.source",
     # pictures
     "plot_trace": "regard.look.pictures.traces",
     "alignment_plot": "regard.look.pictures.matrices",

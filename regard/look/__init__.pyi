@@ -36,6 +36,7 @@ from regard.look.pictures.position_curves import (
 from regard.look.pictures.random_features import random_features_plot as random_features_plot
 from regard.look.pictures.traces import plot_trace as plot_trace
 from regard.look.recurrent import recurrent_states as recurrent_states
+from regard.look.source import show_source as show_source
 from regard.look.trace.from_weights import trace_maps as trace_maps
 from regard.look.trace.inputs.input_trace import InputTrace as InputTrace
 from regard.look.trace.trace import Trace as Trace

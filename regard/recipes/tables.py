@@ -33,6 +33,7 @@ ARRAY_KEYS = (
     "shift",
     "flip",
     "erase",
+    "mix",
     "scenes",
     "items",
     "joined",
@@ -48,6 +49,7 @@ CAPTURED_OPTIMIZERS = (None, "adam", "adamw")  # those whose steps can be captur
 PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 PARALLEL = ("ddp", "fsdp")
 KERNELS = ("auto", "off")
+MIXTURES = ("none", "mixup", "cutmix")
 FAULTS = ("stop", "skip")
 LEAST_ALPHA = 0.1  # of unigram sampling: below it, training shows mostly single letters, use mostly whole words
 SHARES = ("copy", "invent", "typed", "join", "bare")  # shares of the pairs that training changes
@@ -95,6 +97,7 @@ class DataRecipe:
     shift: int = number(0, rule=WHOLE)  # pixels by which training moves an image, at most
     flip: bool = False  # training mirrors half of the images
     erase: float = number(0.0, rule=PART)  # share of the images of which training covers a rectangle
+    mix: str = choice("none", MIXTURES)  # how training mixes each image with another one, whose class it has too
     joined: int = number(1, rule=ValueRule(least=1, most=64))  # recordings that are joined to one, at most
     growth: int = number(0, rule=WHOLE)  # epochs after which training joins one more; 0: as many from the start
     speed: float = number(0.0, rule=ValueRule(least=0, most=0.5))  # training plays them so much faster or slower

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.arrays.augment import SHARES
 from regard.kernels.fp8.enable import output_scales
 from regard.kernels.fp8.output import fp8_token_loss
 from regard.kernels.training.cross_entropy import at_least_float32, token_loss
@@ -152,9 +153,28 @@ def classification_loss(model: TextClassifier, batch: Batch, *, smoothing: float
 
 
 def image_loss(model: VisionTransformer, batch: Batch, *, smoothing: float = 0.0) -> Loss:
-    """Predict the class of each image; G5. The label is the number of the class, below 0 if there is none."""
+    """Predict the class of each image; G5. The label is the number of the class, below 0 if there is none.
+
+    A mixture of two images has two labels and the weight of the first (ImageData).
+    """
     count = len(batch.ids)
-    return _class_loss(model(_or_dummy(batch.source))[:count], batch.labels[:count, 0], smoothing)
+    return image_label_loss(model(_or_dummy(batch.source))[:count], batch.labels[:count], smoothing=smoothing)
+
+
+def image_label_loss(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0) -> Loss:
+    """Return the cross-entropy of logits (b, K) at the labels (b, 1), or at those of mixtures (b, 3)."""
+    if labels.shape[1] == 1:
+        return _class_loss(logits, labels[:, 0], smoothing)
+    own, other, weight = labels.unbind(1)
+    logits, share = logits.to(at_least_float32(logits.dtype)), weight / SHARES
+
+    def total(smoothing: float) -> Tensor:
+        of_own, of_other = (
+            F.cross_entropy(logits, label, reduction="none", label_smoothing=smoothing) for label in (own, other)
+        )
+        return torch.lerp(of_other, of_own, share).sum()
+
+    return Loss(total(smoothing), total(0.0).detach(), len(labels), (logits.argmax(1) == own).sum())
 
 
 def forecast_loss(model: PatchForecaster | DLinear, batch: Batch) -> Loss:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-PAGES = ["index", "learn/pictures", "reference/attention"]
+PAGES = ["index", "book/tokens", "learn/pictures", "reference/attention"]
 OTHERS = [
     "learn/lectures",
     "learn/letters",
@@ -37,6 +37,15 @@ def test_pictures_are_shown(wide: Any, docs_address: str) -> None:
     wide.page.goto(f"{docs_address}/learn/pictures.html", wait_until="networkidle")
     widths = wide.page.eval_on_selector_all("article img", "all => all.map(one => one.naturalWidth)")
     assert len(widths) >= 8 and min(widths) > 200
+
+
+def test_formulas_are_typeset_without_other_machines(wide: Any, docs_address: str) -> None:
+    wide.page.goto(f"{docs_address}/book/tokens.html", wait_until="networkidle")
+    formulas = wide.page.locator("mjx-container svg")
+    formulas.first.wait_for()
+    assert formulas.count() > 20
+    assert wide.page.locator("[data-mjx-error]").count() == 0
+    assert (wide.errors, wide.blocked) == ([], [])
 
 
 def test_search_finds_a_tag(wide: Any, docs_address: str) -> None:

@@ -69,6 +69,8 @@ def test_every_module_is_on_one_page_of_the_reference() -> None:
     listed = Counter(re.findall(r"automodule:: (\S+)", pages))
     files = (path.relative_to(ROOT).with_suffix("") for path in (ROOT / "regard").rglob("*.py"))
     modules = {".".join(file.parts) for file in files if file.name not in ("__init__", "__main__", "version")}
+    exercises = ("regard.exercises.topics.", "regard.exercises.solutions.")  # docs/learn/exercises.md lists them
+    modules = {module for module in modules if not module.startswith(exercises)}
     assert len(modules) > 250
     assert modules - set(listed) == set()
     assert {module for module, count in listed.items() if count > 1} == set()

@@ -1,6 +1,7 @@
 """Every example of the README and the docs is run: Python blocks as they stand, commands through the command line.
 
-The commands of docs/learn/pictures.md are run when that page is built (test_build.py), so not a second time here.
+The commands of docs/learn/pictures.md and the chapters of docs/book are run when these pages are built (test_build.py),
+so not a second time here.
 Commands with pipes and redirections go through a shell.
 The blocks of a page share their names and run from top to bottom in an empty folder. A block that cannot run has
 the comment `<!-- not run: reason -->` on the line before it.
@@ -132,7 +133,7 @@ SLOW_PAGES = {"processes.md"}
     [
         pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW_PAGES else page
         for page in PAGES
-        if page.name != "pictures.md"
+        if page.name != "pictures.md" and page.parent.name != "book"
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )

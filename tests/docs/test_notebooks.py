@@ -1,26 +1,79 @@
-"""The notebooks have the code of the pages they come from; test_examples.py runs the pages."""
+"""The notebooks have the code of the pages they come from, and run in a kernel as Jupyter starts it."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BOOK = sorted((DOCS / "book/notebooks").glob("*.ipynb"))
 
 
-def test_notebooks_are_those_of_the_pages(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("make_notebooks", ROOT / "scripts" / "make_notebooks.py")
     assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_notebooks_are_those_of_the_pages(script: ModuleType, tmp_path: Path) -> None:
     fresh = script.write_notebooks(tmp_path)
-    assert [path.stem for path in fresh] == ["multi-head-attention", "self-attention"]
+    assert {"self-attention", "multi-head-attention", "tokens"} <= {path.stem for path in fresh}
+    assert {path.relative_to(tmp_path) for path in fresh} == {path.relative_to(DOCS) for path in DOCS.rglob("*.ipynb")}
     for path in fresh:
-        shipped = ROOT / "docs" / "learn" / "notebooks" / path.name
+        shipped = DOCS / path.relative_to(tmp_path)
         assert shipped.read_text("utf-8") == path.read_text("utf-8"), "run scripts/make_notebooks.py"
         cells = json.loads(path.read_text("utf-8"))["cells"]
-        page = shipped.with_suffix(".md").read_text("utf-8")
+        is_chapter = "book" in shipped.parts
+        page = (DOCS / "book" if is_chapter else shipped.parent) / f"{path.stem}.md"
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        assert len(code) == page.count("```python\n") and all(f"```python\n{block}\n```" in page for block in code)
+        if is_chapter:
+            assert code.pop(0) == script.INSTALL
+        text = page.read_text("utf-8")
+        assert len(code) == text.count("```python\n") and all(f"```python\n{block}\n```" in text for block in code)
         assert not any(".ipynb" in line or ".md" in line for cell in cells for line in cell["source"])
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelManager]:
+    """One kernel for all notebooks, because each would import torch anew."""
+    manager = KernelManager(kernel_name="python3")
+    yield manager
+    if manager.has_kernel:
+        manager.shutdown_kernel(now=True)
+
+
+def run(path: Path, manager: KernelManager, folder: Path) -> list[dict[str, Any]]:
+    """Run a notebook without its install cell, with fresh names in an empty folder; return its outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert "%pip install" in notebook.cells[1].source
+    notebook.cells[1] = nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {folder}\nimport torch; torch.manual_seed(0);")
+    client = NotebookClient(notebook, km=manager, timeout=200, shutdown_kernel="immediate")
+    client.execute(reset_kc=False, cleanup_kc=False)
+    return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+# The build of the documentation runs the same code (run_chapters.py); one chapter shows that it runs in a kernel, too.
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem == "tokens" else pytest.param(path, marks=pytest.mark.slow) for path in BOOK],
+    ids=lambda path: path.stem,
+)
+def test_notebook_runs_in_a_kernel(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
+    outputs = run(path, kernel, tmp_path)
+    kinds = {kind for output in outputs for kind in output.get("data", {})}
+    assert {"text/markdown", "image/png"} <= kinds  # source code and figures
+    assert not any(output.output_type == "error" for output in outputs)

@@ -31,6 +31,7 @@ ORDER = (
     "training",
     "compare",
     "convert",
+    "exercises",
     "serving",
     "scale",
     "cli",
@@ -133,7 +134,7 @@ ORDER_INSIDE = {
         "ctc",
         "benchmark",
     ),
-    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "page"),
+    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "source", "page"),
     "interop": (
         *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),
         *(

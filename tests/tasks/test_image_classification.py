@@ -19,7 +19,7 @@ from regard.arrays.images import make_images
 from regard.cli import app
 from regard.errors import DataError, ModelError, UsageError
 from regard.tasks.arrays.image_classification import chosen_patch, image_size, split_images
-from regard.tasks.losses import image_loss
+from regard.tasks.losses import image_label_loss, image_loss
 from regard.training.recipe.from_files import recipe_for_files
 
 SMALL = {
@@ -205,6 +205,35 @@ def test_erasing_covers_one_rectangle_of_a_share_of_the_images() -> None:
     assert heights == {1, 2, 3, 4} and widths == {1, 2, 3, 4, 5, 6}
     assert torch.equal(data.collate([changed[0]], 0).source[0], torch.from_numpy(seen[changed[0]]))
     assert not np.array_equal(data.collate(range(400), 1).source.numpy(), seen)
+
+
+@pytest.mark.parametrize("mix", ["mixup", "cutmix"])
+def test_a_mixture_has_the_classes_of_both_images_by_their_shares(mix: str) -> None:
+    """Images of one grey each: the mean of the greys by the weight says what each pixel shows."""
+    greys = np.linspace(0, 250, 100).astype(np.uint8)
+    pixels = np.tile(greys[:, None, None, None], (1, 1, 8, 10))
+    images = make_images(pixels, ["a"] * 100, name="test")
+    data = ImageData(images, list(range(100)), mix=mix, batch_tokens=1000, row_tokens=10, seed=3)
+    batch = data.collate(range(100), 0)
+    own, other, weight = batch.labels.T
+    share = weight / 2**16
+    assert own.tolist() == list(range(100)) and len(other.unique()) > 40
+    assert float(share.min()) < 0.3 and float(share.max()) > 0.9 and 0.4 < float(share.mean()) < 0.75
+    first, second = (torch.from_numpy(pixels)[label].float() for label in (own, other))
+    if mix == "mixup":
+        share = share[:, None, None, None]
+        torch.testing.assert_close(batch.source.float(), share * first + (1 - share) * second, atol=0.51, rtol=0)
+    else:
+        assert ((batch.source == first) | (batch.source == second)).all()
+        differs = own != other
+        torch.testing.assert_close((batch.source == first).float().mean((1, 2, 3))[differs], share[differs])
+    assert torch.equal(data.collate([7], 0).source[0], batch.source[7])  # whatever the batch
+    logits = torch.randn(100, 100)
+    target = torch.zeros(100, 100)  # shares of the classes
+    target.scatter_add_(1, torch.stack([own, other], dim=1), torch.stack([weight, 2**16 - weight], dim=1) / 2**16)
+    for smoothing in (0.0, 0.1):
+        expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+        torch.testing.assert_close(image_label_loss(logits, batch.labels, smoothing=smoothing).total, expected)
 
 
 def test_loss_is_the_cross_entropy_and_unknown_labels_count_as_wrong() -> None:

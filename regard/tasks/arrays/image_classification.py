@@ -54,7 +54,7 @@ class ImageClassification(ArrayTask):
     usage = "regard classify -m FOLDER picture.png\nregard plot image -m FOLDER picture.png"
     face = "image classifier"
     reads = "image"
-    array_keys = ("shift", "flip", "erase")
+    array_keys = ("shift", "flip", "erase", "mix")
     length_key = "model.height and model.width"
     default_model = "patches of an image as tokens (Dosovitskiy et al. 2021)"
 
@@ -106,6 +106,7 @@ class ImageClassification(ArrayTask):
             shift=recipe.data.shift if training else 0,
             flip=recipe.data.flip and training,
             erase=recipe.data.erase if training else 0.0,
+            mix=recipe.data.mix if training else "none",
         )
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora[Images], tokenizers: Tokenizers) -> int:

@@ -40,6 +40,7 @@ class CopyingTask(Task):
     """Write a text from a longer one, whose tokens can be copied."""
 
     decodes_validation = True
+    fixed_shapes = True
     label_smoothing = (0.0, "as in See et al. 2017")
     default_model = "it can copy words that are rare"
 
@@ -51,7 +52,7 @@ class CopyingTask(Task):
     def make_data(
         self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> PairData:
-        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=True)
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
 
     def longest_row(self, recipe: RecipeTables, corpora: Any, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

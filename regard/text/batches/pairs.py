@@ -113,7 +113,9 @@ class PairData:
         if bucketed:
             lengths = np.maximum(self._usual_lengths(), self._lengths(self._augmented(0)).max(axis=1))
             self.buckets = choose_buckets(lengths[self.samples], limit=self.limit)
-            self.limit = self.buckets[-1]
+            self.limit = self.longest_target = self.buckets[-1]
+            if not (self._augmentations or join or bare):  # answers are much shorter than their sources
+                self.longest_target = int(self.rows[1].lengths[self.samples].max()) + 1
         self._epochs = Epochs(self._epoch)
 
     @property
@@ -178,11 +180,12 @@ class PairData:
         frame, pad = self.frame, self.frame.special.pad
         ids, lengths = whole[rank::world], target.lengths[whole] + frame.target_tokens
         bucket = None if self.buckets is None else self._bucket_length(rows, whole)
+        width = None if bucket is None else min(bucket, self.longest_target)
         batch = Batch(
             ids,
             source.padded(ids, before=frame.before_source, after=frame.after_source, width=bucket, pad=pad),
-            target.padded(ids, before=[frame.special.start, *frame.before_target], width=bucket, pad=pad),
-            target.padded(ids, before=frame.before_target, after=frame.after_target, width=bucket, pad=pad),
+            target.padded(ids, before=[frame.special.start, *frame.before_target], width=width, pad=pad),
+            target.padded(ids, before=frame.before_target, after=frame.after_target, width=width, pad=pad),
             int(lengths[rank::world].sum()),
             global_ids=whole,
             global_tokens=int(lengths.sum()),

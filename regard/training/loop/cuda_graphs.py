@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from regard.machine import is_out_of_memory
 from regard.text.batches.batch import Batch
 
 DeviceStep = Callable[[list[Batch]], Tensor]  # a step that never waits for the device -> its loss and gradient norm
-TENSORS = ("source", "inputs", "labels")
+TENSORS = ("source", "inputs", "labels", "support")
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -33,17 +33,12 @@ class StaticBatches(NamedTuple):
 
     @classmethod
     def like(cls, micro_batches: list[Batch]) -> StaticBatches:
-        return cls(
-            [
-                dataclasses.replace(
-                    batch,
-                    source=None if batch.source is None else empty_like(batch.source),
-                    inputs=empty_like(batch.inputs),
-                    labels=empty_like(batch.labels),
-                )
-                for batch in micro_batches
-            ]
-        )
+        static = []
+        for batch in micro_batches:
+            tensors: dict[str, Tensor | None] = {name: getattr(batch, name) for name in TENSORS}
+            empty: dict[str, Any] = {name: None if t is None else empty_like(t) for name, t in tensors.items()}
+            static.append(dataclasses.replace(batch, **empty))
+        return cls(static)
 
     def copy_from(self, micro_batches: list[Batch]) -> None:
         for static, batch in zip(self.micro_batches, micro_batches, strict=True):

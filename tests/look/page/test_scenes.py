@@ -21,8 +21,10 @@ from regard.look.trace.words import merge_words
 ROOT = Path(__file__).parents[3]
 SCENES = Path(regard.__file__).parent / "look" / "page" / "static" / "scenes"
 INDEX: list[dict[str, Any]] = json.loads((SCENES / "index.json").read_text("utf-8"))
-MORE = ("search", "marine", "three-heads", "norms", "two-attentions")  # further scenes of a topic
-TOPICS = {f"{letter}{n}" for letter, most in (("B", 8), ("D", 17), ("E", 11), ("F", 3)) for n in range(1, most + 1)}
+PLANS: list[dict[str, Any]] = json.loads((SCENES / "lectures.json").read_text("utf-8"))
+MORE = ("search", "marine", "three-heads", "norms", "two-attentions", "shapes")  # further scenes of a topic
+COUNTS = (("B", 8), ("C", 4), ("D", 17), ("E", 11), ("F", 3))
+TOPICS = {"A1", "A3"} | {f"{letter}{n}" for letter, most in COUNTS for n in range(1, most + 1)}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,10 @@ def test_every_topic_has_a_scene() -> None:
 def test_what_ships_is_what_the_source_says(script: Any) -> None:
     scenes, traces = script.read_scenes()
     assert scenes == INDEX, "run scripts/make_scenes.py"
-    assert {path.name for path in SCENES.glob("*.json")} == {"index.json", *(f"{name}.json" for name in traces)}
+    assert {path.name for path in SCENES.glob("*.json")} == {
+        "index.json", "lectures.json", *(f"{name}.json" for name in traces)
+    }  # fmt: skip
+    assert script.read_lectures(scenes) == PLANS, "run scripts/make_scenes.py"
     assert {scene["trace"] for scene in INDEX} - {None} == {f"{name}.json" for name in traces}
     for name, wanted in traces.items():
         trace = Trace.load(SCENES / f"{name}.json")
@@ -61,6 +66,11 @@ def test_what_ships_is_what_the_source_says(script: Any) -> None:
 def test_a_scene_asks_and_answers(scene: dict[str, Any]) -> None:
     assert scene["question"].strip().endswith(("?", "…", "”"))
     assert len(scene["choices"]) >= 2 and len(set(scene["choices"])) == len(scene["choices"])
+    reasons = scene["reasons"]
+    assert len(reasons) == len(scene["choices"]) and [i for i, text in enumerate(reasons) if not text] == [
+        scene["right"]
+    ]
+    assert all(len(text) > 15 for i, text in enumerate(reasons) if i != scene["right"])
     assert len(scene["answer"]) > 20
     state = parse_qs(scene["state"], strict_parsing=True)
     assert re.fullmatch(r"[a-z]+", state["tab"][0])
@@ -84,7 +94,7 @@ def darkest(trace: Trace, word: str) -> str:
 
 def test_noun_and_adjective_cross_over() -> None:
     trace = trace_of("D16")
-    assert (darkest(trace, "red"), darkest(trace, "car")) == ("rouge", "voiture")
+    assert (darkest(trace, "red"), darkest(trace, "car"), darkest(trace, "a")) == ("rouge", "voiture", "une")
 
 
 def test_the_sentence_of_the_first_figure_crosses_over() -> None:
@@ -129,7 +139,7 @@ def test_a_sample_shows_its_draws() -> None:
     probabilities = {c.token: math.exp(c.logp) for c in trace.steps[shown].candidates}
     assert max(probabilities.values()) < 0.5, "at this step another seed draws another token"
     drawn = trace.output[shown]  # a model of characters: one token is one character
-    assert f"“{drawn}” was drawn" in scene["answer"]
+    assert f"“{drawn}” was drawn" in scene["answer"]  # as is “No token has even half of the probability here”
     assert f"only {100 * probabilities[trace.steps[shown].chosen]:.1f}\u00a0%" in scene["answer"]
 
 
@@ -164,20 +174,21 @@ def test_the_curves_are_those_of_the_results() -> None:
 def test_a_scene_does_not_show_its_answer_before_the_guess() -> None:
     """D1 asks what a row sums to, D10 what the softmax is: the fourth stage of the Lab, which shows it, comes later."""
     states = {scene["id"]: parse_qs(scene["state"]) for scene in INDEX}
-    assert int(states["d1"]["step"][0]) < 4 and int(states["d10"]["step"][0]) < 4
+    answers = {scene["id"]: parse_qs(scene["answer_state"]) for scene in INDEX}
+    for name in ("d1", "d10", "d6", "d7", "d9", "search", "d2", "e11", "three-heads", "two-attentions"):
+        assert int(states[name]["step"][0]) < 4 <= int(answers[name]["step"][0]), name
+    hidden = {scene["id"] for scene in INDEX if scene["before"] is not None and scene["before"] != scene["show"]}
+    assert hidden >= {"d14", "d16", "marine", "d17", "b2", "b3", "b4", "e6", "e7", "e8", "f1", "f3", "a3", "c3", "c4"}
     assert "mask" not in states["d2"] and states["d2"]["preset"] == ["content"]
 
 
 def test_no_result_is_typed_into_a_scene() -> None:
     """A number with decimals or a percentage in web/scenes.toml stands in braces; the slide's 3.23 is a quotation."""
     source = (ROOT / "web" / "scenes.toml").read_text("utf-8")
-    texts = [line for line in source.splitlines() if line.startswith(("question", "answer", "notes"))]
-    typed = [
-        line
-        for line in texts
-        if re.search(r"\d\.\d|\d ?%", line.replace("95 %, with {", "").replace("prints 3.23", ""))
-    ]
-    assert not typed
+    texts = [line for line in source.splitlines() if line.startswith(("question", "answer =", "notes", '  "'))]
+    for quotation in ("95 %, with {", "prints 3.23", "A step of 0.1"):
+        texts = [line.replace(quotation, "") for line in texts]
+    assert not [line for line in texts if re.search(r"\d\.\d|\d ?%", line)]
 
 
 def test_the_numbers_of_the_worked_example() -> None:
@@ -217,6 +228,8 @@ def test_the_share_of_the_variance() -> None:
     share /= share[-1]
     assert share[29] < 0.95 < share[30]
     assert f"they contain {share[24]:.0%}".replace("%", " %") in answer("B4")
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "B4"]
+    assert f"The first 10 contain only {share[4]:.0%} of it".replace("%", " %") in scene["reasons"][0]
     assert f"The first 62 pass 95 %, with {100 * share[30]:.1f} %" in answer("B4")
 
 
@@ -240,8 +253,9 @@ def test_long_keys_get_too_little_weight_from_the_lectures_formula() -> None:
 def test_a_scene_can_be_made_anew(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script.main(tmp_path)
     assert json.loads((tmp_path / "index.json").read_text("utf-8")) == INDEX
+    assert json.loads((tmp_path / "lectures.json").read_text("utf-8")) == PLANS
     for path in tmp_path.glob("*.json"):
-        if path.name != "index.json":
+        if path.name not in ("index.json", "lectures.json"):
             made, shipped = Trace.load(path), Trace.load(SCENES / path.name)
             assert (made.output, list(made.maps)) == (shipped.output, list(shipped.maps)), "run scripts/make_scenes.py"
     assert f"{len(INDEX)} scenes" in capsys.readouterr().out
@@ -253,8 +267,34 @@ def test_a_scene_can_be_made_anew(script: Any, tmp_path: Path, capsys: pytest.Ca
         ({"tag": "X", "state": "tab=moon"}, "no tab 'moon'"),
         ({"tag": "X", "state": "tab=lab", "trace": "none"}, "no trace 'none'"),
         ({"tag": "X", "state": "tab=lab", "colour": 1}, "unknown colour"),
+        ({"tag": "X", "state": "tab=lab", "choices": ["a", "b"], "right": "c", "wrong": ["why"]}, "'c' is not one"),
+        ({"tag": "X", "state": "tab=lab", "choices": ["a", "b"], "right": "a", "wrong": []}, "as many reasons, got 0"),
     ],
 )
 def test_wrong_scenes_are_refused(scene: dict[str, Any], message: str, script: Any) -> None:
     with pytest.raises(SystemExit, match=message):
         script.make_scene(scene, {}, {})
+
+
+def test_the_lectures_are_orders_of_scenes_with_minutes(script: Any, tmp_path: Path) -> None:
+    assert [plan["id"] for plan in PLANS] == ["L0", "L1", "L2", "L3", "L4"]
+    used = set()
+    for plan in PLANS:
+        names = [entry["id"] for entry in plan["scenes"]]
+        assert len(set(names)) == len(names) and set(names) <= {scene["id"] for scene in INDEX}
+        assert all(1 <= entry["minutes"] <= 10 for entry in plan["scenes"])
+        assert 45 <= sum(entry["minutes"] for entry in plan["scenes"]) <= 90
+        used.update(names)
+    assert used == {scene["id"] for scene in INDEX}, "no lecture has these scenes"
+    (tmp_path / "wrong.toml").write_text('[[lectures]]\nid = "L9"\nplan = """\nmoon 3\n"""\n')
+    with pytest.raises(SystemExit, match="unknown scenes: moon"):
+        script.read_lectures(INDEX, tmp_path / "wrong.toml")
+
+
+def test_the_words_of_the_further_reasons() -> None:
+    """D6: the sums in the reasons; B1: the example of the Lab that the answer shows exists."""
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "D6"]
+    assert "2·0 − 1·3 + 0·(−1) = −3" in scene["reasons"][1] and "2·1 − 1·1 + 0·3 = 1" in scene["reasons"][2]
+    (scene,) = [scene for scene in INDEX if scene["tag"] == "B1"]
+    assert scene["answer_state"] == "preset=swapped"
+    assert 'id: "swapped"' in (ROOT / "web" / "src" / "tabs" / "lab" / "presets.ts").read_text("utf-8")

@@ -21,9 +21,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from regard.errors import UsageError
-from regard.models.config import RecurrentTranslatorConfig, TransformerConfig, TransformerLMConfig
+from regard.models.config import (
+    AnswererConfig,
+    RecurrentTranslatorConfig,
+    TransformerConfig,
+    TransformerLMConfig,
+)
 from regard.models.presets import make_model
-from regard.tasks.objective import objective
+from regard.tasks.objective import recipe_objective
 from regard.text.batches.batch import Batch
 from regard.text.batches.length_buckets import pad_rows
 from regard.text.tokenizers.special_tokens import END, PAD, START, pad_batch
@@ -40,6 +45,7 @@ MODELS = {
     "gru": RecurrentTranslatorConfig(**SIDES, cell="gru", embedding=8, hidden=16, dropout=0.2),
     "lstm": RecurrentTranslatorConfig(**SIDES, cell="lstm", embedding=8, hidden=16, dropout=0.2),
     "language model": TransformerLMConfig(vocabulary=20, **STACK),
+    "answerer": AnswererConfig(**SIDES, **STACK, position="t5"),
 }
 WIDTHS = (6, 9)  # of the two shapes
 
@@ -115,7 +121,15 @@ def make_batch(seed: int, width: int = WIDTHS[0], *, rows: int = 5, translates: 
     texts = [torch.randint(4, 20, (n,), generator=draw).tolist() for n in [width - 1, *lengths[1:]]]
     source, labels = (pad_batch([[*text[::way], END] for text in texts]) for way in (1, -1))
     inputs = pad_batch([[START, *text[::-1]] for text in texts])
-    batch = Batch(list(range(len(texts))), source if translates else None, inputs, labels, int((labels != PAD).sum()))
+    ends = torch.randint(1, width, (len(texts), 1), generator=draw)  # of the tokens that an answer is taken from
+    batch = Batch(
+        list(range(len(texts))),
+        source if translates else None,
+        inputs,
+        labels,
+        int((labels != PAD).sum()),
+        support=torch.cat([ends - 1, ends], dim=1),
+    )
     return pad_rows(batch, rows)
 
 
@@ -128,11 +142,19 @@ def make_step(
     **settings: Any,
 ) -> TrainStep:
     chosen: dict[str, Any] = {"steps": 40, "lr": 1e-2, "warmup": 4, "schedule": "inverse-sqrt", "precision": "fp32"}
-    chosen |= {"accumulate": 1, "label_smoothing": 0.1, "r_drop": 1.0, "ema": 0.9, "clip": 0.5, **settings}
+    chosen |= {
+        "accumulate": 1,
+        "label_smoothing": 0.1,
+        "r_drop": 1.0,
+        "ema": 0.9,
+        "clip": 0.5,
+        "pointing": 1.0,
+        **settings,
+    }
     recipe = TrainingRecipe(capture=capture, **chosen)
     torch.manual_seed(0)
     model = make_model(MODELS[kind]).to(device)
-    loss = objective(model, smoothing=0.1, r_drop=recipe.r_drop)
+    loss = recipe_objective(model, recipe)
     state = TrainState(model, recipe, device=torch.device(device))
     step = TrainStep(state, loss, recipe, describe_sample=lambda sample, epoch: f"a.fr:{sample + 1}", warn=warn)
     if device == "cpu":  # what a step on a GPU does by itself
@@ -171,7 +193,7 @@ def compare(kind: str, device: str, **settings: Any) -> None:
     assert max((now - old).abs().max() for now, old in zip(found["weights"], before, strict=True)) > 0.01
 
 
-@pytest.mark.parametrize("kind", ["transformer", "language model"])
+@pytest.mark.parametrize("kind", ["transformer", "language model", "answerer"])
 def test_repeated_steps_are_those_taken_one_by_one(kind: str, recorder: None) -> None:
     """Bit by bit: weights, their mean, Adam's state, losses, and the random numbers to come."""
     compare(kind, "cpu")
@@ -274,12 +296,12 @@ def test_batches_are_put_into_places_of_their_own(recorder: None) -> None:
         given = dataclasses.replace(make_batch(number), source=wide.source[:, ::2], inputs=columns)
         captured([given])
         (own,) = work.shown[-1]
-        for name in ("source", "inputs", "labels"):
+        for name in ("source", "inputs", "labels", "support"):
             place, value = getattr(own, name), getattr(given, name)
             assert torch.equal(place, value) and place.is_contiguous()
             assert place.data_ptr() != value.data_ptr()
             places.add(place.data_ptr())
-    assert len(places) == 3 and len(work.shown) == 2
+    assert len(places) == 4 and len(work.shown) == 2
 
 
 def test_what_is_forgotten_runs_as_ever(recorder: None) -> None:

@@ -1,5 +1,7 @@
 // The help dialog with the keyboard shortcuts.
 import type { RefObject } from "preact";
+import { bundle } from "../state/api";
+import { startTour } from "../tour/tour";
 import "./help.css";
 
 const KEYS: [string, string][] = [
@@ -7,7 +9,8 @@ const KEYS: [string, string][] = [
   ["← → ↑ ↓", "move over the cells of a matrix; in Lab and Decode: previous or next step"],
   ["Enter", "pin a cell, or show its calculation"],
   ["Esc", "unpin"],
-  ["← →, Page Up, Page Down", "in Lecture: previous or next scene (also with a presentation clicker)"],
+  ["← →, Page Up, Page Down, space", "in Lecture: the answer, then the next scene, or back (as presentation clickers send)"],
+  ["b", "in Lecture: a blank screen; any key brings the picture back"],
   ["p", "presenter mode: large text"],
   ["d", "light or dark colour scheme"],
   ["?", "show this help"],
@@ -31,7 +34,12 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         In Lab and Inside, click a number to see how it is calculated. The address contains the complete view, so a link
         or a reload restores it. This page connects only to the server that delivers it.
       </p>
-      <form method="dialog">
+      <form method="dialog" class="bar">
+        {!bundle && (
+          <button class="button" data-testid="tour-again" onClick={startTour}>
+            Take the tour
+          </button>
+        )}
         <button class="button main">Close</button>
       </form>
     </dialog>

@@ -9,6 +9,7 @@ async function currentBundle(): Promise<Bundle> {
   if (tab.value !== "lecture") return { traces, state: stateText() };
   const index = await sceneIndex();
   const files: Record<string, Json> = {};
+  if (index.length > 0) files["lectures.json"] = await sceneFile("lectures.json");
   for (const { trace } of index) if (trace) files[trace] ??= await sceneFile(trace);
   return { traces: [], scenes: { index, files }, state: stateText() };
 }

@@ -41,9 +41,14 @@ export interface Scene {
   tag: string;
   title: string;
   question: string;
-  choices?: string[];
+  choices: string[];
+  right: number; // the right choice
+  reasons: string[]; // why a choice is wrong; empty for the right one
   answer: string;
-  state: string;
+  state: string; // of the tab, one step before the answer
+  answer_state: string; // what the answer changes in it
+  before: string[] | null; // the parts that are shown before the answer, if not all
+  show: string[]; // the parts of the tab that belong to the scene, by their test ids
   trace: string | null;
   notes?: string;
   curves?: MeasuredCurves;

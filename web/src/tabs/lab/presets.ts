@@ -23,6 +23,8 @@ const MEANINGS = [
   [0, 0, 0.1, 1],
 ]; // person, action, place, time
 
+const SWAPPED = [4, 1, 2, 3, 0]; // the first and the last word change places
+
 export const PRESETS: readonly Preset[] = [
   {
     id: "d6",
@@ -75,6 +77,19 @@ export const PRESETS: readonly Preset[] = [
     q: MEANINGS,
     k: MEANINGS,
     v: MEANINGS,
+  },
+  {
+    id: "swapped",
+    title: "The same words in another order",
+    score: "dot",
+    mask: "none",
+    queries: SWAPPED.map((i) => WORDS[i]),
+    keys: SWAPPED.map((i) => WORDS[i]),
+    about:
+      "The words of the previous example, with “Jane” and “septembre” exchanged. Without positions, the rows of the output are exchanged in the same way, and no number changes (B1).",
+    q: SWAPPED.map((i) => MEANINGS[i]),
+    k: SWAPPED.map((i) => MEANINGS[i]),
+    v: SWAPPED.map((i) => MEANINGS[i]),
   },
   {
     id: "content",

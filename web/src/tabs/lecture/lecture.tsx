@@ -1,95 +1,49 @@
-// Lecture: scenes with a question, a guess, an answer, and the tab that illustrates it.
+// Lecture: scenes with a question, guesses, an answer, and beside them the part of a tab that shows it.
 //
-// A scene sets the defaults of the state. Changes during the scene go to the URL; the next scene resets it.
+// A scene sets the defaults of the state. Changes during the scene go to the URL; the next scene resets it. On a projector
+// (presenter mode), question and picture share one screen without scrolling.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect } from "preact/hooks";
 import { Alert, Button, Intro } from "../../controls/controls";
-import { bundle, sceneFile, sceneIndex, sceneTrace, type Scene } from "../../state/api";
-import { readTrace } from "../../state/trace";
-import { asHistoryEntry, field, keepOnly, parse, presetState } from "../../state/url";
+import { bundle, type Scene } from "../../state/api";
+import { presenter } from "../../state/preferences";
+import { parse } from "../../state/url";
 import { withCode } from "../../text/code_spans";
 import { tabById } from "../tabs";
+import { blank, useLectureKeys } from "./keys";
+import { PlanChoice, PlanClock, PlanTable } from "./plan";
+import { Question } from "./question";
 import { SceneCurves } from "./scene_curves";
+import { Fitted, Stage } from "./stage";
+import { at, back, go, leaveStage, loadScenes, playing, problem, projected, scene, scenes, shown, stage } from "./state";
 import "./lecture.css";
 
-const scenes = signal<Scene[] | null>(null);
-const problem = signal("");
-const sceneId = field("scene", "");
-const guess = field("guess", -1);
-const shown = field("shown", false);
 const staged = signal(""); // the scene whose state and trace are loaded
 
-function current(): number {
-  return Math.max(0, scenes.value?.findIndex((scene) => scene.id === sceneId.value) ?? 0);
-}
-
 export function innerTab(): string {
-  return parse(scenes.value?.[current()]?.state ?? "").get("tab") ?? "lab";
+  return parse(scene.value?.state ?? "").get("tab") ?? "lab";
 }
 
 export function lectureCode(): string {
   return tabById(innerTab())?.code() ?? "";
 }
 
-function go(to: number): void {
-  const scene = scenes.value?.[to];
-  if (!scene) return;
-  asHistoryEntry(() => {
-    keepOnly(["tab", "presenter"]);
-    sceneId.value = to === 0 ? "" : scene.id;
-  });
-}
-
-async function stage(scene: Scene): Promise<void> {
-  staged.value = "";
-  problem.value = "";
-  try {
-    sceneTrace.value = scene.trace ? readTrace(await sceneFile(scene.trace)) : null;
-  } catch (error) {
-    problem.value = (error as Error).message;
-  }
-  presetState(scene.state);
-  staged.value = scene.id;
-}
-
-function modelMissing(scene: Scene): boolean {
-  const needsNoModel = ["lab", "positions", "features"].includes(innerTab()) && !scene.state.includes("of=model");
-  return bundle !== null && !scene.trace && !needsNoModel;
-}
-
 export function Lecture() {
+  const current = scene.value;
   useEffect(() => {
-    if (!scenes.value)
-      sceneIndex().then(
-        (index) => (scenes.value = index),
-        (error: Error) => (problem.value = error.message),
-      );
+    void loadScenes();
     return () => {
-      presetState("");
-      sceneTrace.value = null;
+      leaveStage();
       staged.value = "";
     };
   }, []);
-  const at = current();
-  const scene = scenes.value?.[at];
   useEffect(() => {
-    if (scene) void stage(scene);
-  }, [scene?.id]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      const busy = (event.target as HTMLElement).closest?.("input, textarea, select, [role=group][tabindex]");
-      const move = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
-      if (!move || (busy && !event.key.startsWith("Page")) || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      event.stopImmediatePropagation(); // the tab inside uses the same keys
-      const open = scenes.value?.[current()];
-      if (move > 0 && open && !shown.value) shown.value = true;
-      else go(current() + move);
-    };
-    addEventListener("keydown", onKey, { capture: true });
-    return () => removeEventListener("keydown", onKey, { capture: true });
-  }, []);
-  if (problem.value && !scene)
+    staged.value = "";
+    if (current) void stage(current).then(() => (staged.value = current.id));
+  }, [current?.id]);
+  useLectureKeys();
+  useProjector();
+  if (problem.value && !current)
     return (
       <>
         <Intro title="Lecture">A series of scenes, each with a question.</Intro>
@@ -97,7 +51,7 @@ export function Lecture() {
       </>
     );
   if (!scenes.value) return <p class="muted">Loading the scenes …</p>;
-  if (!scene)
+  if (!current)
     return (
       <>
         <Intro title="Lecture">A series of scenes, each with a question.</Intro>
@@ -108,39 +62,83 @@ export function Lecture() {
         </p>
       </>
     );
-  const View = tabById(innerTab())?.view;
+  const fitted = projected.value;
   return (
-    <>
-      <Chooser scenes={scenes.value} at={at} />
-      <Question scene={scene} last={at === scenes.value.length - 1} />
-      {problem.value && <Alert>{problem.value}</Alert>}
-      {scene.curves && shown.value && <SceneCurves curves={scene.curves} />}
-      <div class="stage" data-testid="lecture-stage">
-        {modelMissing(scene) ? (
-          <p>
-            {withCode(
-              "This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.",
-            )}
-          </p>
-        ) : (
-          View && staged.value === scene.id && <View />
-        )}
+    <div class={fitted ? "lecture projected" : "lecture"} data-testid="lecture">
+      <Chooser scenes={scenes.value} />
+      {!fitted && <PlanTable />}
+      <div class="lecture-screen">
+        <Fitted key={`${current.id} ${shown.value}`} active={fitted} most={1} least={0.55} box="lecture-words">
+          <Question scene={current} last={at.value === scenes.value.length - 1} />
+          {problem.value && <Alert>{problem.value}</Alert>}
+        </Fitted>
+        <Picture scene={current} fitted={fitted} />
       </div>
-    </>
+      {blank.value && (
+        <button
+          type="button"
+          class="blank"
+          aria-label="The screen is blank. Press any key to continue."
+          data-testid="lecture-blank"
+          onClick={() => (blank.value = false)}
+        />
+      )}
+    </div>
   );
 }
 
-function Chooser({ scenes, at }: { scenes: Scene[]; at: number }) {
+/** Sets the type size of a projector, and hides the header of the page. */
+function useProjector(): void {
+  const on = projected.value;
+  useLayoutEffect(() => {
+    document.documentElement.dataset.projector = String(on);
+    return () => delete document.documentElement.dataset.projector;
+  }, [on]);
+}
+
+function modelMissing(scene: Scene): boolean {
+  const needsNoModel = ["lab", "positions", "features"].includes(innerTab()) && !scene.state.includes("of=model");
+  return bundle !== null && !scene.trace && !needsNoModel;
+}
+
+/** The picture of a scene: before the answer often less of it. */
+function Picture({ scene, fitted }: { scene: Scene; fitted: boolean }) {
+  const View = tabById(innerTab())?.view;
+  const parts = (!shown.value && scene.before) || scene.show;
+  if (modelMissing(scene))
+    return (
+      <div data-testid="lecture-stage">
+        <p>
+          {withCode("This scene needs a model, and a saved file has none. Open it in the Lecture tab of `regard explore`.")}
+        </p>
+      </div>
+    );
+  if (parts.length === 0 && !playing.value)
+    return (
+      <div class="stage-waits" data-testid="lecture-stage">
+        <p data-testid="lecture-stage-waits">The picture comes with the answer.</p>
+      </div>
+    );
+  const ready = staged.value === scene.id;
+  return (
+    <Stage parts={playing.value ? null : parts} fitted={fitted} id={`${scene.id} ${ready}`}>
+      {scene.curves && shown.value && <SceneCurves curves={scene.curves} />}
+      {View && ready && <View />}
+    </Stage>
+  );
+}
+
+function Chooser({ scenes }: { scenes: Scene[] }) {
   return (
     <div class="bar lecture-bar">
-      <Button testid="lecture-back" title="Previous scene (←)" disabled={at === 0} onClick={() => go(at - 1)}>
+      <Button testid="lecture-back" title="Previous scene (←)" disabled={at.value === 0} onClick={back}>
         ◀ Back
       </Button>
       <label class="control">
         <span class="listen">Scene</span>
         <select
           data-testid="lecture-scene"
-          value={scenes[at].id}
+          value={scenes[at.value].id}
           onChange={(event) => go(event.currentTarget.selectedIndex)}
         >
           {scenes.map((scene, i) => (
@@ -154,58 +152,29 @@ function Chooser({ scenes, at }: { scenes: Scene[]; at: number }) {
         testid="lecture-next"
         main
         title="Next scene (→)"
-        disabled={at === scenes.length - 1}
-        onClick={() => go(at + 1)}
+        disabled={at.value === scenes.length - 1}
+        onClick={() => go(at.value + 1)}
       >
         Next ▶
       </Button>
       <span class="muted" data-testid="lecture-place">
-        {at + 1} of {scenes.length}
+        {at.value + 1} of {scenes.length}
       </span>
-    </div>
-  );
-}
-
-function Question({ scene, last }: { scene: Scene; last: boolean }) {
-  const revealed = shown.value;
-  return (
-    <section class="panel scene" aria-label="Scene">
-      <h1>
-        <span class="tag">{scene.tag}</span> {scene.title}
-      </h1>
-      <p class="question" data-testid="lecture-question">
-        {withCode(scene.question)}
-      </p>
-      {scene.choices && (
-        <div class="bar choices" role="group" aria-label="Your guess">
-          {scene.choices.map((choice, i) => (
-            <Button
-              key={i}
-              testid={`lecture-choice-${i}`}
-              pressed={guess.value === i}
-              onClick={() => (guess.value = guess.value === i ? -1 : i)}
-            >
-              {choice}
-            </Button>
-          ))}
-        </div>
-      )}
-      {revealed ? (
-        <p class="answer" data-testid="lecture-answer" role="status">
-          {withCode(scene.answer)}
-        </p>
-      ) : null}
-      {revealed && scene.notes && <p class="note">{withCode(scene.notes)}</p>}
-      <div class="bar">
-        <Button testid="lecture-reveal" main={!revealed} onClick={() => (shown.value = !revealed)}>
-          {revealed ? "Hide answer" : "Show answer"}
+      <PlanClock />
+      <PlanChoice />
+      <Button
+        testid="lecture-play"
+        title="Show the whole tab with its controls"
+        pressed={playing.value}
+        onClick={() => (playing.value = !playing.value)}
+      >
+        Play with it
+      </Button>
+      {projected.value && (
+        <Button testid="lecture-leave" title="Leave presenter mode (p)" onClick={() => (presenter.value = false)}>
+          ✕
         </Button>
-        {!revealed && (
-          <span class="muted">
-            Guess first. {last ? "" : "The right arrow key shows the answer, then the next scene."}
-          </span>
-        )}
-      </div>
-    </section>
+      )}
+    </div>
   );
 }

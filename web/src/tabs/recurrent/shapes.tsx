@@ -34,6 +34,7 @@ export function Shapes() {
     <Figure
       title="What can be mapped to what"
       name="recurrent-shapes"
+      testid="recurrent-shapes"
       note="The same cell at every step: inputs below, states in the middle, outputs above. A net of this kind has the same parameters for any length."
     >
       <div class="shapes">

@@ -1,0 +1,1 @@
+"""The solutions of the exercises, one file each: `regard exercise solution NAME` prints them, tests check them."""

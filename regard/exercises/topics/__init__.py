@@ -1,0 +1,1 @@
+"""The exercises, one folder per lecture topic and one file per exercise."""

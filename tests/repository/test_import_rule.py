@@ -145,6 +145,7 @@ ORDER_INSIDE = {
             "single_files",
             "ctranslate2_import",
             "argos_import",
+            "word_vectors_import",
             "importing",
             "card",
             "comparison",

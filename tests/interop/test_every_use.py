@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
+from regard.errors import UsageError
 from regard.interop import import_model
 from regard.look import inside_block
 from regard.look.trace.trace import Trace
@@ -135,3 +136,15 @@ def test_serve(folders: dict[str, Path], start: Callable[..., Running]) -> None:
     embedding = server.post("/v1/embeddings", {"model": "bert", "input": ["bad cab"]})
     vector = np.array(embedding.json["data"][0]["embedding"])
     np.testing.assert_allclose(vector, regard.load(folders["bert"], device="cpu").embed("bad cab")[0], atol=1e-6)
+
+
+def test_what_users_of_other_tools_report(folders: dict[str, Path]) -> None:
+    """Texts do not depend on their batch; those without letters stay; line breaks stay; nothing repeats for ever."""
+    translator = regard.load(folders["marian"], device="cpu")
+    alone = [translator.translate(text, max_tokens=20).text for text in FRENCH]
+    assert [each.text for each in translator.translate(FRENCH * 3, max_tokens=20)] == alone * 3
+    assert [translator.translate(text).text for text in ("-", "…", "12:30")] == ["-", "…", "12:30"]
+    whole = translator.translate("\n\n".join(FRENCH[:2]), max_tokens=20)
+    assert "\n\n" in whole.text
+    with pytest.raises(UsageError, match=r"give the source language as source=…, one of eng_Latn, fra_Latn"):
+        regard.load(folders["nllb"], device="cpu").translate(FRENCH[0])

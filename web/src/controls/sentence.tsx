@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { bundle, opened, sceneTrace, served, textModels } from "../state/api";
 import { model, origin, text, textFor, trace, type Run } from "../state/runs";
 import { asHistoryEntry } from "../state/url";
+import { t } from "../text/messages/messages";
 import { Alert, Select } from "./controls";
 import "./sentence.css";
 
@@ -40,7 +41,7 @@ export function Sentence(props: {
     <form class={props.compact ? "sentence compact" : "sentence"} onSubmit={send} data-testid="sentence">
       <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
-        <span>{from.kind === "model" ? LABELS[from.entry.kind] : "Text of the trace"}</span>
+        <span>{from.kind === "model" ? t(LABELS[from.entry.kind]) : t("Text of the trace")}</span>
         <input
           type="text"
           dir="auto"
@@ -53,7 +54,7 @@ export function Sentence(props: {
       </label>
       {from.kind === "model" && (
         <button class="button main" data-testid="send" aria-busy={props.busy}>
-          {VERBS[from.entry.kind]}
+          {t(VERBS[from.entry.kind])}
         </button>
       )}
       {problem && <Alert>{problem}</Alert>}
@@ -73,9 +74,10 @@ const VERBS: Record<string, string> = {
 };
 
 function problemWith(typed: string): string {
-  if (typed.trim() === "") return "The text is empty: type a sentence first.";
+  if (typed.trim() === "") return t("The text is empty: type a sentence first.");
   const most = served.value?.limits.characters ?? Infinity;
-  if (typed.length > most) return `The text has ${typed.length} characters; the limit is ${most}. Please shorten it.`;
+  if (typed.length > most)
+    return t("The text has {count} characters; the limit is {most}. Please shorten it.", { count: typed.length, most });
   return "";
 }
 
@@ -83,7 +85,7 @@ function problemWith(typed: string): string {
 function Sources(props: { preferred?: string; onNew: () => void }) {
   const from = origin(props.preferred);
   const models = textModels().map(({ name }) => ({ value: `model:${name}`, label: name }));
-  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
+  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: t("trace: {name}", { name }) }));
   const value = from.kind === "model" ? `model:${from.entry.name}` : from.kind === "trace" ? `trace:${from.name}` : "";
   const pick = (chosen: string) =>
     asHistoryEntry(() => {

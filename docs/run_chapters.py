@@ -55,6 +55,7 @@ class Chapter:
                     value = None if code.rstrip().endswith(";") else value  # as in a notebook
         except Exception as error:
             error.add_note(f"in the block of {self.name}.md that begins on line {line + 1}")
+            error.add_note(f"which printed: {printed.getvalue()}")
             raise
         parts = [as_text(printed.getvalue())] if printed.getvalue() else []
         parts += [self.as_markdown(value)] if value is not None else []

@@ -34,9 +34,9 @@ VISIT = """async states => {
     const bad = []
     for (const state of states) {
         location.hash = state
-        for (let frame = 0; frame < 4; frame++) await new Promise(requestAnimationFrame)
-        const main = document.querySelector('main')
-        if (!main?.querySelector('h1') || main.querySelector('[data-testid=view-error]')) bad.push(state)
+        const shown = () => document.querySelector('main h1')
+        for (let frame = 0; frame < 4 || (frame < 300 && !shown()); frame++) await new Promise(requestAnimationFrame)
+        if (!shown() || document.querySelector('[data-testid=view-error]')) bad.push(state)
     }
     return bad
 }"""

@@ -2,7 +2,7 @@
 
     python scripts/picture_explorer.py
 
-It starts `regard explore`, waits until the model has answered and the arcs are drawn, and writes docs/images/explorer.png.
+It starts `regard explore`, waits until the model has answered and the arcs are drawn, and writes the picture into docs.
 It needs Playwright and a Chromium; the variable CHROMIUM names one that is not found.
 """
 

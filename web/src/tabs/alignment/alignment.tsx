@@ -8,6 +8,7 @@ import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Origi
 import { aligningMap, readChoice } from "../../state/selection";
 import type { MapName, Trace } from "../../state/trace";
 import { script, sliced } from "../../text/python";
+import { Attribution } from "../attribution/attribution";
 import { Invitation } from "../../tour/tour";
 import { Examples, Notice } from "./examples";
 import { Options } from "./options";
@@ -91,6 +92,7 @@ function Panel(props: { run: Run & { origin?: Origin; recorded?: boolean }; side
       )}
       {trace && <UsedSentences trace={trace} />}
       {trace && <Tokens trace={trace} testid={testid} titled />}
+      {trace && entry && side === 0 && <Attribution model={entry} text={textFor(entry)} output={trace.output} />}
     </div>
   );
 }

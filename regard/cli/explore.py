@@ -44,6 +44,13 @@ def explore_models(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write a site that needs no server: the browser runs the models."),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="Where the exported site will be published, for previews of links.")
+    ] = "",
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -55,14 +62,19 @@ def explore_models(
       regard explore
       regard explore runs/mine jane.json
       regard explore runs/pictures cat.png
+      regard explore runs/mine --export site
     """
     set_threads(threads)
     hosts, key = allowed_hosts(host, name or []), read_key(key_file, host)
     folders, traces, files = sort_arguments(what) if what else (default_folders(), {}, {})
+    if export is not None:
+        export_site(export, folders, traces, files, address)
+        return
 
     from regard.serving.app import create_app
+    from regard.serving.ballot import Ballot
     from regard.serving.limits import Limits
-    from regard.serving.listener import listen, serve_until_interrupted
+    from regard.serving.listener import is_loopback, listen, serve_until_interrupted
     from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
@@ -72,9 +84,12 @@ def explore_models(
     ]
     shelf = ModelShelf([*opened, *others], default=opened[0].name if opened else None)
     check_files(files, opened)
-    app = create_app(shelf, traces=traces, files=files, limits=limits, hosts=hosts, key=key)
+    ballot = None if is_loopback(host) else Ballot()  # votes need a server that others can reach
+    app = create_app(shelf, traces=traces, files=files, limits=limits, hosts=hosts, key=key, ballot=ballot)
     socket = listen(host, port)
     actual_port = socket.getsockname()[1]
+    if ballot is not None:
+        ballot.address = vote_address(host, name or [], actual_port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{actual_port}/"
     if actual_port != port and port:
         typer.echo(f"regard: port {port} is in use; using port {actual_port}", err=True)
@@ -91,6 +106,31 @@ def explore_models(
 
     with plain_warnings():
         serve_until_interrupted(app, socket, begin=open_models)
+
+
+def vote_address(host: str, names: list[str], port: int) -> str:
+    """Return the address that voters open: by the first name, without the key."""
+    reachable = names[0] if names else host
+    return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}/vote"
+
+
+def export_site(
+    folder: Path, folders: dict[str, Path], traces: dict[str, bytes], files: dict[str, Path], address: str
+) -> None:
+    """Write the page as a site without a server; it offers the shipped models, too, which load when they are chosen."""
+    import json
+    from importlib.resources import files as resources
+
+    from regard.serving.site.site import write_site
+
+    if files:
+        raise UsageError(f"{next(iter(files))}: models of images, series and sounds do not run in the browser")
+    first_texts = json.loads(resources("regard.look.page").joinpath("first_texts.json").read_text("utf-8"))
+    models = {**folders, **other_shipped_models(folders)}
+    with plain_warnings():
+        write_site(folder, models, traces=traces, first_texts=first_texts, address=address)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    typer.echo(f"{folder}: {size / 1e6:.0f} MB. Open {folder / 'index.html'}, or publish the folder")
 
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { INPUT_FORMAT, readInputTrace, type InputTrace } from "./input_trace";
 import { decodeArray, readTrace, type Json, type Numbers, type Trace } from "./trace";
+import { SiteServer, type Site } from "./site";
 import { parse, tab } from "./url";
 
 export type { Json };
@@ -14,6 +15,7 @@ export interface ModelAbout {
   parameters: number;
   positions?: string;
   position_parameter?: string | null;
+  trained_length?: number | null; // the longest text in training, in tokens
 }
 
 /** What a model reads; an image model may also read videos. */
@@ -34,6 +36,7 @@ export interface Served {
   models: ModelEntry[];
   traces: { name: string }[];
   limits: { characters: number; tokens: number; file_bytes: number };
+  votes?: boolean; // whether phones of a class can reach the server
 }
 
 export interface Scene {
@@ -66,6 +69,7 @@ export interface MeasuredCurves {
 /** The data embedded in a single-file page; exported pictures embed the same. */
 export interface Bundle {
   traces: Json[];
+  site?: Site;
   scenes?: { index: Scene[]; files: Record<string, Json> };
   state: string;
 }
@@ -91,6 +95,13 @@ const element = document.getElementById("regard-data");
 
 /** The data embedded in this file; null if a server provides the data. */
 export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
+
+/** What this page runs on if it has no server: a site with models that the browser runs. */
+export const site: Site | null = window.regardSite ?? bundle?.site ?? null;
+const siteServer = site && new SiteServer(site);
+
+/** Whether a model can be asked: by a server, or in the browser. */
+export const hasModels = bundle === null || site !== null;
 
 /** The models and traces of the server; null until it has answered, and always in a single file. */
 export const served = signal<Served | null>(null);
@@ -141,6 +152,7 @@ export function setKey(entered: string): void {
 
 /** Sends a request to the server, a Blob as it is and an object as JSON; throws an Error with the server's message if it refuses. */
 export async function ask<T>(path: string, body?: object, stop?: AbortSignal): Promise<T> {
+  if (siteServer) return (await siteServer.ask(path, (body as Json) ?? null, stop)) as T;
   if (bundle) throw new Error("This page is a saved file and has no model. Run `regard explore` to use one.");
   let answer: Response;
   try {
@@ -156,7 +168,10 @@ export async function ask<T>(path: string, body?: object, stop?: AbortSignal): P
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is `regard explore` still running?");
   }
-  const content = await answer.json().catch(() => ({ error: `The server answered with status ${answer.status} and no message.` }));
+  const content = await answer.json().catch((error) => {
+    if (stop?.aborted) throw error; // a request that was given up in the middle of its answer has none
+    return { error: `The server answered with status ${answer.status} and no message.` };
+  });
   if (answer.status === 401) keyWanted.value = key() ? "wrong" : "missing";
   if (!answer.ok) throw new Error(content.error ?? `The server answered with status ${answer.status}.`);
   return content as T;
@@ -239,7 +254,7 @@ export function addTrace(raw: Json, name?: string): void {
 export async function start(): Promise<void> {
   if (bundle) {
     bundle.traces.forEach((raw, i) => addTrace(raw, bundle.traces.length > 1 ? `trace ${i + 1}` : "trace"));
-    return;
+    if (!site) return;
   }
   try {
     const first = await ask<Served>("api/models");

@@ -37,6 +37,29 @@ class Entry(NamedTuple):
 
 
 TOPICS: dict[Topic, tuple[tuple[str, int, str, str], ...]] = {
+    Topic("tokens", "Tokens and embeddings"): (
+        ("one-hot-by-hand", 1, "A1", "Multiply one-hot rows with a table by hand"),
+        ("bag-of-words", 1, "A2", "Count the words of texts"),
+        ("wrap-and-pad", 2, "A4", "Make a batch with start, end and padding"),
+        ("sentence-mean", 2, "A3", "Turn a padded sentence into one vector"),
+        ("skip-gram-pairs", 2, "A2", "List the training pairs of skip-gram"),
+        ("nearest-words", 2, "A2", "Find the nearest words by cosine similarity"),
+    ),
+    Topic("positions", "Positions"): (
+        ("sinusoid-by-hand", 1, "B2", "Compute a sinusoidal position by hand"),
+        ("sinusoidal", 2, "B2 B3", "Write the sinusoidal positions"),
+        ("relative-index", 2, "B8", "Look up relative positions"),
+        ("alibi", 2, "B8", "Write the biases of ALiBi"),
+        ("rotary", 3, "B7", "Write rotary positions"),
+    ),
+    Topic("recurrent", "Recurrent nets and the bottleneck"): (
+        ("rnn-by-hand", 1, "C1", "Unroll a recurrent network by hand"),
+        ("vanishing-by-hand", 1, "C3", "Compute how a gradient vanishes and explodes"),
+        ("rnn", 2, "C1", "Write a recurrent network over a sequence"),
+        ("last-states", 2, "C4", "Pick the state after the last real word"),
+        ("bidirectional", 2, "C3 D14", "Read a sentence in both directions"),
+        ("lstm-step", 3, "C1", "Write a step of an LSTM"),
+    ),
     Topic("attention", "Attention"): (
         ("softmax-by-hand", 1, "D1 D10", "Compute a softmax by hand"),
         ("attention-by-hand", 1, "D6 D9", "Compute attention for one query by hand"),
@@ -50,6 +73,48 @@ TOPICS: dict[Topic, tuple[tuple[str, int, str, str], ...]] = {
         ("masked-attention", 3, "D10", "Write attention with a mask"),
         ("multi-head", 3, "D11", "Write multi-head attention"),
         ("grouped-queries", 3, "D11", "Let several query heads share a key head"),
+    ),
+    Topic("transformer", "The Transformer"): (
+        ("layer-norm-by-hand", 1, "E1", "Normalize a vector by hand"),
+        ("parameters-by-hand", 1, "E2 E3", "Count the parameters of an encoder block"),
+        ("feed-forward", 1, "E2", "Write the feed-forward net"),
+        ("layer-norm", 2, "E1", "Write layer normalization"),
+        ("encoder-block", 2, "E3", "Assemble an encoder block"),
+        ("decoder-bug", 3, "E4", "Find the bugs in a decoder block"),
+    ),
+    Topic("training", "Training and decoding"): (
+        ("loss-by-hand", 1, "E7", "Compute the loss of a sentence by hand"),
+        ("teacher-forcing", 1, "E7", "Make inputs and labels for teacher forcing"),
+        ("warm-up", 1, "E7", "Write the learning rate of the Transformer"),
+        ("beam-by-hand", 2, "E8", "Search with a beam by hand"),
+        ("cross-entropy", 2, "E7", "Write the cross-entropy of a padded batch"),
+        ("greedy", 2, "E8", "Write greedy decoding"),
+        ("length-normalization", 2, "E8", "Score hypotheses of different length"),
+        ("label-smoothing", 3, "E7", "Write label smoothing"),
+        ("beam-step", 3, "E8", "Write a step of beam search"),
+        ("decoding-bug", 3, "E8", "Find the bugs in a decoder for batches"),
+    ),
+    Topic("language_models", "Language models"): (
+        ("perplexity-by-hand", 1, "E10", "Compute a perplexity by hand"),
+        ("bigram", 1, "C2", "Estimate a bigram model"),
+        ("temperature", 1, "E10", "Sample with a temperature"),
+        ("windows", 2, "E10", "Cut a text into training windows"),
+        ("nucleus", 3, "E10", "Sample from the nucleus"),
+        ("key-value-cache", 3, "E10", "Attend with a key-value cache"),
+    ),
+    Topic("random_features", "Random features"): (
+        ("cost-by-hand", 1, "F3", "Count what attention costs with and without random features"),
+        ("random-fourier", 2, "F2", "Write random Fourier features"),
+        ("linear-attention", 2, "F1 F3", "Write attention that is linear in the length"),
+        ("causal-linear", 3, "F3", "Write causal linear attention with running sums"),
+        ("key-factor", 3, "F3", "Estimate softmax attention, with the factor that slides lose"),
+    ),
+    Topic("beyond_text", "Attention elsewhere"): (
+        ("patches-by-hand", 1, "G5", "Count the tokens of a Vision Transformer"),
+        ("ctc-collapse", 1, "G6", "Collapse the frames of a speech recognizer"),
+        ("patches", 2, "G5", "Cut images into patches"),
+        ("forecast-windows", 2, "G6", "Cut a series into past and future"),
+        ("copy-gate", 3, "G3", "Copy words with a pointer-generator"),
     ),
 }
 

@@ -105,8 +105,8 @@ class Task(ABC):
     def full_batch(self, config: Config, rows: int, length: int, device: torch.device) -> Batch:
         """Return a batch without padding, for measuring memory: all rows have that length on each side."""
 
-    def start_model(self, model: nn.Module, tokenizers: Tokenizers) -> None:
-        """Give a fresh model what it takes from its tokenizers."""
+    def start_model(self, model: nn.Module, tokenizers: Tokenizers, corpus: Any) -> None:
+        """Give a fresh model what it takes from its tokenizers and the training part before training begins."""
         return
 
     # Learning

@@ -25,7 +25,7 @@ VIEWS = {
     "lab": ("tab=lab&k=2_1_-1*0_3_-1*1_1_0.25&cell=weights.1.2", "lab", "lab-explain"),
     "positions": ("tab=positions&preset=small&kind=rotary&pin=7.3", "positions", "positions-map-readout"),
     "features": ("tab=features&phi=optimal&features=32&pin=1.2", "features-corrected", "features-corrected-readout"),
-    "alignment": ("tab=alignment&text=Jane+visite+l'Afrique&pin=2.2", "weights", "weights-readout"),
+    "alignment": ("tab=alignment&view=matrix&text=Jane+visite+l'Afrique&pin=2.2", "weights", "weights-readout"),
 }
 
 

@@ -67,11 +67,11 @@ def is_clean(watched: Watched) -> None:
 def test_a_sentence_with_markup_is_shown_as_text(wide: Watched, explorer: Explorer) -> None:
     text = " ".join(MARKUP)
     wide.page.goto(explorer.address)
-    expect(wide.page.get_by_test_id("output-text")).to_have_text("Jane visits Africa in September")  # the first one
+    expect(wide.page.get_by_test_id("output-text")).to_have_text("Mary bought a red car")  # the first one
     wide.page.get_by_test_id("text").fill(f"chat {text}")
     wide.page.get_by_test_id("send").click()
     wide.page.wait_for_load_state("networkidle")
-    expect(wide.page.get_by_test_id("output-text")).not_to_have_text("Jane visits Africa in September")
+    expect(wide.page.get_by_test_id("output-text")).not_to_have_text("Mary bought a red car")
     is_clean(wide)
     wide.page.reload()  # the sentence is in the address now
     wide.page.wait_for_load_state("networkidle")
@@ -116,11 +116,11 @@ def test_the_page_asks_for_the_key(programs: Path, browser: Browser, tmp_path: P
             page.get_by_test_id("key").fill(given)
             page.get_by_test_id("key-send").click()
             page.wait_for_load_state("networkidle")
-        expect(page.get_by_test_id("output-text")).to_have_text("Jane visits Africa in September", timeout=60_000)
+        expect(page.get_by_test_id("output-text")).to_have_text("Mary bought a red car", timeout=60_000)
         expect(page.get_by_test_id("key")).to_have_count(0)
         assert "long-enough" not in page.url and page.evaluate("localStorage.length + document.cookie.length") == 0
         page.reload()
-        expect(page.get_by_test_id("output-text")).to_have_text("Jane visits Africa in September", timeout=60_000)
+        expect(page.get_by_test_id("output-text")).to_have_text("Mary bought a red car", timeout=60_000)
         assert all("401" in error for error in watched.errors)
     finally:
         page.close()

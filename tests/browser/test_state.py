@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from ..repeats import by_default
 
 TABS = (
-    "input", "alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions",
+    "input", "alignment", "zoom", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions",
     "features", "lecture",
 )  # fmt: skip
 

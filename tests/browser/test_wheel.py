@@ -42,5 +42,5 @@ def test_the_server_is_the_installed_one_and_has_no_node(programs: Path, explore
 
 def test_the_installed_page_translates(wide: Watched, explorer: Explorer) -> None:
     wide.page.goto(explorer.address)
-    wide.page.get_by_text("Jane visits Africa in September").first.wait_for()
+    wide.page.get_by_text("Mary bought a red car").first.wait_for()
     assert (wide.blocked, wide.errors) == ([], [])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.models.arrays.convolutional_stem import ConvolutionalStem
+from regard.models.arrays.convolutional_stem import make_stem
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import CaptionerConfig
 from regard.models.decoding_state import Encoded, TransformerState
@@ -24,11 +24,7 @@ class TransformerCaptioner(nn.Module):
         super().__init__()
         self.config = config
         frames, rows, columns = config.grid
-        self.patches: nn.Module
-        if config.stem == "patches":
-            self.patches = nn.Linear(config.channels * config.patch**2, config.dim)
-        else:
-            self.patches = ConvolutionalStem(channels=config.channels, patch=config.patch, dim=config.dim)
+        self.patches = make_stem(config.stem, channels=config.channels, patch=config.patch, dim=config.dim)
         self.places = CellPositions(frames=frames, rows=rows, columns=columns, dim=config.dim)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
@@ -55,7 +51,7 @@ class TransformerCaptioner(nn.Module):
         """Turn the patches of each frame into vectors, (B, T, rows, columns, p)."""
         config = self.config
         scaled = scaled_frames(frames, config, next(self.patches.parameters()).dtype)
-        if config.stem == "convolutions":
+        if config.stem != "patches":
             vectors = self.patches(scaled.flatten(0, 1))  # (B T, rows · columns, p)
             return vectors.view(len(scaled), *config.grid, -1)
         parts = scaled.unfold(3, config.patch, config.patch).unfold(4, config.patch, config.patch)

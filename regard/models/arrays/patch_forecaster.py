@@ -2,12 +2,14 @@
 
 Nie et al. 2023 (PatchTST), section 3.1; G6. Each column is forecast alone, with the same weights, so a model accepts
 any number of columns. With `shortcut`, the Transformer only has to learn what a linear forecast misses (the global
-residual connection of Das et al. 2023, section 4); dropout of its inputs keeps the linear layer from overfitting.
+residual connection of Das et al. 2023, section 4). That forecast is fitted by least squares before training begins.
 
     B windows   C columns   L points that are read   F points that are forecast   n patches   p model width
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +34,10 @@ class PatchForecaster(nn.Module):
         self.encoder = make_stack(config, config.layers, causal=False, cross=False)
         self.head_dropout = nn.Dropout(config.head_dropout)
         self.output = nn.Linear(config.patches * config.dim, config.horizon)
-        self.shortcut_dropout = nn.Dropout(config.shortcut_dropout)
         self.shortcut = nn.Linear(config.lookback, config.horizon) if config.shortcut else None
-        if self.shortcut is not None:  # begin with the linear forecast alone
-            nn.init.zeros_(self.output.weight)
+        if self.shortcut is not None:
+            self.shortcut.requires_grad_(False)  # fit_shortcut sets it
+            nn.init.zeros_(self.output.weight)  # begin with the linear forecast alone
             nn.init.zeros_(self.output.bias)
 
     @property
@@ -61,7 +63,29 @@ class PatchForecaster(nn.Module):
         forecast = self.output(self.head_dropout(x.flatten(1))).view(*series.shape[:2], -1).to(series.dtype)
         if self.shortcut is None:
             return forecast
-        return forecast + self.shortcut(self.shortcut_dropout(series)).to(series.dtype)
+        return forecast + self.shortcut(series).to(series.dtype)
+
+    @torch.no_grad()
+    def fit_shortcut(self, windows: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit the linear forecast W by least squares to windows (B, C, L) and the points after them (B, C, F).
+
+        It minimises the expected squared error when each point of a window is dropped with probability d,
+        the model's `shortcut_dropout`, and the others are divided by 1 - d (Wager et al. 2013, section 2):
+
+            (X^T X + d / (1 - d) diag(X^T X)) W^T = X^T Y
+        """
+        assert self.shortcut is not None
+        products, targets = 0.0, 0.0
+        for past, future in windows:
+            level = past.mean(-1, keepdim=True) if self.config.instance_norm else torch.zeros(())  # (B, C, 1)
+            X, Y = ((points - level).flatten(0, 1).double() for points in (past, future))  # (B C, L), (B C, F)
+            products, targets = products + X.T @ X, targets + X.T @ Y
+        assert isinstance(products, Tensor)
+        d = self.config.shortcut_dropout
+        penalty = products.diagonal() * d / (1 - d) + EPSILON * products.diagonal().mean() + EPSILON
+        weight = torch.linalg.solve(products + torch.diag(penalty), targets).T
+        self.shortcut.weight.copy_(weight)
+        self.shortcut.bias.zero_()
 
     def cut(self, series: Tensor) -> Tensor:
         """Cut (B, C, L) into overlapping patches (B, C, n, patch); the last point is repeated for one more patch."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.models.arrays.convolutional_stem import ConvolutionalStem
+from regard.models.arrays.convolutional_stem import make_stem
 from regard.models.config import ImageClassifierConfig
 from regard.models.decoding_state import Encoded
 from regard.models.stack import make_stack, make_vector_position, residual_dtype
@@ -24,11 +24,7 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.config = config
         width = config.dim - (config.position_width or 0)
-        self.patches: nn.Module
-        if config.stem == "patches":
-            self.patches = nn.Linear(config.channels * config.patch**2, width)
-        else:
-            self.patches = ConvolutionalStem(channels=config.channels, patch=config.patch, dim=width)
+        self.patches = make_stem(config.stem, channels=config.channels, patch=config.patch, dim=width)
         self.class_token = nn.Parameter(0.02 * torch.randn(width)) if config.pooling == "class" else None
         self.grid = SinusoidalGrid(columns=config.grid[1], dim=config.dim) if config.two_axes else None
         self.position = None if config.two_axes else make_vector_position(config)

@@ -14,7 +14,7 @@ from regard.settings import SHARE, SettingError, ValueRule, choice, number
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS
 
 IMAGE_POOLINGS = ("class", "mean")
-IMAGE_STEMS = ("patches", "convolutions")
+IMAGE_STEMS = ("patches", "convolutions", "pooled-convolutions")
 PIXELS = ValueRule(least=1, most=2**12)  # on a side
 POINTS = ValueRule(least=1, most=2**16)  # in time
 
@@ -27,7 +27,7 @@ def refuse_scaling(config: StackConfig) -> None:
 
 def check_stem(stem: str, *, patch: int, dim: int) -> None:
     """Raise an error if convolutions cannot halve an image until a patch is a pixel."""
-    if stem == "convolutions" and (patch < 2 or patch & (patch - 1) or dim % patch):
+    if stem != "patches" and (patch < 2 or patch & (patch - 1) or dim % patch):
         message = f"convolutions halve the image until a patch is a pixel: patch={patch} must be 2, 4, 8 …, and divide"
         raise SettingError("stem", f"{message} dim={dim}", "patch", "dim")
 
@@ -115,8 +115,8 @@ class ForecasterConfig(StackConfig):
     scale_embedding: bool = False
     instance_norm: bool = True  # each window is standardised, and its forecast scaled back (Kim et al. 2022)
     head_dropout: float = number(0.0, rule=SHARE)  # before the last layer
-    shortcut: bool = False  # a linear layer from the window to the forecast, added to the Transformer's
-    shortcut_dropout: float = number(0.0, rule=SHARE)  # of the points that it reads
+    shortcut: bool = False  # a linear forecast, fitted by least squares, is added to the Transformer's
+    shortcut_dropout: float = number(0.0, rule=SHARE)  # share of the points that are dropped when it is fitted
 
     def __post_init__(self) -> None:
         super().__post_init__()

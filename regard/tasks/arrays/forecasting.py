@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.api.arrays.forecaster import Forecaster
 from regard.arrays.batches import ArrayData, SeriesData
 from regard.arrays.series import Scale, Series, read_series
 from regard.errors import DataError
+from regard.models.arrays.patch_forecaster import PatchForecaster
 from regard.models.config import Config, ForecasterConfig, LinearForecasterConfig
 from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
@@ -36,6 +38,8 @@ from regard.text.tokenizers.tokenizer import NO_TOKENIZER, Tokenizer
 VALIDATION_SHARE = 0.2  # of the rows, the last ones
 BATCH_WINDOWS = 128
 EPOCHS = 20
+FITTED_WINDOWS = 20_000  # windows at most that a linear forecast is fitted to
+WINDOWS_AT_A_TIME = 256
 # Nie et al. 2023, appendix A.1.4: a small network for small data, a larger one otherwise.
 SMALL = {"layers": 3, "dim": 16, "heads": 4, "hidden": 128, "dropout": 0.3}
 LARGE = {"layers": 3, "dim": 128, "heads": 16, "hidden": 256, "dropout": 0.2}
@@ -126,6 +130,11 @@ class Forecasting(ArrayTask):
         future = torch.zeros(rows, columns, config.horizon, device=device)
         return Batch(list(range(rows)), past, future, future, rows * length)
 
+    def start_model(self, model: nn.Module, tokenizers: Tokenizers, corpus: Series) -> None:
+        """Fit the shortcut of a forecaster that has one."""
+        if isinstance(model, PatchForecaster) and model.shortcut is not None:
+            model.fit_shortcut(windows_of(corpus, model.config.lookback, model.config.horizon))
+
     def objective(self, training: TrainingRecipe, *, together: Together | None = None) -> Objective:
         return forecast_loss
 
@@ -180,6 +189,14 @@ class Forecasting(ArrayTask):
         self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
     ) -> Forecaster:
         return Forecaster(model, info=info)
+
+
+def windows_of(series: Series, lookback: int, horizon: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield windows (B, C, L) and the points after them (B, C, F): all, or many that are equally far apart."""
+    values = torch.from_numpy(series.standardised.T.astype(np.float32))  # (C, T)
+    windows = values.unfold(1, lookback + horizon, 1).transpose(0, 1)  # (N, C, L + F), without a copy
+    for part in windows[:: -(-len(windows) // FITTED_WINDOWS)].split(WINDOWS_AT_A_TIME):
+        yield part[..., :lookback], part[..., lookback:]
 
 
 class ForecastValidator(Validator):

@@ -90,7 +90,7 @@ class WordVectorTask(Task):
         tokenizer = train_words(corpus.source, min_count=least, size=settings.size, tokenised=settings.tokenised)
         return tokenizer, tokenizer
 
-    def start_model(self, model: nn.Module, tokenizers: Tokenizers) -> None:
+    def start_model(self, model: nn.Module, tokenizers: Tokenizers, corpus: Corpus) -> None:
         """Store how often each word occurs; the noise distribution and subsampling need it."""
         assert isinstance(model, WordVectorModel)
         model.counts[len(SPECIAL_TOKENS) :] = torch.tensor(words_of(tokenizers[0]).counts)

@@ -75,7 +75,7 @@ def prepare(
     if group.first:
         for line in recipe.task.check(recipe, corpora):
             say(f"data: {line}")
-    model = initial_model(recipe, tokenizers, init, device)
+    model = initial_model(recipe, corpora, tokenizers, init, device)
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
         recipe, choices = fitted.recipe, fitted.choices
@@ -121,7 +121,9 @@ def check_precision(recipe: Recipe, device: torch.device) -> None:
         raise UsageError(f'training.precision = "fp8" is not possible here: {reason}; leave it out, or take "bf16"')
 
 
-def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | None, device: torch.device) -> nn.Module:
+def initial_model(
+    recipe: Recipe, corpora: Corpora, tokenizers: Tokenizers, init: str | Path | None, device: torch.device
+) -> nn.Module:
     """Return a fresh model, or the model `init`, on the device; on a GPU with fused modules unless the recipe objects.
 
     This seeds torch's generators, from which the fresh weights and later dropout are drawn.
@@ -131,7 +133,7 @@ def initial_model(recipe: Recipe, tokenizers: Tokenizers, init: str | Path | Non
         source, target = tokenizers
         config = model_config(recipe.kind, recipe.model, source_vocabulary=source.size, target_vocabulary=target.size)
         model = make_model(config)
-        recipe.task.start_model(model, tokenizers)
+        recipe.task.start_model(model, tokenizers, corpora.train)
     else:
         model = load_model(find_model(init))
         if special_tokens_of(model) != DEFAULT:

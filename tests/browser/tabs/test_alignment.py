@@ -1,6 +1,6 @@
 """The front page in a browser: which source words each written word looked at.
 
-Elements: sentence, text, send, source (form) · view, level, layer, head, cut, hide, beside (controls) · output,
+Elements: sentence, text, send, source (form) · view, level, layer, head, cut, hide, beside (controls) · options, more ·
 output-text, piece, probability · weights, weights-canvas, weights-table, weights-readout, weights-pin, weights-row,
 weights-arc · links · beside-panel, beside-weights · waiting, note, alert.
 """
@@ -22,6 +22,7 @@ from regard.look.trace.trace import Axis, Model, Token
 from ...repeats import by_default
 
 JANE = "Jane visite l'Afrique en septembre"
+DEFAULTS = {"text=": JANE.replace(" ", "+"), "view=": "matrix"}
 NASTY = [
     "<script>document.title='gone'</script>",
     '"><img src=x onerror="document.title=\'gone\'">',
@@ -37,7 +38,8 @@ def page(wide: Any, explorer: Any) -> Any:
 
     def go(state: str = "", refuses: int = 0) -> Page:
         refused.append(refuses)
-        wide.page.goto(f"{explorer.address}/#tab=alignment{state}")
+        text, view = ("" if part in state else f"&{part}{value}" for part, value in DEFAULTS.items())
+        wide.page.goto(f"{explorer.address}/#tab=alignment&more=1{text}{view}{state}")
         expect(wide.page.get_by_test_id("piece").first).to_be_visible()
         return wide.page
 

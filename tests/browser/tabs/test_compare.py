@@ -22,7 +22,8 @@ PARIS = "Jane visite Paris en septembre"  # no apostrophe: every tokenizer sees 
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
-        wide.page.goto(f"{explorer.address}/#tab=compare{state}")
+        text = "" if "text=" in state or "model=" in state else f"&text={JANE.replace(' ', '+')}"
+        wide.page.goto(f"{explorer.address}/#tab=compare{text}{state}")
         expect(wide.page.get_by_test_id("map-b")).to_be_visible()
         return wide.page
 

@@ -22,7 +22,8 @@ JANE = "Jane visite l'Afrique en septembre"
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
-        wide.page.goto(f"{explorer.address}/#tab=decode{state}")
+        text = "" if "text=" in state or "model=" in state else f"&text={JANE.replace(' ', '+')}"
+        wide.page.goto(f"{explorer.address}/#tab=decode{text}{state}")
         expect(wide.page.get_by_test_id("candidates")).to_be_visible()
         return wide.page
 

@@ -28,7 +28,8 @@ SENTENCE = "Le petit chat noir dort dans le jardin."
 @pytest.fixture
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
-        wide.page.goto(f"{explorer.address}/#tab=heads{state}")
+        text = "" if "text=" in state or "model=" in state else f"&text={JANE.replace(' ', '+')}"
+        wide.page.goto(f"{explorer.address}/#tab=heads{text}{state}")
         expect(wide.page.get_by_test_id("head-map")).to_be_visible()
         return wide.page
 

@@ -33,15 +33,32 @@ def test_columns_are_forecast_alone() -> None:
 
 def test_a_model_with_a_shortcut_begins_as_a_linear_forecast_of_the_standardised_window() -> None:
     torch.manual_seed(1)
-    model = PatchForecaster(ForecasterConfig(**SIZES, shortcut=True, shortcut_dropout=0.5)).double()
+    model = PatchForecaster(ForecasterConfig(**SIZES, shortcut=True)).double()
     series = torch.randn(3, 2, 24, dtype=torch.float64) * 4 + 9
     mean, deviation = series.mean(-1, keepdim=True), (series.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
     linear = ((series - mean) / deviation) @ model.shortcut.weight.T + model.shortcut.bias
     torch.testing.assert_close(model.eval()(series), linear * deviation + mean)
-    assert not torch.equal(model.train()(series), model(series))  # dropout
     assert {"shortcut", "instance-norm"} < model.traits
     with pytest.raises(SettingError, match="shortcut = true"):
         ForecasterConfig(**SIZES, shortcut_dropout=0.5)
+
+
+@pytest.mark.parametrize("instance_norm", [True, False])
+def test_the_shortcut_is_fitted_as_if_inputs_were_dropped(instance_norm: bool) -> None:
+    """Least squares over many random masks, by torch.linalg.lstsq, comes close to the formula for the expectation."""
+    torch.manual_seed(1)
+    d, config = 0.4, ForecasterConfig(**SIZES, shortcut=True, shortcut_dropout=0.4, instance_norm=instance_norm)
+    model = PatchForecaster(config)
+    past, future = (3 + torch.randn(40, 2, points).cumsum(-1) for points in (24, 6))
+    model.fit_shortcut([(past[:15], future[:15]), (past[15:], future[15:])])
+    level = past.mean(-1, keepdim=True) if instance_norm else 0
+    X, Y = ((points - level).flatten(0, 1).double() for points in (past, future))
+    masks = torch.rand(2_000, *X.shape) >= d
+    dropped = (masks * X / (1 - d)).flatten(0, 1)
+    expected = torch.linalg.lstsq(dropped, Y.repeat(2_000, 1)).solution.T
+    torch.testing.assert_close(model.shortcut.weight.double(), expected, atol=0.03, rtol=0)
+    assert (model.shortcut.weight - torch.linalg.lstsq(X, Y).solution.T).abs().max() > 0.1  # without dropout
+    assert not model.shortcut.bias.any() and not model.shortcut.weight.requires_grad
 
 
 def test_patches_overlap_and_the_last_point_is_repeated() -> None:
@@ -60,10 +77,11 @@ def test_trend_of_dlinear_is_the_moving_average() -> None:
     assert linear == 2 * (6 * 2 + 2)
 
 
-def test_vectors_of_the_stem_move_with_the_picture_and_are_row_by_row() -> None:
+@pytest.mark.parametrize("stem", ["convolutions", "pooled-convolutions"])
+def test_vectors_of_the_stem_move_with_the_picture_and_are_row_by_row(stem: str) -> None:
     sizes: dict[str, Any] = {"channels": 1, "height": 16, "width": 80, "layers": 1, "dim": 16, "heads": 2, "hidden": 16}
     sizes["vocabulary"] = 7
-    model = VisionTransformer(ImageClassifierConfig(**sizes, patch=4, stem="convolutions")).eval()
+    model = VisionTransformer(ImageClassifierConfig(**sizes, patch=4, stem=stem)).eval()
     pictures = torch.zeros(2, 1, 16, 80)
     pictures[0, 0, 5:7, 37:40] = 1.0
     pictures[1] = pictures[0].roll(4, dims=-1)  # by one patch

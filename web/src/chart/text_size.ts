@@ -14,3 +14,11 @@ export function textWidth(text: string, size: number): number {
 export function labelSize(presenting: boolean): number {
   return presenting ? 19 : 14;
 }
+
+/** A text that is at most this wide: what does not fit is replaced by "…". */
+export function shortened(text: string, room: number, size: number): string {
+  if (textWidth(text, size) <= room + 1) return text;
+  let start = text.slice(0, Math.ceil((4 * room) / size)); // a longer start cannot fit
+  while (start && textWidth(`${start}…`, size) > room) start = start.slice(0, -1);
+  return `${start}…`;
+}

@@ -1,6 +1,7 @@
 // The basic controls that all tabs use: choices, sliders, inputs, buttons, alerts.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
+import { EXPLANATIONS } from "./explanations";
 import "./controls.css";
 
 interface Option<T> {
@@ -9,9 +10,21 @@ interface Option<T> {
   title?: string;
 }
 
+/** What a control does, as its tooltip. */
+interface Explained {
+  label: string;
+  title?: string; // otherwise the explanation of this label
+}
+
+function explain({ label, title }: Explained): string | undefined {
+  return title ?? EXPLANATIONS[label.replace(/^(First|Second): /, "")];
+}
+
 /** A choice among a few options, shown side by side. */
 export function Choice<T extends string | number>(props: {
   label: string;
+  title?: string;
+  bare?: boolean; // the label is only for screen readers
   value: T;
   options: readonly (T | Option<T>)[];
   onChange: (value: T) => void;
@@ -19,8 +32,8 @@ export function Choice<T extends string | number>(props: {
 }) {
   const name = useId();
   return (
-    <fieldset class="choice" data-testid={props.testid}>
-      <legend>{props.label}</legend>
+    <fieldset class="choice" data-testid={props.testid} title={explain(props)}>
+      <legend class={props.bare ? "listen" : ""}>{props.label}</legend>
       <div class="choice-row">
         {props.options.map((item) => {
           const option = typeof item === "object" ? item : { value: item, label: String(item) };
@@ -45,6 +58,7 @@ export function Choice<T extends string | number>(props: {
 /** A choice from a drop-down list. */
 export function Select<T extends string | number>(props: {
   label: string;
+  title?: string;
   value: T;
   options: readonly (T | Option<T>)[];
   onChange: (value: T) => void;
@@ -52,7 +66,7 @@ export function Select<T extends string | number>(props: {
 }) {
   const options = props.options.map((item) => (typeof item === "object" ? item : { value: item, label: String(item) }));
   return (
-    <label class="control">
+    <label class="control" title={explain(props)}>
       <span>{props.label}</span>
       <select
         data-testid={props.testid}
@@ -72,6 +86,7 @@ export function Select<T extends string | number>(props: {
 /** A slider with its current value in the label. */
 export function Slider(props: {
   label: string;
+  title?: string;
   value: number;
   min: number;
   max: number;
@@ -82,7 +97,7 @@ export function Slider(props: {
 }) {
   const show = props.show ?? String;
   return (
-    <label class="control slider">
+    <label class="control slider" title={explain(props)}>
       <span>
         {props.label} <b>{show(props.value)}</b>
       </span>
@@ -103,6 +118,7 @@ export function Slider(props: {
 /** An integer from min to max; invalid input leaves the value unchanged. */
 export function NumberInput(props: {
   label: string;
+  title?: string;
   value: number;
   min: number;
   max: number;
@@ -110,7 +126,7 @@ export function NumberInput(props: {
   testid?: string;
 }) {
   return (
-    <label class="control">
+    <label class="control" title={explain(props)}>
       <span>{props.label}</span>
       <input
         type="number"
@@ -130,9 +146,15 @@ export function NumberInput(props: {
   );
 }
 
-export function Toggle(props: { label: string; value: boolean; onChange: (value: boolean) => void; testid?: string }) {
+export function Toggle(props: {
+  label: string;
+  title?: string;
+  value: boolean;
+  onChange: (value: boolean) => void;
+  testid?: string;
+}) {
   return (
-    <label class="toggle">
+    <label class="toggle" title={explain(props)}>
       <input
         type="checkbox"
         data-testid={props.testid}
@@ -151,6 +173,7 @@ export function Button(props: {
   disabled?: boolean;
   main?: boolean;
   pressed?: boolean;
+  expanded?: boolean;
   testid?: string;
 }) {
   return (
@@ -161,6 +184,7 @@ export function Button(props: {
       disabled={props.disabled}
       aria-label={typeof props.children === "string" && props.children.length > 1 ? undefined : props.title}
       aria-pressed={props.pressed}
+      aria-expanded={props.expanded}
       data-testid={props.testid}
       onClick={props.onClick}
     >
@@ -179,10 +203,11 @@ export function Alert(props: { children: ComponentChildren; testid?: string }) {
 }
 
 /** The title of a tab with a short introduction. */
-export function Intro(props: { title: string; children: ComponentChildren }) {
+export function Intro(props: { title: string; beside?: ComponentChildren; children: ComponentChildren }) {
   return (
     <header class="intro">
       <h1>{props.title}</h1>
+      {props.beside}
       <p>{props.children}</p>
     </header>
   );

@@ -1,5 +1,7 @@
 // The help dialog with the keyboard shortcuts.
 import type { RefObject } from "preact";
+import { bundle } from "../state/api";
+import { startTour } from "../tour/tour";
 import "./help.css";
 
 const KEYS: [string, string][] = [
@@ -32,7 +34,12 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         In Lab and Inside, click a number to see how it is calculated. The address contains the complete view, so a link
         or a reload restores it. This page connects only to the server that delivers it.
       </p>
-      <form method="dialog">
+      <form method="dialog" class="bar">
+        {!bundle && (
+          <button class="button" data-testid="tour-again" onClick={startTour}>
+            Take the tour
+          </button>
+        )}
         <button class="button main">Close</button>
       </form>
     </dialog>

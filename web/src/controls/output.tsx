@@ -7,15 +7,28 @@ import "./output.css";
 
 const MAX_TOKENS = 100; // shown at once
 
-/** The output, token by token, with the probability of each; tokens that differ from `against` are highlighted. */
-export function Output(props: {
+interface TokensProps {
   trace: Trace;
-  label?: string;
-  against?: Trace | null;
+  against?: Trace | null; // tokens that differ from it are highlighted
   step?: number;
   onStep?: (step: number) => void;
+  titled?: boolean;
   testid?: string;
-}) {
+}
+
+/** The output as a text. */
+export function OutputText(props: { trace: Trace; testid?: string }) {
+  const { trace, testid = "output" } = props;
+  if (!trace.axes.target?.tokens.length) return null;
+  return (
+    <p class="output-text" dir="auto" data-testid={`${testid}-text`}>
+      {trace.output}
+    </p>
+  );
+}
+
+/** The tokens of the output with their probabilities. */
+export function Tokens(props: TokensProps) {
   const { trace, step, testid = "output" } = props;
   const tokens = trace.axes.target?.tokens ?? [];
   const list = useRef<HTMLOListElement>(null);
@@ -28,12 +41,9 @@ export function Output(props: {
   if (tokens.length === 0) return null;
   const last = Math.min(first + MAX_TOKENS, tokens.length);
   return (
-    <div class="output" data-testid={testid}>
-      {props.label && <h3>{props.label}</h3>}
-      <p class="output-text" dir="auto" data-testid={`${testid}-text`}>
-        {trace.output}
-      </p>
-      <ol class="pieces" ref={list} aria-label="Tokens and their probabilities">
+    <div class="output" data-testid={`${testid}-tokens`}>
+      {props.titled && <h3>Tokens and their probabilities</h3>}
+      <ol class="pieces" ref={list} tabIndex={0} aria-label="Tokens and their probabilities">
         {first > 0 && <li class="aside">{first} earlier …</li>}
         {range(last - first).map((k) => {
           const i = first + k;
@@ -52,6 +62,18 @@ export function Output(props: {
         })}
         {last < tokens.length && <li class="aside">… {tokens.length - last} more</li>}
       </ol>
+    </div>
+  );
+}
+
+/** The output as a text, and token by token. */
+export function Output(props: TokensProps & { label?: string }) {
+  if (!props.trace.axes.target?.tokens.length) return null;
+  return (
+    <div class="output" data-testid={props.testid ?? "output"}>
+      {props.label && <h3>{props.label}</h3>}
+      <OutputText trace={props.trace} testid={props.testid} />
+      <Tokens {...props} />
     </div>
   );
 }

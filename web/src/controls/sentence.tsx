@@ -10,7 +10,12 @@ import "./sentence.css";
  * The form for the model and the text. The model runs when the form is submitted. Empty and overlong texts are rejected
  * here. `onNew` lets a tab reset what depends on the previous text or model; `preferred` is its model until one is picked.
  */
-export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (what: "text" | "model") => void }) {
+export function Sentence(props: {
+  busy: boolean;
+  preferred?: string;
+  compact?: boolean; // without labels above the fields
+  onNew?: (what: "text" | "model") => void;
+}) {
   const from = origin(props.preferred);
   const currentText =
     from.kind === "model" ? textFor(from.entry) : from.kind === "trace" ? (from.trace.source ?? from.trace.output) : "";
@@ -32,7 +37,7 @@ export function Sentence(props: { busy: boolean; preferred?: string; onNew?: (wh
     });
   };
   return (
-    <form class="sentence" onSubmit={send} data-testid="sentence">
+    <form class={props.compact ? "sentence compact" : "sentence"} onSubmit={send} data-testid="sentence">
       <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
         <span>{from.kind === "model" ? LABELS[from.entry.kind] : "Text of the trace"}</span>

@@ -24,6 +24,7 @@ const TITLE = 34;
 
 /** A figure as a standalone SVG: its canvases and drawings, or what `picture` draws instead. */
 export async function figureSvg(figure: HTMLElement, title: string, picture?: () => SVGSVGElement): Promise<string> {
+  for (const animation of figure.getAnimations({ subtree: true })) animation.finish(); // arcs that are still growing
   const data = JSON.stringify({ traces: shownData(), state: stateText() });
   const parts = await inLight(() =>
     picture ? [sized(picture())] : drawnIn(figure.querySelector<HTMLElement>(".figure-body")!),

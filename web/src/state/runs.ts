@@ -23,8 +23,11 @@ const second = field<string>("with", "", { shared: true }); // the name of a sec
 
 const STORY =
   "It was cold. On Monday, Emma went to the park. She bought three apples there. Paul went to the market on Friday.";
+/** The sentence of a translator until another one is typed; a trace of it is recorded. */
+export const FIRST_SENTENCE = "Marie a acheté une voiture rouge";
+
 const EXAMPLES: Record<string, string> = {
-  translator: "Jane visite l'Afrique en septembre",
+  translator: FIRST_SENTENCE,
   writer: "ROMEO:",
   embedder: "The cat sleeps in the garden.",
   classifier: "The cat never sleeps in the garden.",

@@ -108,3 +108,8 @@ export function readPin(text: string, grid: { rows: number; cols: number }): rea
 export function writePin(cell: readonly [number, number] | null): string {
   return cell === null ? "" : cell.join(".");
 }
+
+/** The text with a capital letter at its start. */
+export function cap(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}

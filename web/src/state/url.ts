@@ -90,6 +90,12 @@ export function restore(text: string): void {
   params.value = parse(text);
 }
 
+/** Opens the current tab with the defaults of all its fields. */
+export function resetTab(): void {
+  push = true;
+  params.value = new Map([["tab", tab.value]]);
+}
+
 /** Resets these fields to their defaults. */
 export function reset(names: readonly string[]): void {
   params.value = new Map([...params.peek()].filter(([key]) => !names.includes(key)));

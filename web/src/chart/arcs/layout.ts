@@ -15,16 +15,19 @@ export interface Arc {
   path: string;
 }
 
-export const GAP = 14;
-
 /** Places words side by side; returns their labels and the total width of the line. */
-export function lineUp(texts: string[], measure: (text: string) => number, rightToLeft: boolean): [Label[], number] {
+export function lineUp(
+  texts: string[],
+  measure: (text: string) => number,
+  rightToLeft: boolean,
+  gap: number,
+): [Label[], number] {
   const widths = texts.map((text) => Math.max(measure(text), 12));
-  const total = widths.reduce((sum, width) => sum + width + GAP, GAP);
-  let at = GAP;
+  const total = widths.reduce((sum, width) => sum + width + gap, gap);
+  let at = gap;
   const labels = texts.map((text, i) => {
     const middle = at + widths[i] / 2;
-    at += widths[i] + GAP;
+    at += widths[i] + gap;
     return { text, x: rightToLeft ? total - middle : middle, width: widths[i] };
   });
   return [labels, total];
@@ -58,8 +61,8 @@ export function layArcs(
   for (const arc of largest) {
     arc.path =
       curve([
-        [keys[arc.column].x, top],
         [queries[arc.row].x, bottom],
+        [keys[arc.column].x, top],
       ]) ?? "";
   }
   return largest;

@@ -1,5 +1,5 @@
 // The layout of a matrix in CSS pixels: labels first, the cells get the remaining space.
-import { labelSize, textWidth } from "../text_size";
+import { labelSize, shortened, textWidth } from "../text_size";
 
 export interface Layout {
   width: number;
@@ -30,6 +30,7 @@ interface LayoutInput {
 
 const LEGEND_HEIGHT = 40; // of the colour legend below the cells
 const MAX_NUMBERS = 160;
+const MAX_COLUMN_LABEL = 11; // widths of a letter: longer labels are shortened
 
 export function layout(input: LayoutInput, available: number, presenting: boolean): Layout {
   const size = labelSize(presenting);
@@ -40,7 +41,7 @@ export function layout(input: LayoutInput, available: number, presenting: boolea
   const rowRoom = Math.min(widest(rows), available * 0.42);
   const left = Math.ceil(rowRoom) + 8 + (input.rowTitle ? titleRoom : 0);
   const most = input.maxCell ?? (presenting ? 64 : 48);
-  const colRoom = widest(cols);
+  const colRoom = Math.min(widest(cols), MAX_COLUMN_LABEL * size);
   // Slanted labels extend over the right edge; a first guess of the cell size decides about the slant.
   const firstGuess = Math.min(most, (available - left - 2) / cols.length);
   const rotation = colRoom + 8 <= firstGuess ? 0 : firstGuess >= line * 1.1 ? 45 : 90;
@@ -70,7 +71,7 @@ export function layout(input: LayoutInput, available: number, presenting: boolea
       index % rowStep ? [] : [{ index, text: shortened(text, rowRoom, size), y: top + (index + 0.5) * cellHeight }],
     ),
     colLabels: cols.flatMap((text, index) =>
-      index % colStep ? [] : [{ index, text, x: left + (index + 0.5) * cellWidth }],
+      index % colStep ? [] : [{ index, text: shortened(text, colRoom, size), x: left + (index + 0.5) * cellWidth }],
     ),
     rowTitle: input.rowTitle ? { x: size, y: top + cellsHeight / 2 } : null,
     colTitle: input.colTitle ? { x: left + cellsWidth / 2, y: size + 1 } : null,
@@ -81,11 +82,4 @@ export function layout(input: LayoutInput, available: number, presenting: boolea
 /** The distance between two labels: 1 if all fit, otherwise a round number. */
 function niceStep(least: number, length: number): number {
   return [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500].find((step) => step >= least) ?? length;
-}
-
-function shortened(text: string, room: number, size: number): string {
-  if (textWidth(text, size) <= room + 1) return text;
-  let start = text;
-  while (start && textWidth(`${start}…`, size) > room) start = start.slice(0, -1);
-  return `${start}…`;
 }

@@ -1,66 +1,57 @@
-// Alignment, the front page: which source words the model attended to for each word of its output.
-import { Arcs } from "../../chart/arcs/arcs";
-import { largest } from "../../chart/canvas";
-import { Figure } from "../../chart/figure";
-import { Matrix, type Cell } from "../../chart/matrix/matrix";
-import { WordWeights } from "../../chart/word_weights";
-import { Choice, Intro, Select, Toggle } from "../../controls/controls";
-import { Output } from "../../controls/output";
+// Alignment, the start page: which source words the model attended to for each word of its output.
+import { Button, Choice, Intro } from "../../controls/controls";
+import { OutputText, Tokens } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
 import { UsedSentences } from "../../controls/used_sentences";
-import { CutSlider, HeadSelects, LevelChoice } from "../../controls/weight_controls";
 import { served, shown } from "../../state/api";
-import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Run } from "../../state/runs";
-import {
-  aligningMap,
-  AXIS_TITLES,
-  MEANINGS,
-  nameChoice,
-  pickWeights,
-  readCell,
-  readChoice,
-  readPin,
-  writePin,
-  type Shown,
-} from "../../state/selection";
-import type { Trace } from "../../state/trace";
-import { field } from "../../state/url";
-import { shownPiece } from "../../text/pieces";
+import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Origin, type Run } from "../../state/runs";
+import { aligningMap, readChoice } from "../../state/selection";
+import type { MapName } from "../../state/trace";
 import { script, sliced } from "../../text/python";
+import { Invitation } from "../../tour/tour";
+import { Examples, Notice } from "./examples";
+import { Options } from "./options";
+import { useRecorded } from "./recorded";
+import { beside, chooseView, chosenView, head, layer, level, more, pins, unpin } from "./state";
+import { Weights } from "./weights";
 import "./alignment.css";
 
-const layer = field<string>("layer", "all");
-const head = field<string>("head", "best");
-const level = field<string>("level", "word");
-const view = field<string>("view", "matrix");
-const hide = field("hide", false);
-const stretch = field("stretch", false); // the colour scale ends at the largest weight instead of 1
-const cut = field("cut", 0);
-const beside = field<string>("beside", "");
-const pins = [field<string>("pin", ""), field<string>("pin2", "")];
-
-/** Unpins everything: with other rows and columns, a pin would point at another cell. */
-function unpin(): void {
-  for (const pin of pins) pin.value = "";
-}
-
 export function Alignment() {
-  const run = useOrigin();
+  const run = useRecorded(useOrigin());
   const other = useBeside(run.origin.kind === "model" ? run.origin.entry.name : null);
   useShown([run.trace, other?.trace ?? null]);
+  const entry = run.origin.kind === "model" ? run.origin.entry : null;
+  const map = run.trace ? aligningMap(run.trace) : "cross";
   return (
-    <>
-      <Intro title="Alignment">
-        Each row shows which source words (columns) the model attends to for a word of its output.
+    <div class="first-screen">
+      <Intro title="Alignment" beside={<Invitation />}>
+        {whatOneSees(map, chosenView())}
       </Intro>
-      <Sentence busy={run.busy} onNew={unpin} />
-      <Controls trace={run.trace} name={run.origin.kind === "model" ? run.origin.entry.name : null} />
+      <Sentence busy={run.busy} onNew={unpin} compact />
+      {entry && <Examples entry={entry} />}
       <div class={other ? "columns" : ""}>
         <Panel run={run} side={0} alone={!other} />
         {other && <Panel run={other} side={1} alone={false} />}
       </div>
-    </>
+    </div>
   );
+}
+
+/** One sentence that says what the picture shows. */
+function whatOneSees(map: MapName | undefined, view: string): string {
+  const arcs = view === "arcs";
+  if (map === undefined) return "This model has no attention: there is nothing to align.";
+  if (map === "dec_self")
+    return arcs
+      ? "Each arc leads from a token (below) to an earlier token that it attends to (above): the thicker, the more weight."
+      : "Each row is a token, and its columns are the tokens up to it that it attends to: the darker, the more weight.";
+  if (map === "enc_self")
+    return arcs
+      ? "Each arc leads from a token (below) to a token of the same text that it attends to (above)."
+      : "Each row is a token, and its columns are the tokens of the same text that it attends to.";
+  return arcs
+    ? "Above is what the model reads, below what it writes. Arcs show where each written word attends: the thicker, the more weight."
+    : "Each row is a word that the model writes, each column a word that it reads: the darker, the more it attends to it.";
 }
 
 /** The run of the second model on the same text; null if no second model is chosen. */
@@ -73,180 +64,61 @@ function useBeside(name: string | null): Run | null {
   return name === null && beside.value && second ? { trace: second, busy: false, waiting: "", error: "" } : null;
 }
 
-function Controls(props: { trace: Trace | null; name: string | null }) {
-  const map = props.trace ? aligningMap(props.trace) : undefined;
-  const others = (served.value?.models ?? []).filter(({ kind, name }) => kind === "translator" && name !== props.name);
-  const relevel = (next: string) => {
-    level.value = next;
-    unpin();
-  };
-  if (!map) return null;
+function Panel(props: { run: Run & { origin?: Origin; recorded?: boolean }; side: 0 | 1; alone: boolean }) {
+  const { run, side, alone } = props;
+  const { trace } = run;
+  const entry = run.origin?.kind === "model" ? run.origin.entry : null;
+  const testid = side === 0 ? "output" : "beside-output";
   return (
-    <div class="bar">
-      <Choice
-        label="Show"
-        value={view.value}
-        options={["matrix", "arcs"]}
-        onChange={(x) => (view.value = x)}
-        testid="view"
-      />
-      <LevelChoice value={level.value} onChange={relevel} />
-      <HeadSelects
-        trace={props.trace!}
-        map={map}
-        layer={layer.value}
-        head={head.value}
-        onLayer={(x) => (layer.value = x)}
-        onHead={(x) => (head.value = x)}
-      />
-      <CutSlider value={cut.value} onChange={(x) => (cut.value = x)} />
-      <Toggle
-        label="Hide special tokens"
-        value={hide.value}
-        onChange={(x) => {
-          hide.value = x;
-          unpin();
-        }}
-        testid="hide"
-      />
-      <Toggle label="Stretch colour scale" value={stretch.value} onChange={(x) => (stretch.value = x)} testid="stretch" />
-      {props.name !== null && others.length > 0 && (
-        <Select
-          label="Compare with"
-          value={beside.value}
-          options={[{ value: "", label: "none" }, ...others.map(({ name }) => name)]}
-          onChange={(x) => (beside.value = x)}
-          testid="beside"
-        />
-      )}
-    </div>
-  );
-}
-
-function Panel(props: { run: Run; side: 0 | 1; alone: boolean }) {
-  const { trace } = props.run;
-  const id = props.side === 0 ? "alignment" : "beside";
-  return (
-    <div class="stacked" data-testid={`${id}-panel`} aria-busy={props.run.busy}>
-      {trace && !props.alone && (
+    <div class="stacked" data-testid={`${side === 0 ? "alignment" : "beside"}-panel`} aria-busy={run.busy}>
+      {trace && !alone && (
         <h2>
           {trace.model.name} <span class="aside">{trace.model.kind}</span>
         </h2>
       )}
-      <Status run={props.run} />
-      {trace && <Output trace={trace} testid={props.side === 0 ? "output" : "beside-output"} />}
+      <Status run={run} />
+      {trace && (
+        <div class="written">
+          <OutputText trace={trace} testid={testid} />
+          {side === 0 && aligningMap(trace) && <ViewControls />}
+        </div>
+      )}
+      {trace && side === 0 && more.value && <Options trace={trace} name={entry?.name ?? null} />}
+      {trace && aligningMap(trace) && (
+        <Weights trace={trace} pin={pins[side]} side={side}>
+          {entry && <Notice entry={entry} output={trace.output} />}
+        </Weights>
+      )}
       {trace && <UsedSentences trace={trace} />}
-      {trace && aligningMap(trace) && <Weights trace={trace} pin={pins[props.side]} id={id} />}
+      {trace && <Tokens trace={trace} testid={testid} titled />}
     </div>
   );
 }
 
-function Weights(props: { trace: Trace; pin: { value: string }; id: string }) {
-  const { trace, pin, id } = props;
-  const name = aligningMap(trace)!;
-  const choice = readChoice(trace, name, layer.value, head.value);
-  const shown = pickWeights(trace, name, choice, { words: level.value === "word", hide: hide.value, cut: cut.value });
-  const { grid, rows, cols } = shown;
-  const texts = (side: typeof rows) => side.map((span) => shownPiece(span.text));
-  const fitting = readPin(pin.value, grid);
-  const read = (row: number, col: number) => readCell(shown, row, col);
-  const label = `Attention weights: ${MEANINGS[name]}${nameChoice(trace.maps[name]!, choice)}`;
-  const common = {
-    read,
-    pin: fitting,
-    onPin: (next: Cell | null) => (pin.value = writePin(next)),
-    label,
-    testid: id === "alignment" ? "weights" : "beside-weights",
-  };
+function ViewControls() {
   return (
-    <Figure title={`${cap(MEANINGS[name])}${nameChoice(trace.maps[name]!, choice)}`} name={common.testid}>
-      <div class="side-by-side">
-        {view.value === "arcs" ? (
-          <Arcs shown={shown} {...common} />
-        ) : (
-          <Matrix
-            values={grid.values}
-            mask={grid.mask}
-            rows={texts(rows)}
-            cols={texts(cols)}
-            rowTitle={AXIS_TITLES[trace.maps[name]!.query]}
-            colTitle={AXIS_TITLES[trace.maps[name]!.key]}
-            maxCell={60}
-            most={stretch.value ? largest(grid.values) : 1}
-            {...common}
-          />
-        )}
-        {fitting ? (
-          <div class="reading">
-            <p>
-              Attention of{" "}
-              <b>
-                <bdi>{rows[fitting[0]].text}</bdi>
-              </b>{" "}
-              <span class="aside">(Esc unpins)</span>
-            </p>
-            <WordWeights
-              words={cols}
-              weights={grid.values.subarray(fitting[0] * grid.cols, (fitting[0] + 1) * grid.cols)}
-              label={`Weights of ${rows[fitting[0]].text}`}
-              testid={`${common.testid}-row`}
-            />
-          </div>
-        ) : (
-          <Strongest shown={shown} query={trace.maps[name]!.query} />
-        )}
-      </div>
-    </Figure>
+    <div class="view-controls">
+      <Choice
+        label="Show"
+        bare
+        value={chosenView()}
+        options={[
+          { value: "arcs", label: "arcs", title: "Curves between the words: the thicker, the more weight" },
+          { value: "matrix", label: "matrix", title: "A row for each written word, a column for each word that is read" },
+        ]}
+        onChange={chooseView}
+        testid="view"
+      />
+      <Button
+        onClick={() => (more.value = !more.value)}
+        expanded={more.value}
+        title="Words or subwords, layer and head, a second model, thresholds"
+        testid="more"
+      >
+        {more.value ? "Less" : "More"}
+      </Button>
+    </div>
   );
-}
-
-const MAX_ROWS = 20; // rows listed beside the matrix
-
-/** The column with the largest weight, for each row. */
-function Strongest(props: { shown: Shown; query: string }) {
-  const { query } = props;
-  const { grid, rows, cols } = props.shown;
-  const best = rows.slice(0, MAX_ROWS).map((_, i) => {
-    const row = grid.values.subarray(i * grid.cols, (i + 1) * grid.cols);
-    return row.indexOf(Math.max(...row));
-  });
-  return (
-    <table class="reading links" data-testid="links">
-      <thead>
-        <tr>
-          <th>{AXIS_TITLES[query]}</th>
-          <th>attends most to</th>
-          <th>weight</th>
-        </tr>
-      </thead>
-      <tbody>
-        {best.map((j, i) => (
-          <tr key={i}>
-            <th scope="row">
-              <bdi>{shownPiece(rows[i].text)}</bdi>
-            </th>
-            <td>
-              <bdi>{shownPiece(cols[j].text)}</bdi>
-            </td>
-            <td class="number">{grid.values[i * grid.cols + j].toFixed(2)}</td>
-          </tr>
-        ))}
-      </tbody>
-      {rows.length > MAX_ROWS && (
-        <tfoot>
-          <tr>
-            <td colSpan={3} class="aside">
-              … and {rows.length - MAX_ROWS} more
-            </td>
-          </tr>
-        </tfoot>
-      )}
-    </table>
-  );
-}
-
-function cap(text: string): string {
-  return text[0].toUpperCase() + text.slice(1);
 }
 
 /** The Python code that reproduces this view. */

@@ -7,7 +7,7 @@ import { Intro, Select, Toggle } from "../../controls/controls";
 import { Output } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
 import { HeadSelects, LevelChoice, MapChoice } from "../../controls/weight_controls";
-import { difference } from "../../maths/grid";
+import { difference, type Choice } from "../../maths/grid";
 import { opened, served, shown, textModels } from "../../state/api";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Run } from "../../state/runs";
 import { mapsOf, MEANINGS, nameChoice, pickWeights, readChoice, type Shown } from "../../state/selection";
@@ -16,6 +16,7 @@ import { field } from "../../state/url";
 import { fixed } from "../../text/numbers";
 import { shownPiece } from "../../text/pieces";
 import { call, quoted, script, sliced } from "../../text/python";
+import { headOf, HowLink } from "../zoom/how_link";
 
 const map = field<string>("map", "");
 const level = field<string>("level", "word");
@@ -30,6 +31,7 @@ const sides = [
 interface Side {
   trace: Trace;
   map: MapName;
+  choice: Choice;
   shown: Shown;
   title: string;
 }
@@ -95,7 +97,7 @@ function makeSide(trace: Trace, wanted: MapName, i: number): Side | null {
   if (!name) return null;
   const choice = readChoice(trace, name, sides[i].layer.value, sides[i].head.value);
   const shown = pickWeights(trace, name, choice, { words: level.value === "word" });
-  return { trace, map: name, shown, title: `${trace.model.name}${nameChoice(trace.maps[name]!, choice)}` };
+  return { trace, map: name, choice, shown, title: `${trace.model.name}${nameChoice(trace.maps[name]!, choice)}` };
 }
 
 function Settings(props: {
@@ -175,11 +177,12 @@ function texts(spans: Shown["rows"]): string[] {
   return spans.map(({ text }) => shownPiece(text));
 }
 
-function Grid(props: { shown: Shown; label: string; signed?: boolean; testid: string }) {
+function Grid(props: { shown: Shown; label: string; side?: Side; signed?: boolean; testid: string }) {
   const [pin, setPin] = useState<Cell | null>(null);
   const { grid, rows, cols } = props.shown;
   const fitting = pin && pin[0] < grid.rows && pin[1] < grid.cols ? pin : null;
   return (
+    <>
     <Matrix
       values={grid.values}
       mask={grid.mask}
@@ -193,6 +196,18 @@ function Grid(props: { shown: Shown; label: string; signed?: boolean; testid: st
       onPin={setPin}
       read={(row, col) => `“${rows[row].text}”, “${cols[col].text}”: ${fixed(grid.values[row * grid.cols + col], 4)}`}
     />
+      {fitting && props.side && (
+        <HowLink
+          trace={props.side.trace}
+          map={props.side.map}
+          row={rows[fitting[0]]}
+          col={cols[fitting[1]]}
+          weight={grid.values[fitting[0] * grid.cols + fitting[1]]}
+          {...headOf(props.side.choice)}
+          testid={props.testid}
+        />
+      )}
+    </>
   );
 }
 
@@ -201,7 +216,7 @@ function SidePanel(props: { side: Side; id: "a" | "b" }) {
   return (
     <Figure title={side.title} name={`compare-${id}`} note={MEANINGS[side.map]}>
       <Output trace={side.trace} testid={`output-${id}`} />
-      <Grid shown={side.shown} label={side.title} testid={`map-${id}`} />
+      <Grid shown={side.shown} side={side} label={side.title} testid={`map-${id}`} />
     </Figure>
   );
 }

@@ -7,6 +7,7 @@ import { aligningMap, arrange, MEANINGS, nameChoice, readChoice } from "../../st
 import type { Trace } from "../../state/trace";
 import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
+import { headOf, HowLink } from "../zoom/how_link";
 
 const layer = field<string>("layer", "all");
 const head = field<string>("head", "best");
@@ -23,6 +24,7 @@ export function StepAttention(props: { trace: Trace; step: number }) {
   const weights = grid.values.subarray(props.step * grid.cols, (props.step + 1) * grid.cols);
   // Later tokens are masked.
   const seen = cols.map((_, j) => j).filter((j) => !grid.mask || grid.mask[props.step * grid.cols + j]);
+  const strongest = seen.reduce((best, j) => (best < 0 || weights[j] > weights[best] ? j : best), -1);
   return (
     <figure>
       <figcaption>
@@ -43,6 +45,17 @@ export function StepAttention(props: { trace: Trace; step: number }) {
         label="Attention weights of this step"
         testid="step-attention"
       />
+      {strongest >= 0 && (
+        <HowLink
+          trace={props.trace}
+          map={name}
+          row={token}
+          col={cols[strongest]}
+          weight={weights[strongest]}
+          {...headOf(choice)}
+          testid="step-attention"
+        />
+      )}
       <div class="bar">
         <HeadSelects
           trace={props.trace}

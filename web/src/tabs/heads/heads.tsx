@@ -25,6 +25,7 @@ import type { AttentionMap, MapName, Trace } from "../../state/trace";
 import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import { script } from "../../text/python";
+import { HowLink } from "../zoom/how_link";
 import { HeadButtons, isBetween, oneHead, same, type HeadAddress } from "./head_buttons";
 import "./heads.css";
 
@@ -164,7 +165,14 @@ function Maps(props: { trace: Trace; name: MapName; names: MapName[]; off: HeadA
       </div>
       <div class="heads-and-map">
         <HeadButtons attention={attention} name={name} picked={here} off={props.off} onPick={pick} />
-        <Large trace={trace} name={name} layer={l} head={h} rolled={square && rolled.value} />
+        <Large
+          trace={trace}
+          name={name}
+          layer={l}
+          head={h}
+          rolled={square && rolled.value}
+          unchanged={props.off.length === 0}
+        />
       </div>
     </>
   );
@@ -184,7 +192,14 @@ function describeHead(attention: AttentionMap, i: number): string {
 }
 
 /** The selected head, or the attention rollout up to its layer. */
-function Large(props: { trace: Trace; name: MapName; layer: number; head: number; rolled: boolean }) {
+function Large(props: {
+  trace: Trace;
+  name: MapName;
+  layer: number;
+  head: number;
+  rolled: boolean;
+  unchanged: boolean; // whether no head is switched off
+}) {
   const { trace, name, layer: l, head: h } = props;
   const attention = trace.maps[name]!;
   const options = { words: level.value === "word", hide: hide.value, cut: cut.value };
@@ -195,6 +210,7 @@ function Large(props: { trace: Trace; name: MapName; layer: number; head: number
     return arrange(trace, name, grid, options);
   }, [trace, name, l, h, props.rolled, options.words, options.hide, options.cut]);
   const { grid, rows, cols } = shown;
+  const pinned = readPin(pin.value, grid);
   const title = props.rolled ? `Rollout up to layer ${l}` : `${TITLES[name]}, layer ${l}, head ${h}`;
   return (
     <Figure
@@ -216,9 +232,21 @@ function Large(props: { trace: Trace; name: MapName; layer: number; head: number
         testid="head-map"
         most={stretch.value ? largest(grid.values) : 1}
         read={(row, col) => readCell(shown, row, col)}
-        pin={readPin(pin.value, grid)}
+        pin={pinned}
         onPin={(next) => (pin.value = writePin(next))}
       />
+      {pinned && !props.rolled && props.unchanged && (
+        <HowLink
+          trace={trace}
+          map={name}
+          row={rows[pinned[0]]}
+          col={cols[pinned[1]]}
+          weight={grid.values[pinned[0] * grid.cols + pinned[1]]}
+          layer={l}
+          head={h}
+          testid="head-map"
+        />
+      )}
     </Figure>
   );
 }

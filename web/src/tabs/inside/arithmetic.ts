@@ -166,11 +166,9 @@ const RULES: Record<string, (input: RuleInput) => Calculation> = {
     if (Number.isNaN(x.values[at])) return plain("exp(−∞)", 0);
     const top = Math.max(...open);
     const total = open.reduce((total, score) => total + Math.exp(score - top), 0);
-    const below = open
-      .slice(0, 5)
-      .map((score) => `exp(${short(score)})`)
-      .join(" + ");
-    const more = open.length > 5 ? ` + … ${open.length - 5} more` : "";
+    const terms = largestTerms(open.map((score) => term(Math.exp(score - top))), MAX_EXPONENTIALS);
+    const below = terms.shown.map(({ value }) => `exp(${short(top + Math.log(value))})`).join(" + ");
+    const more = terms.omitted > 0 ? ` + … ${terms.omitted} more (${short(terms.rest * Math.exp(top))})` : "";
     return plain(`exp(${short(x.values[at])}) / (${below}${more})`, Math.exp(x.values[at] - top) / total);
   },
   weigh({ rule, at, x, of, weight }) {
@@ -205,6 +203,8 @@ const RULES: Record<string, (input: RuleInput) => Calculation> = {
     return plain(`${rule.kind}(${short(x.values[at])})`, ACTIVATIONS[rule.kind!](x.values[at]));
   },
 };
+
+const MAX_EXPONENTIALS = 5; // of a softmax that are written out
 
 const ACTIVATIONS: Record<string, (x: number) => number> = {
   relu: (x) => Math.max(x, 0),

@@ -6,9 +6,9 @@ import { Alert } from "../../controls/controls";
 import { range } from "../../maths/grid";
 import { askParameter } from "../../state/api";
 import { useAnswer } from "../../state/requests";
-import { field } from "../../state/url";
 import { runsFromRight } from "../../text/direction";
 import { shownPiece } from "../../text/pieces";
+import { cell } from "./state";
 import {
   calculate,
   largestTerms,
@@ -23,8 +23,6 @@ import {
 
 const NUMBERS_PER_LINE = 64;
 const MAX_TERMS = 6; // of a sum
-
-export const cell = field<string>("cell", ""); // the number whose calculation is shown, such as self.q:3
 
 export interface Box {
   id: string;
@@ -77,7 +75,7 @@ export function BoxCard(props: { box: Box; boxes: Box[]; model: string }) {
         <Strip
           values={numbers.values}
           cols={Math.min(width(box), box.shape.length > 1 ? Infinity : NUMBERS_PER_LINE)}
-          names={box.rows ?? (box.rule.op === "heads" ? range(box.shape[0]).map((i) => `head ${i}`) : null)}
+          names={box.rows ?? (box.rule.op === "heads" ? range(box.shape[0]).map((i) => `head\u00a0${i}`) : null)}
           scale="signed"
           label={`${box.title}, ${size}`}
           read={(i) => `${nameNumber(box, i)} = ${short(numbers.values[i])}`}

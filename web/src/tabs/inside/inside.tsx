@@ -2,34 +2,17 @@
 import { Alert, Choice, Intro, Select } from "../../controls/controls";
 import { Sentence } from "../../controls/sentence";
 import { range } from "../../maths/grid";
-import { askInside, type ModelEntry } from "../../state/api";
-import { useAnswer } from "../../state/requests";
+import type { ModelEntry } from "../../state/api";
 import { origin, textFor, useRun, waitingFor } from "../../state/runs";
-import type { Json } from "../../state/trace";
-import { field } from "../../state/url";
 import { shownPiece } from "../../text/pieces";
 import { quoted } from "../../text/python";
-import { BoxCard, cell, readBoxes, type Box } from "./box";
+import { BoxCard } from "./box";
+import { ModelMap } from "./model_map";
+import { head, layer, resetPlace, stack, token } from "./state";
+import { useWorksheet, type Worksheet } from "./worksheet";
 import "./inside.css";
 
 const SLIDES = "lecture"; // the shipped Transformer as on the slides: positions added to the embedding, then Add & Norm
-const stack = field<string>("stack", "");
-const layer = field("layer", 0);
-const token = field("token", 0);
-const head = field("head", 0);
-
-/** The answer of the server: the boxes of a block for a token. */
-interface Worksheet {
-  stack: string;
-  layer: number;
-  token: number;
-  head: number;
-  layers: number;
-  heads: number;
-  tokens: { text: string; special: boolean }[];
-  boxes: Box[];
-}
-
 const PARTS: Record<string, string> = {
   input: "Input",
   self: "Self-attention",
@@ -38,14 +21,6 @@ const PARTS: Record<string, string> = {
   output: "Output",
 };
 
-/** Goes back to the first layer, token and head: another text or stack has others. */
-function reset(): void {
-  layer.value = 0;
-  token.value = 0;
-  head.value = 0;
-  cell.value = "";
-}
-
 export function Inside() {
   const from = origin(SLIDES);
   return (
@@ -53,7 +28,7 @@ export function Inside() {
       <Intro title="Inside">
         Follow one token through a block, with the model's actual numbers. Click a number to see its calculation.
       </Intro>
-      <Sentence busy={false} preferred={SLIDES} onNew={reset} />
+      <Sentence busy={false} preferred={SLIDES} onNew={resetPlace} />
       {from.kind === "model" &&
         (from.entry.about?.heads === 0 ? (
           <p class="notice" data-testid="note">
@@ -84,18 +59,21 @@ function Block(props: { entry: ModelEntry }) {
   const which = stacks.find((name) => name === stack.value) ?? stacks[0];
   // The blocks of a model are known once it is loaded; requesting a trace loads it.
   const loading = useRun(which ? null : { model: entry.name, text: textFor(entry) });
-  const request = {
-    model: entry.name,
-    text: textFor(entry),
-    stack: which,
-    layer: layer.value,
-    token: token.value,
-    head: head.value,
+  const place = { layer: layer.value, token: token.value, head: head.value };
+  const answer = useWorksheet(which ? { model: entry.name, text: textFor(entry), stack: which, ...place } : null);
+  const { sheet } = answer;
+  const [busy, error] = [answer.busy || loading.busy, answer.error || loading.error];
+  const parts = [...new Set(sheet?.boxes.map(({ part }) => part) ?? [])];
+  const moveTo = (next: { stack: string; layer: number }) => {
+    if (next.stack !== which) resetPlace();
+    stack.value = next.stack;
+    layer.value = next.layer;
   };
-  const answer = useAnswer(which ? `inside ${JSON.stringify(request)}` : "", (stop) => askWorksheet(request, stop));
-  const [sheet, busy, error] = [answer.value, answer.busy || loading.busy, answer.error || loading.error];
   return (
     <>
+      {entry.about && which && (
+        <ModelMap entry={entry} here={{ stack: which, layer: layer.value }} parts={parts} onPick={moveTo} />
+      )}
       <div class="bar">
         {stacks.length > 1 && (
           <Choice
@@ -104,7 +82,7 @@ function Block(props: { entry: ModelEntry }) {
             options={stacks}
             onChange={(x) => {
               stack.value = x;
-              reset();
+              resetPlace();
             }}
             testid="stack"
           />
@@ -131,7 +109,7 @@ function Block(props: { entry: ModelEntry }) {
       {error && (
         <Alert>
           {error} {/* for example a token that the new text does not have */}
-          <button type="button" class="button" onClick={reset}>
+          <button type="button" class="button" onClick={resetPlace}>
             Go to the first token
           </button>
         </Alert>
@@ -149,11 +127,6 @@ function Block(props: { entry: ModelEntry }) {
       )}
     </>
   );
-}
-
-async function askWorksheet(request: Json, stop: AbortSignal): Promise<Worksheet> {
-  const answer = await askInside(request, stop);
-  return { ...answer, boxes: readBoxes(answer.boxes) } as Worksheet;
 }
 
 /** The choice of the token. */
@@ -185,7 +158,7 @@ function Flow(props: { sheet: Worksheet; model: string }) {
   return (
     <>
       {parts.map((part) => (
-        <section key={part} class="flow" aria-label={PARTS[part]}>
+        <section key={part} class="flow" data-part={part} aria-label={PARTS[part]}>
           <h2>
             {PARTS[part]}
             {(part === "self" || part === "cross") && props.sheet.heads > 1 ? `, head ${props.sheet.head}` : ""}

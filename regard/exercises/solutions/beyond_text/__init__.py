@@ -1,0 +1,1 @@
+"""Solutions about images, series, speech and copying (G)."""

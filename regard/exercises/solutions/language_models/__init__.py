@@ -1,0 +1,1 @@
+"""Solutions about language models (C2, E10)."""

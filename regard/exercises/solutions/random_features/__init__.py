@@ -1,0 +1,1 @@
+"""Solutions about random features (F)."""

@@ -1,0 +1,1 @@
+"""Solutions about recurrent networks (C)."""

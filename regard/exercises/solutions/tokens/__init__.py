@@ -1,0 +1,1 @@
+"""Solutions about tokens and embeddings (A)."""

@@ -1,0 +1,1 @@
+"""Solutions about training and decoding (E7, E8)."""

@@ -1,0 +1,1 @@
+"""Solutions about the Transformer (E)."""

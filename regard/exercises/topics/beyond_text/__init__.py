@@ -1,0 +1,1 @@
+"""Exercises about images, series, speech and copying (G)."""

@@ -1,0 +1,1 @@
+"""Exercises about language models (C2, E10)."""

@@ -1,0 +1,1 @@
+"""Exercises about random features (F)."""

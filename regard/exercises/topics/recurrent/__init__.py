@@ -1,0 +1,1 @@
+"""Exercises about recurrent networks (C)."""

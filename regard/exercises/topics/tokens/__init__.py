@@ -1,0 +1,1 @@
+"""Exercises about tokens and embeddings (A)."""

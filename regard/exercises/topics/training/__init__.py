@@ -1,0 +1,1 @@
+"""Exercises about training and decoding (E7, E8)."""

@@ -1,0 +1,1 @@
+"""Exercises about the Transformer (E)."""

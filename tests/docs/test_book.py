@@ -143,6 +143,18 @@ def test_a_chapter_has_what_the_book_promises(chapter: str) -> None:
     assert "![" not in text, "a figure that the chapter does not draw"
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_named_exercises_are_those_of_the_topic(chapter: str) -> None:
+    from regard.exercises.catalogue import entries
+
+    match = re.search(
+        r"regard exercise list --topic (\w+)` lists them, among them\n(.*?)\. ", text_of(chapter), re.DOTALL
+    )
+    assert match is not None
+    named = re.findall(r"`([\w-]+)`", match[2])
+    assert len(named) >= 3 and set(named) <= {entry.name for entry in entries(match[1])}
+
+
 def test_a_block_shows_what_it_prints_and_returns(tmp_path: Path) -> None:
     first = "```python\nprint('printed')\n1 + 1\n```\n"
     second = "```python\nimport matplotlib.pyplot as plt\nplt.plot([1]);\n```\n"

@@ -52,11 +52,12 @@ format: $(VENV)/.extra-test  ## put the code into the project's format
 docs: $(VENV)/.extra-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-site: $(VENV)/.extra-docs  ## build the documentation, the book and its notebooks into site/, ready to be published
+site: $(VENV)/.extra-docs  ## build the docs, the book, its notebooks and the explorer into site/, ready for GitHub Pages
 	rm -rf site
-	$(BIN)/python -m sphinx -W --keep-going -b html -d docs/_build/doctrees docs site
+	$(BIN)/python -m sphinx -W --keep-going -b html -t site -d docs/_build/doctrees docs site
 	mkdir site/notebooks && cp docs/book/notebooks/*.ipynb docs/learn/notebooks/*.ipynb site/notebooks
 	touch site/.nojekyll
+	$(BIN)/regard explore --export site/explorer
 
 page:  ## build the page of `regard explore` into regard/look/page/static (needs Node; users do not)
 	cd web && npm ci && npm run build

@@ -1,4 +1,4 @@
-// Builds the page with `npm run build`: src/ -> ../regard/look/page/static/{index.html,app.js,app.css,build.json}.
+// Builds the page with `npm run build`: src/ -> ../regard/look/page/static/{index.html,app.js,app.css,engine.js,build.json}.
 //
 // The built files are committed, so users do not need Node. build.json contains the hashes of the sources and of the built
 // files, so a test without Node can detect sources that changed after the last build.
@@ -12,7 +12,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "../regard/look/page/static");
 
 const options = {
-  entryPoints: { app: join(here, "src/main.tsx") },
+  entryPoints: { app: join(here, "src/main.tsx"), engine: join(here, "src/engine/worker.ts") },
   outdir: out,
   bundle: true,
   minify: true,
@@ -34,7 +34,8 @@ function sources(folder) {
 // The hash of a list in the format of `sha256sum`: a line per file with its hash, two spaces and its path, sorted by path.
 function hashOfSources() {
   const fixed = ["build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json"].map((name) => join(here, name));
-  const files = [...fixed, ...sources(join(here, "src")), join(here, "../regard/look/pictures/drawing/colours.json")];
+  const shared = ["look/pictures/drawing/colours.json", "look/page/first_texts.json"].map((name) => join(here, "../regard", name));
+  const files = [...fixed, ...sources(join(here, "src")), ...shared];
   const names = new Map(files.map((path) => [relative(here, path).replaceAll("\\", "/"), path]));
   const lines = [...names.keys()].sort().map((name) => `${sha256(readFileSync(names.get(name)))}  ${name}\n`);
   return sha256(lines.join(""));
@@ -52,6 +53,6 @@ if (process.argv.includes("--watch")) {
   await context.watch();
 } else {
   await esbuild.build(options);
-  const files = Object.fromEntries(["index.html", "favicon.svg", "app.js", "app.css"].map((name) => [name, sha256(readFileSync(join(out, name)))]));
+  const files = Object.fromEntries(["index.html", "favicon.svg", "app.js", "app.css", "engine.js"].map((name) => [name, sha256(readFileSync(join(out, name)))]));
   writeFileSync(join(out, "build.json"), `${JSON.stringify({ sources: hashOfSources(), files }, null, 1)}\n`);
 }

@@ -44,6 +44,13 @@ def explore_models(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write a site that needs no server: the browser runs the models."),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="Where the exported site will be published, for previews of links.")
+    ] = "",
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -55,10 +62,14 @@ def explore_models(
       regard explore
       regard explore runs/mine jane.json
       regard explore runs/pictures cat.png
+      regard explore runs/mine --export site
     """
     set_threads(threads)
     hosts, key = allowed_hosts(host, name or []), read_key(key_file, host)
     folders, traces, files = sort_arguments(what) if what else (default_folders(), {}, {})
+    if export is not None:
+        export_site(export, folders, traces, files, address)
+        return
 
     from regard.serving.app import create_app
     from regard.serving.limits import Limits
@@ -91,6 +102,25 @@ def explore_models(
 
     with plain_warnings():
         serve_until_interrupted(app, socket, begin=open_models)
+
+
+def export_site(
+    folder: Path, folders: dict[str, Path], traces: dict[str, bytes], files: dict[str, Path], address: str
+) -> None:
+    """Write the page as a site without a server; it offers the shipped models, too, which load when they are chosen."""
+    import json
+    from importlib.resources import files as resources
+
+    from regard.serving.site.site import write_site
+
+    if files:
+        raise UsageError(f"{next(iter(files))}: models of images, series and sounds do not run in the browser")
+    first_texts = json.loads(resources("regard.look.page").joinpath("first_texts.json").read_text("utf-8"))
+    models = {**folders, **other_shipped_models(folders)}
+    with plain_warnings():
+        write_site(folder, models, traces=traces, first_texts=first_texts, address=address)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    typer.echo(f"{folder}: {size / 1e6:.0f} MB. Open {folder / 'index.html'}, or publish the folder")
 
 
 def allowed_hosts(host: str, names: list[str]) -> list[str]:

@@ -64,6 +64,13 @@ def test_the_workflow_publishes_what_make_site_builds() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     workflow = (ROOT / ".github/workflows/pages.yml").read_text("utf-8")
     target = re.search(r"^site:.*?(?=^\S)", makefile, re.MULTILINE | re.DOTALL)
-    assert target is not None and "sphinx" in target[0] and "touch site/.nojekyll" in target[0]
+    assert target is not None
+    for part in (
+        "-t site",
+        "cp docs/book/notebooks/*.ipynb",
+        "touch site/.nojekyll",
+        "regard explore --export site/explorer",
+    ):
+        assert part in target[0]
     assert re.search(r"run: make site\b", workflow) and re.search(r"path: site$", workflow, re.MULTILINE)
     assert "actions/deploy-pages@" in workflow and "pages: write" in workflow

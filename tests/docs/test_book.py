@@ -108,7 +108,7 @@ def formulas(section: str) -> str:
 
 
 def test_every_chapter_has_its_place() -> None:
-    assert {path.stem for path in BOOK.glob("*.md")} == {*CHAPTERS, "index", "comparison"}
+    assert {path.stem for path in BOOK.glob("*.md")} == {*CHAPTERS, "index", "comparison", "answers"}
 
 
 def test_every_tag_stands_in_its_chapter_once() -> None:

@@ -13,15 +13,14 @@ import regard
 ROOT = Path(regard.__file__).parent.parent
 WEB, STATIC = ROOT / "web", ROOT / "regard" / "look" / "page" / "static"
 FIXED = ("build.mjs", "index.html", "favicon.svg", "package.json", "package-lock.json", "tsconfig.json")
+SHARED = ("regard/look/pictures/drawing/colours.json", "regard/look/page/first_texts.json")
 
 
 def hash_of_sources(web: Path) -> str:
     """Compute the hash that build.mjs writes into build.json: of a list of files in the format of sha256sum."""
     files = {name: web / name for name in FIXED}
     files |= {path.relative_to(web).as_posix(): path for path in (web / "src").rglob("*") if path.is_file()}
-    files["../regard/look/pictures/drawing/colours.json"] = (
-        ROOT / "regard" / "look" / "pictures" / "drawing" / "colours.json"
-    )
+    files |= {f"../{name}": ROOT / name for name in SHARED}
     lines = [f"{sha256(files[name].read_bytes()).hexdigest()}  {name}\n" for name in sorted(files)]
     return sha256("".join(lines).encode()).hexdigest()
 
@@ -42,7 +41,7 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     assert hash_of_sources(tmp_path) != before
 
 
-@pytest.mark.parametrize("name", ["app.js", "app.css", "index.html", "favicon.svg"])
+@pytest.mark.parametrize("name", ["app.js", "app.css", "engine.js", "index.html", "favicon.svg"])
 def test_what_was_built_is_what_is_there(name: str) -> None:
     """build.json also names what came out, so that nobody edits it by hand."""
     built = json.loads((STATIC / "build.json").read_text("utf-8"))

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { INPUT_FORMAT, readInputTrace, type InputTrace } from "./input_trace";
 import { decodeArray, readTrace, type Json, type Numbers, type Trace } from "./trace";
+import { SiteServer, type Site } from "./site";
 import { parse, tab } from "./url";
 
 export type { Json };
@@ -66,6 +67,7 @@ export interface MeasuredCurves {
 /** The data embedded in a single-file page; exported pictures embed the same. */
 export interface Bundle {
   traces: Json[];
+  site?: Site;
   scenes?: { index: Scene[]; files: Record<string, Json> };
   state: string;
 }
@@ -91,6 +93,13 @@ const element = document.getElementById("regard-data");
 
 /** The data embedded in this file; null if a server provides the data. */
 export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
+
+/** What this page runs on if it has no server: a site with models that the browser runs. */
+const site: Site | null = window.regardSite ?? bundle?.site ?? null;
+const siteServer = site && new SiteServer(site);
+
+/** Whether a model can be asked: by a server, or in the browser. */
+export const hasModels = bundle === null || site !== null;
 
 /** The models and traces of the server; null until it has answered, and always in a single file. */
 export const served = signal<Served | null>(null);
@@ -141,6 +150,7 @@ export function setKey(entered: string): void {
 
 /** Sends a request to the server, a Blob as it is and an object as JSON; throws an Error with the server's message if it refuses. */
 export async function ask<T>(path: string, body?: object, stop?: AbortSignal): Promise<T> {
+  if (siteServer) return (await siteServer.ask(path, (body as Json) ?? null, stop)) as T;
   if (bundle) throw new Error("This page is a saved file and has no model. Run `regard explore` to use one.");
   let answer: Response;
   try {
@@ -239,7 +249,7 @@ export function addTrace(raw: Json, name?: string): void {
 export async function start(): Promise<void> {
   if (bundle) {
     bundle.traces.forEach((raw, i) => addTrace(raw, bundle.traces.length > 1 ? `trace ${i + 1}` : "trace"));
-    return;
+    if (!site) return;
   }
   try {
     const first = await ask<Served>("api/models");

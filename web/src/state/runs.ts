@@ -12,6 +12,7 @@ import {
   type ModelEntry,
   type TraceRequest,
 } from "./api";
+import firstTexts from "../../../regard/look/page/first_texts.json";
 import { useAnswer } from "./requests";
 import type { Trace } from "./trace";
 import { field } from "./url";
@@ -21,19 +22,11 @@ export const model = field<string>("model", "", { shared: true });
 export const trace = field<string>("trace", "", { shared: true }); // the name of an opened trace
 const second = field<string>("with", "", { shared: true }); // the name of a second trace, opened together with the first
 
-const STORY =
-  "It was cold. On Monday, Emma went to the park. She bought three apples there. Paul went to the market on Friday.";
-/** The sentence of a translator until another one is typed; a trace of it is recorded. */
-export const FIRST_SENTENCE = "Marie a acheté une voiture rouge";
+/** The text of each kind of model until another one is typed. */
+const EXAMPLES: Record<string, string> = firstTexts;
 
-const EXAMPLES: Record<string, string> = {
-  translator: FIRST_SENTENCE,
-  writer: "ROMEO:",
-  embedder: "The cat sleeps in the garden.",
-  classifier: "The cat never sleeps in the garden.",
-  summarizer: STORY,
-  answerer: `${STORY} Where did Emma go on Monday?`,
-};
+/** The sentence of a translator until another one is typed; a trace of it is recorded. */
+export const FIRST_SENTENCE = firstTexts.translator;
 
 /** A trace, or why there is none yet. While a new trace is computed, the previous one stays. */
 export interface Run {

@@ -1,0 +1,1 @@
+"""The explorer as a site without a server: `regard explore --export`."""

@@ -15,6 +15,7 @@ export interface ModelAbout {
   parameters: number;
   positions?: string;
   position_parameter?: string | null;
+  trained_length?: number | null; // the longest text in training, in tokens
 }
 
 /** What a model reads; an image model may also read videos. */

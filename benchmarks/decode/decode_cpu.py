@@ -41,6 +41,8 @@ from benchmarks.timing import Samples, command, hardware, keep, sample
 from regard.models.transformer import Transformer
 
 BASE = Setting("base", layers=6, dim=512, heads=8, hidden=2048, vocabulary=16_000)
+OPUS_MT = Setting("opus-mt", layers=6, dim=512, heads=8, hidden=2048, vocabulary=58_101)
+SIZES = {"base": BASE, "opus-mt": OPUS_MT}
 QUICK = Setting("quick", layers=2, dim=32, heads=2, hidden=64, vocabulary=120, source=7, length=6)
 CELLS, QUICK_CELLS = ((1, 1), (1, 4), (32, 1), (32, 4)), ((1, 1), (3, 2))  # batch, beam
 NAMES = ("regard int8", "CTranslate2 int8", "regard fp32", "CTranslate2 fp32", "transformers fp32")
@@ -245,6 +247,7 @@ def pair(text: str) -> tuple[int, int]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     shown = " ".join(f"{batch},{beam}" for batch, beam in CELLS)
+    parser.add_argument("--size", choices=[*SIZES], default="base", help="base: vocabulary of 16,000; opus-mt: 58,101")
     parser.add_argument("--cells", type=pair, nargs="+", metavar="BATCH,BEAM", help=f"default: {shown}")
     parser.add_argument("--threads", type=int, default=2, help="for each contender (default: 2)")
     parser.add_argument("--sources", type=int, help="how many are written by all and compared (default: 64; quick: 8)")
@@ -261,7 +264,7 @@ def main() -> int:
     args = arguments()
     machine = hardware("cpu")  # before anything of ours makes it busy
     torch.set_num_threads(args.threads)
-    setting = QUICK if args.quick else BASE
+    setting = QUICK if args.quick else SIZES[args.size]
     rounds = args.rounds or (2 if args.quick else 5)
     budget = args.budget if args.budget is not None else 0.0 if args.quick else 20.0
     report = {

@@ -85,17 +85,20 @@ def measure(source: Path, *, threads: int, rounds: int) -> dict[str, Any]:
         }
         vectors = {tool: torch.as_tensor(np.asarray(embed(texts))) for tool, embed in tools.items()}  # and warm up
         seconds: dict[str, list[float]] = {tool: [] for tool in tools}
+        cpu: dict[str, list[float]] = {tool: [] for tool in tools}
         for _ in range(rounds):
             for tool, embed in tools.items():
-                start = time.perf_counter()
+                start, cpu_start = time.perf_counter(), time.process_time()
                 embed(texts)
                 seconds[tool].append(time.perf_counter() - start)
+                cpu[tool].append(time.process_time() - cpu_start)
     expected = vectors["sentence-transformers float32"]
     medians = {tool: statistics.median(values) for tool, values in seconds.items()}
     return {
         "sentences": len(texts),
         "threads": threads,
         "seconds": {tool: round(value, 3) for tool, value in medians.items()},
+        "CPU seconds": {tool: round(statistics.median(values), 3) for tool, values in cpu.items()},
         "all seconds": {tool: [round(value, 3) for value in values] for tool, values in seconds.items()},
         "largest difference": {tool: float((each - expected).abs().max()) for tool, each in vectors.items()},
         "least cosine": {tool: float((each * expected).sum(1).min()) for tool, each in vectors.items()},

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from regard.api.html import describe_model, model_html, model_repr
 from regard.api.saving import save_face
+from regard.decoding.cpu.packed_copy import PackedCopy
 from regard.decoding.model_step import evaluating
 from regard.errors import DataError, ModelError, UsageError, unknown_name
 from regard.models.folder.weights_file import Storage
@@ -29,10 +30,16 @@ BATCH_TOKENS = 8192  # of one forward pass, including padding
 
 
 class Embedder:
-    """Embeds texts with a sentence encoder; `regard.load` makes one from a folder."""
+    """Embeds texts with a sentence encoder; `regard.load` makes one from a folder.
 
-    def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None) -> None:
+    With `pack`, a float32 model on a CPU computes with packed weights, which is faster and takes more memory.
+    """
+
+    def __init__(
+        self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None, pack: bool = False
+    ) -> None:
         self.model = model
+        self._packed = PackedCopy() if pack else None
         self.tokenizer = tokenizer
         self.info = dict(info or {})
         config = config_of(model)
@@ -79,17 +86,15 @@ class Embedder:
                 "split the text"
             )
         vectors = torch.zeros(len(texts), config.width)
-        device, unit = next(self.model.parameters()).device, getattr(config, "normalize", True)
+        model = self.model if self._packed is None else self._packed.of(self.model)
+        unit = getattr(config, "normalize", True)
         # Texts of similar length form a batch, to avoid padding.
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
-        with torch.inference_mode(), evaluating(self.model):
+        with torch.inference_mode(), evaluating(model):
             while order:
                 rows = max(1, BATCH_TOKENS // len(tokens[order[-1]]))
                 batch, order = order[-rows:], order[:-rows]
-                embeddings = self.model(
-                    pad_batch([tokens[i] for i in batch], pad_id=config.pad_id).to(device)
-                )  # (rows, d)
-                embeddings = embeddings.float()
+                embeddings = embed_batch(model, [tokens[i] for i in batch], config.pad_id).float()  # (rows, d)
                 vectors[batch] = (F.normalize(embeddings, dim=-1) if unit else embeddings).cpu()
         return vectors
 
@@ -106,3 +111,12 @@ class Embedder:
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Tensor:
         """Return the cosine similarity of each text of `a` with each of `b`, (N, M), from -1 to 1."""
         return F.normalize(self.embed(a), dim=-1) @ F.normalize(self.embed(b), dim=-1).T
+
+
+def embed_batch(model: Any, texts: Sequence[Sequence[int]], pad_id: int) -> Tensor:
+    """Return a vector for each text, (N, d): in C if the model has packed weights and C implements it."""
+    c_encoder: Any = getattr(model, "c_encoder", None)
+    suits_c = c_encoder is not None and all(texts) and not any(pad_id in text for text in texts)
+    if suits_c and c_encoder.why_not_now(max(map(len, texts))) is None:
+        return torch.cat([model.pooled(x[None], x.new_ones(1, len(x)) > 0) for x in c_encoder.encode(texts)])
+    return model(pad_batch(texts, pad_id=pad_id).to(next(model.parameters()).device))

@@ -23,7 +23,7 @@ from regard.interop.word_vectors_import import is_vector_file, read_word_vectors
 from regard.machine.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
 from regard.models.folder.config_file import STORAGES, read_json, shortened
-from regard.models.folder.weights_file import Storage
+from regard.models.folder.weights_file import Storage, form_of_storage
 from regard.text.chat import is_chat_format
 from regard.text.tokenizers.imported import ImportedTokenizer
 from regard.text.tokenizers.tokenizer import BYTES_PER_TOKEN, EXTRA_BYTES_IMPORTED, Tokenizer, tokenizer_files
@@ -264,10 +264,11 @@ def import_model(
 
         difference = compare(imported)
     chosen = cast("Storage", imported.storage if storage is None else storage)
+    form = form_of_storage(chosen, imported.config.kind)
     return write_folder(
         out,
         imported.config,
-        lambda path: write_weights(path, imported.table.ours, imported.weights(), chosen),
+        lambda path: write_weights(path, imported.table.ours, imported.weights(), form),
         storage=chosen,
         files=tokenizer_files(*imported.tokenizers),
         info=imported.info,

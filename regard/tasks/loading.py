@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+ROUNDED = ("int8", "int4")  # weights, on a CPU
 
 PAD_IS_ZERO = (SubwordTokenizer, CharacterTokenizer)  # regard's own; imported ones have special tokens anywhere
 
@@ -57,8 +58,8 @@ def load(name_or_folder: str | Path, *, device: str | torch.device = "auto", dty
     The kind of model determines the result: a Translator, a Writer (language models), an Embedder (sentence
     encoders), a Classifier (text classifiers), a Summarizer, an Answerer, WordVectors, an ImageClassifier, a
     Captioner, a Forecaster or a Transcriber.
-    `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8"
-    rounds the weights, which a CPU reads faster (decoding/cpu/quantize.py).
+    `device` "auto" is the first of CUDA, MPS and CPU that this machine has. `dtype` "auto" is float32; "int8" and
+    "int4" round the weights, which a CPU reads faster (decoding/cpu/quantize.py).
 
     In float32 on a CPU the model decodes with a packed copy of its matrices (decoding/cpu/packed_copy.py), as the
     command line does. `.model` is the plain module. In a process that has not imported torch, a Transformer that
@@ -88,17 +89,17 @@ def load_modules(
     folder: Path, device: str | torch.device, dtype: str | torch.dtype
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Load the model of a folder as modules, and its config.json; device and dtype as in `load`."""
-    from regard.decoding.cpu.quantize import pack_weights
+    from regard.decoding.cpu.quantize import form_of_dtype, pack_weights
     from regard.kernels import fuse
     from regard.models.folder import load_with_config
 
-    if dtype == "int8":
+    if dtype in ROUNDED:
         device, number = "cpu" if device == "auto" else device, torch.float32
     else:
         number = find_dtype(dtype)
     with one_thread():
         model, info = load_with_config(folder, device=find_device(device), dtype=number)
-        return fuse(pack_weights(model, "int8") if dtype == "int8" else model), info
+        return fuse(pack_weights(model, form_of_dtype(model, str(dtype))) if dtype in ROUNDED else model), info
 
 
 def wrap_model(
@@ -134,5 +135,5 @@ def find_dtype(dtype: str | torch.dtype) -> torch.dtype:
     if dtype == "auto":
         return torch.float32
     if dtype not in DTYPES:
-        raise UsageError(unknown_name("dtype", dtype, ("auto", *DTYPES, "int8")))
+        raise UsageError(unknown_name("dtype", dtype, ("auto", *DTYPES, *ROUNDED)))
     return getattr(torch, dtype)

@@ -110,7 +110,7 @@ class SentenceEmbedding(Task):
     def wrap(
         self, model: nn.Module, source: Tokenizer, target: Tokenizer, *, info: dict[str, Any], pack: bool = False
     ) -> Embedder:
-        return Embedder(model, one_tokenizer(model, source, target), info=info)
+        return Embedder(model, one_tokenizer(model, source, target), info=info, pack=pack)
 
 
 class RetrievalValidator(Validator):

@@ -49,15 +49,15 @@ def export_model(
     storage: Annotated[
         str | None,
         typer.Option(
-            help="Data type of the weights: int8 (1 byte each), bfloat16 or float16 (2), or float32 (4).",
+            help="Data type of the weights: int4 (5 bits), int8 (1 byte), bfloat16 or float16 (2), or float32 (4).",
             show_default="int8, with --to as the format has it",
         ),
     ] = None,
 ) -> None:
     """Write a smaller copy of a model, to share it or to load it faster, or write it for another tool.
 
-    The copy has everything to run the model and nothing to resume its training. The weights of an int8 copy are
-    quantized when it is written; running it with --dtype int8 does not quantize them again.
+    The copy has everything to run the model and nothing to resume its training. The weights of an int8 or int4 copy
+    are quantized when it is written; running it with --dtype int8 or int4 does not quantize them again.
 
     With --to, the result is in the format of another tool. A model that the tool cannot compute is refused with the
     reason.

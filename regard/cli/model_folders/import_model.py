@@ -28,7 +28,8 @@ def import_folder(
     storage: Annotated[
         str | None,
         typer.Option(
-            help="Data type of the weights: float32, bfloat16, float16 or int8.", show_default="that of the source"
+            help="Data type of the weights: float32, bfloat16, float16, int8 or int4.",
+            show_default="that of the source",
         ),
     ] = None,
     check: Annotated[

@@ -72,7 +72,9 @@ Models = Annotated[
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1 or mps.")]
 Dtype = Annotated[
     str,
-    typer.Option(help="Data type of the weights: auto (float32), float32, bfloat16, float16, float64; int8 on a CPU."),
+    typer.Option(
+        help="Data type of the weights: auto (float32), float32, bfloat16, float16, float64; int8 or int4 on a CPU."
+    ),
 ]
 Threads = Annotated[
     int | None,

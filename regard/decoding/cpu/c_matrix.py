@@ -34,8 +34,8 @@ class MatrixStruct(Structure):
     """The struct Matrix of product.h."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input")),
-        *((name, c_int) for name in ("out", "columns", "parts")),
+        *((name, c_void_p) for name in ("weight", "numbers", "scales", "sums", "bias", "by_input", "grouped")),
+        *((name, c_int) for name in ("out", "columns", "parts", "bits")),
     )
 
 
@@ -146,6 +146,7 @@ def declare(library: Any) -> Any:
     """Declare the argument types of the library's functions."""
     library.multiply.argtypes = [POINTER(MatrixStruct), *[c_void_p] * 3, c_int, c_int]
     library.decode_step.argtypes = [*[c_void_p] * 5, *[c_int] * 3, *[c_void_p] * 4, c_int, c_int]
+    library.read_texts.argtypes = [*[c_void_p] * 7, c_int, c_int]
     library.begin_run.argtypes, library.begin_run.restype = [c_void_p] * 4, c_void_p
     library.advance_runs.argtypes = [c_void_p, *[c_int] * 4]
     library.read_run.argtypes, library.read_run.restype = [c_void_p] * 2, None

@@ -88,7 +88,8 @@ class CNetwork:
         return struct, arrays
 
     def _embedding(self, side: Any) -> EmbeddingStruct:
-        weight = side.embedding.weight  # packed, int8, or an array
+        weight = side.embedding.weight  # packed, int8, in groups, or an array
+        weight = weight.plain() if hasattr(weight, "groups") else weight
         numbers, scales = getattr(weight, "numbers", weight), getattr(weight, "scales", None)
         struct = EmbeddingStruct(factor=side.embedding.factor)
         if scales is None:

@@ -122,7 +122,7 @@ class StructMaker:
         self.matrix_bytes += matrix.numbers.nbytes
         struct = MatrixStruct.from_buffer_copy(matrix.struct)
         struct.bias = None if bias is None else self.pointer(bias)
-        if sparse and struct.parts < FLOAT_PARTS and matrix.numbers.nbytes <= MAX_SPARSE_BYTES:
+        if sparse and struct.parts < FLOAT_PARTS and not struct.bits and matrix.numbers.nbytes <= MAX_SPARSE_BYTES:
             struct.by_input = matrix.by_input().ctypes.data
         return struct
 

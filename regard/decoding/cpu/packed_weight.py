@@ -3,6 +3,7 @@
 One token at a time, a decoder does little but read its weights. In int8 they are a quarter of the bytes. Each row of
 the weights has a scale, and so has each row of the activations: y = s_x s_w (q_x q_w), with integers q up to 127. The
 rows of a batch are scaled independently, so the result for a sentence does not depend on its neighbours.
+Integers in groups of 32 inputs, with a scale for each group, are in grouped_weight.py.
 
     r rows   i features in   o features out
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,15 +22,8 @@ from torch.nn import functional as F
 from regard.decoding.cpu.c_matrix import CMatrix, compiled
 from regard.machine import one_thread
 
-Form = Literal["packed", "int8"]
-FORMS = ("packed", "int8")
 MAX_INTEGER = 127  # -128 has no opposite
 NEW_TENSOR_METHODS = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
-
-
-def make_weight(weight: Tensor, form: Form) -> Weight:
-    """Return the matrix (o, i) in this form."""
-    return Int8Weight.of(weight) if form == "int8" else PackedWeight.of(weight)
 
 
 class Weight(Tensor):

@@ -34,13 +34,17 @@ class SentenceEncoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, n) -> one vector per sentence (B, p), of unit length if `config.normalize`."""
         encoded = self.encode(tokens)
-        x = self._pooled(encoded.states, encoded.keep)
-        return F.normalize(x, dim=-1) if self.config.normalize else x
+        return self.pooled(encoded.states, encoded.keep)
 
     def encode(self, tokens: Tensor) -> Encoded:
         """(B, n) -> one vector per token (B, n, p); tokens equal to pad_id are padding."""
         keep = tokens != self.config.pad_id
         return Encoded(self.encoder(self.input(tokens), mask=keep[:, None, None]), keep)
+
+    def pooled(self, states: Tensor, keep: Tensor) -> Tensor:
+        """states (B, n, p), keep (B, n) -> one vector per sentence (B, p), of unit length if `config.normalize`."""
+        x = self._pooled(states, keep)
+        return F.normalize(x, dim=-1) if self.config.normalize else x
 
     def _pooled(self, x: Tensor, keep: Tensor) -> Tensor:
         """x (B, n, p), keep (B, n) -> (B, p). A sentence without tokens gives the zero vector."""

@@ -2,7 +2,8 @@
 
     manifest.json       format version, size and sha256 of each file
     config.json         kind and settings of the model, special tokens, versions, and further information
-    model.safetensors   the weights: float32, bfloat16, float16, or int8 with a scale per output row
+    model.safetensors   the weights: float32, bfloat16, float16, int8 with a scale per output row, or int4 with a scale
+                        and a minimum per group of 32 numbers
     README.md           the model card
 
 and the files of the tokenizers. A folder may come from an untrusted source, so names, sizes, checksums, settings and

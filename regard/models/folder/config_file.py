@@ -21,7 +21,7 @@ MAX_FRAME = 64  # tokens around a text
 CODE_ENTRIES = frozenset({"tokens", "source", "target", "default_source", "default_target"})
 MAX_BEAM, MAX_PENALTY = 64, 10  # of the usual search
 MAX_QUOTED_CHARACTERS = 300  # of a file, in a message
-STORAGES = ("float32", "bfloat16", "float16", "int8")
+STORAGES = ("float32", "bfloat16", "float16", "int8", "int4")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from regard.models.config import Config
 from regard.models.folder.changes import why_not_saved
 from regard.models.folder.config_file import MAX_JSON_BYTES, STORAGES, find_fault
 from regard.models.folder.verification import NAMES
-from regard.models.folder.weights_file import Storage, stored_weights
+from regard.models.folder.weights_file import Storage, form_of_storage, stored_weights
 from regard.models.presets import MODELS
 from regard.system import replace
 from regard.system.files import fingerprint, sync_folder, write_synced
@@ -69,10 +69,11 @@ def save_model(
             raise UsageError(f"{name!r} is not a tokenizer file of a model folder")
     if reserved := [name for name in info or {} if name in RESERVED]:
         raise UsageError(f"info may not contain {', '.join(map(repr, reserved))}: config.json has its own")
+    form = form_of_storage(storage, config.kind)
     return write_folder(
         folder,
         config,
-        lambda path: save_file(stored_weights(model, storage), path, metadata={"format": "pt"}),
+        lambda path: save_file(stored_weights(model, form), path, metadata={"format": "pt"}),
         storage=storage,
         files=files,
         info=info,
@@ -131,9 +132,10 @@ def write_folder(
     return folder
 
 
-def _needed_format(config: Config, storage: str, files: Collection[str]) -> int:
+def _needed_format(config: Config, storage: Storage, files: Collection[str]) -> int:
     """Return the oldest format of a folder that knows these settings, this storage and these files."""
-    new = storage == "float16" or any(name.endswith(("tokenizer.json", "pieces.json")) for name in files)
+    in_groups = storage == "int4" or form_of_storage(storage, config.kind) == "int8-groups"
+    new = storage == "float16" or in_groups or any(name.endswith(("tokenizer.json", "pieces.json")) for name in files)
     return 2 if new else config.folder_format
 
 

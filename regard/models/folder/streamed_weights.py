@@ -14,23 +14,26 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.models.folder.weights_file import SCALE, Storage, stored_weight
+from regard.models.folder.weights_file import StoredForm, stored_layout, stored_weight
 
-NAMES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I8": torch.int8, "I64": torch.int64}
-DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+NAMES = {
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "I64": torch.int64,
+}
 ALIGNMENT = 8  # of the end of the header
 
 
 def write_weights(
-    path: Path, shapes: Mapping[str, tuple[int, ...]], weights: Iterable[tuple[str, Tensor]], storage: Storage
+    path: Path, shapes: Mapping[str, tuple[int, ...]], weights: Iterable[tuple[str, Tensor]], storage: StoredForm
 ) -> None:
     """Write floating-point weights of these shapes, which `weights` yields in any order, in a storage."""
     layout: dict[str, tuple[str, tuple[int, ...]]] = {}
     for name, shape in shapes.items():
-        rounded = storage == "int8" and len(shape) == 2
-        layout[name] = ("I8" if rounded else DTYPES.get(storage, "F32"), shape)
-        if rounded:
-            layout[name + SCALE] = ("F32", shape[:1])
+        layout |= stored_layout(name, shape, storage)
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offsets, end = {}, 0
     for name, (dtype, shape) in layout.items():

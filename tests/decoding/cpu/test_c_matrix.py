@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.decoding.cpu import c_matrix
 from regard.decoding.cpu.c_matrix import FLOAT_PARTS, CMatrix
-from regard.decoding.cpu.packed_weight import make_weight
+from regard.decoding.cpu.quantize import make_weight
 from regard.kernels.native import compiler as c_code
 from regard.machine import cpu_flags
 

@@ -27,6 +27,12 @@ SIDES = {"source_vocabulary": 13, "target_vocabulary": 13}
 FIRST = "source.embedding.weight"
 
 
+def in_groups(weight: Any, scale: float, minimum: float) -> dict[str, Any]:
+    """The first table as integers in groups."""
+    groups = {f"{FIRST}.scale": torch.full((13, 1), scale), f"{FIRST}.minimum": torch.full((13, 1), minimum)}
+    return {FIRST: weight.to(torch.uint8).contiguous(), **{name: each.half() for name, each in groups.items()}}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return save_model(make_model(TransformerConfig(**TINY, **SIDES)), tmp_path / "m", files={"tokenizer.model": b"t"})
@@ -285,6 +291,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
             lambda w: w.update({FIRST: w[FIRST].to(torch.int8), f"{FIRST}.scale": torch.ones(13, dtype=torch.int8)})
         ),
         rf"the weight '{FIRST}\.scale' is stored as I8",
+    ),
+    "groups without minima": (
+        with_weights(lambda w: w.update({FIRST: w[FIRST].to(torch.uint8), f"{FIRST}.scale": torch.ones(13, 1).half()})),
+        rf"the weight '{FIRST}\.minimum' is missing",
+    ),
+    "groups of another size": (
+        with_weights(lambda w: w.update(in_groups(w[FIRST][:, :3], 1, 0))),
+        r"has shape \(13, 3\), the settings ask for \(13, 4\)|has shape \(13, 3\)",
+    ),
+    "groups with a negative scale": (
+        with_weights(lambda w: w.update(in_groups(w[FIRST], -1, 0))),
+        rf"a scale of the weight '{FIRST}' is not a number from 0",
+    ),
+    "groups with a minimum that is no number": (
+        with_weights(lambda w: w.update(in_groups(w[FIRST], 1, torch.nan))),
+        rf"a minimum of the weight '{FIRST}' is not a finite number",
+    ),
+    "vector in groups": (
+        with_weights(lambda w: w.update({"encoder.blocks.0.self_norm.weight": torch.ones(8, dtype=torch.uint8)})),
+        r"'encoder\.blocks\.0\.self_norm\.weight' is stored as U8",
     ),
     "int8 vector": (
         with_weights(

@@ -22,7 +22,7 @@ static void choose_rows(Run *run, const float *hidden, Thread t) {
   int wide = least(round_up(V, PIECE), PIECE + MIN_SCORES / rows / PIECE * PIECE);
   int first_row = share(rows, t, 0), last_row = share(rows, t, 1);
   double start = cpu_time();
-  if (output->parts) quantize_rows(output, hidden, quantized, rows, t);
+  quantize(output, hidden, quantized, rows, t);
   for (int r = first_row; r < last_row; r++) begin_choice(run->choices + r, run->candidates + (size_t)r * K, K);
   for (int first = 0; first < V; first += wide) {
     Matrix part = some_outputs(output, first, least(wide, V - first));

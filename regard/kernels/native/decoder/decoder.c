@@ -9,6 +9,7 @@
 #include "attention.h"
 #include "../linear_step.h"
 #include "stack.h"
+#include "text_encoder.h"
 #include "translate.h"
 
 typedef struct {  /* keys and values (rows, G, capacity, d), with the strides of rows, heads and tokens */
@@ -170,8 +171,8 @@ int multiply(const Matrix *matrix, const float *bias, const float *x, float *y, 
   Matrix m = *matrix;
   m.bias = bias;
   Quantized s = {NULL, NULL};
-  if (m.parts) {
-    s.scales = new_memory((rows * quantized_size(m.in, m.parts) + LINE) * sizeof(float));
+  if (m.parts || m.bits) {
+    s.scales = new_memory((rows * quantized_size(m.in) + LINE) * sizeof(float));
     if (!s.scales) return 1;
     s.groups = (int32_t *)(s.scales + round_up(rows, LINE / sizeof(float)));
   }
@@ -187,6 +188,7 @@ int outputs_of_a_strip(void) { return STRIP; }
 int inputs_of_a_group(void) { return GROUP; }
 int integer_for_zero(void) { return ZERO; }
 int max_parts(void) { return MAX_PARTS; }
+int inputs_of_a_row_group(void) { return ROW_GROUP; }
 
 /* Whether float32 rows are multiplied faster in three parts of 8 bits, if the weights have 8 bits. */
 int has_fast_parts(void) {

@@ -8,7 +8,8 @@
 
 typedef struct {
   Attention functions;
-  const Network *network;
+  const Stack *stack;
+  Angles angles;
   const int32_t *starts, *ends;  /* (N): where the sentence of each row begins and ends */
   int rows;
 } EncoderAttention;
@@ -16,12 +17,12 @@ typedef struct {
 /* Each token attends to all tokens of its sentence. */
 static void encoder_self(Attention *attention, int l, const float *x, float *qkv, float *y, Thread t) {
   EncoderAttention *a = (EncoderAttention *)attention;
-  const Stack *stack = &a->network->encoder;
+  const Stack *stack = a->stack;
   int H = stack->heads, G = stack->kv_heads, d = stack->dim / H, wide = (H + 2 * G) * d;
   HeadSizes sizes = {H, G, d};
   (void)l, (void)x;
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++)
-    rotate_row(stack, a->network->source_angles, qkv + (size_t)r * wide, r - a->starts[r]);
+    rotate_row(stack, a->angles, qkv + (size_t)r * wide, r - a->starts[r]);
   meet(t);
   for (int r = share(a->rows, t, 0); r < share(a->rows, t, 1); r++) {
     int n = a->ends[r] - a->starts[r];
@@ -44,7 +45,7 @@ static void encode(const Network *network, const int32_t *tokens, const int32_t 
   for (int r = share(rows, t, 0); r < share(rows, t, 1); r++)
     embed(&network->source, tokens[r], r - starts[r], x + (size_t)r * p, p);
   meet(t);
-  EncoderAttention attention = {{encoder_self, NULL}, network, starts, ends, rows};
+  EncoderAttention attention = {{encoder_self, NULL}, &network->encoder, network->source_angles, starts, ends, rows};
   const float *states = run_stack(&network->encoder, x, s, rows, &attention.functions, t);
   for (int l = 0; l < network->decoder.layers; l++)
     product(&network->decoder.blocks[l].cross_kv, states, kv[l], s.quantized, rows, t);

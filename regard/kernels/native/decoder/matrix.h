@@ -25,23 +25,36 @@ enum { GROUP = 2, ZERO = 0, MAX_PARTS = 1 };  /* two numbers of 16 bits */
 typedef int16_t Number;
 #endif
 
-typedef struct {  /* float32 numbers, or int8 numbers with a scale for each row */
+typedef struct {  /* float32 numbers, int8 numbers with a scale for each row, or integers in groups (group_product.h) */
   const float *weight;    /* (blocks, in, BLOCK) */
   const int8_t *numbers;  /* (blocks, in / GROUP, BLOCK, GROUP) */
   const float *scales;    /* (out), padded to strips, as are the sums of each row of numbers, times -ZERO */
   const int32_t *sums;
   const float *bias;      /* (out), or NULL */
   const void *by_input;   /* NULL, or float (in, out), or int8 (in / GROUP, out, GROUP); out padded to strips */
+  const uint8_t *grouped; /* (blocks, in / ROW_GROUP, group_bytes) */
   int out, in;
-  int parts;              /* of 8 bits, of the integers that x is rounded to: 1 or 3; 0 if the weights are float32 */
+  int parts;              /* of 8 bits, of the integers that x is rounded to: 1 or 3; 0 if the weights are not int8 */
+  int bits;               /* of integers in groups: 4 or 8; 0 if the weights are others */
 } Matrix;
 
-typedef struct { float *scales; int32_t *groups; } Quantized;  /* (rows) and (rows, parts, in / GROUP) */
+enum { ROW_GROUP = 32 };  /* inputs that have a scale of their own, where integers are in groups */
+typedef struct { float scale, total; int32_t numbers[ROW_GROUP / 4]; } RowGroup;  /* total: scale times the sum of numbers */
+
+/* Either (rows) and (rows, parts, in / GROUP), or `groups` alone, which are then RowGroups (rows, in / ROW_GROUP). */
+typedef struct { float *scales; int32_t *groups; } Quantized;
 
 static inline long groups_of(int in) { return (in + GROUP - 1) / GROUP; }
+static inline long row_groups_of(int in) { return (in + ROW_GROUP - 1) / ROW_GROUP; }
 
-/* Numbers of 4 bytes in the integers and the scale of a row. */
-static inline long quantized_size(int in, int parts) { return 1 + parts * groups_of(in); }
+/* Bytes of a block of outputs and a group of inputs: scales and minima of 16 bits, and the integers. */
+static inline long group_bytes(int bits) { return (4 + ROW_GROUP * bits / 8) * BLOCK; }
+
+/* Numbers of 4 bytes in the integers and the scales of a row, of any kind. */
+static inline long quantized_size(int in) {
+  long in_parts = 1 + MAX_PARTS * groups_of(in), in_groups = 1 + row_groups_of(in) * (long)(sizeof(RowGroup) / 4);
+  return in_parts > in_groups ? in_parts : in_groups;
+}
 
 typedef int32_t __attribute__((may_alias)) Bits;  /* of other types */
 
@@ -111,6 +124,7 @@ static Matrix some_outputs(const Matrix *m, int o, int count) {
   part.out = count;
   if (m->weight) part.weight += (size_t)o * m->in;
   if (m->numbers) part.numbers += (size_t)o * GROUP * groups_of(m->in), part.scales += o, part.sums += o;
+  if (m->grouped) part.grouped += (size_t)(o / BLOCK) * row_groups_of(m->in) * group_bytes(m->bits);
   if (m->bias) part.bias += o;
   part.by_input = NULL;
   return part;

@@ -17,6 +17,7 @@
 #ifndef REGARD_PRODUCT
 #define REGARD_PRODUCT
 #include "amx_product.h"
+#include "group_product.h"
 
 enum { TILE = 6 };
 enum { HAS_TALL = WIDE == 4, TALL = HAS_TALL ? 12 : 6, NARROW = HAS_TALL ? 2 : WIDE };  /* TALL rows, NARROW vectors */
@@ -151,6 +152,10 @@ INLINE void tall_tile(const Matrix *m, const float *x, Quantized quantized, floa
    equally high: 4 and 4 rows, not 6 and 2. All tiles of some outputs follow each other, with their weights in the cache. */
 __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const float *x, float *y, Quantized quantized, int rows,
                                                      Thread t) {
+  if (m->bits) {
+    multiply_groups(m, (RowGroup *)quantized.groups, y, rows, t);
+    return;
+  }
   if (suits_amx(m, rows)) {
     multiply_by_amx(m, y, quantized, rows, t);
     return;
@@ -171,8 +176,14 @@ __attribute__((noinline)) static void multiply_tiles(const Matrix *m, const floa
   meet(t);
 }
 
+/* Round the rows x to integers as the matrix multiplies them; nothing for a matrix of floats. */
+static void quantize(const Matrix *m, const float *x, Quantized to, int rows, Thread t) {
+  if (m->parts) quantize_rows(m, x, to, rows, t);
+  if (m->bits) quantize_groups(m, x, (RowGroup *)to.groups, rows, t);
+}
+
 static void product(const Matrix *m, const float *x, float *y, Quantized quantized, int rows, Thread t) {
-  if (m->parts) quantize_rows(m, x, quantized, rows, t);
+  quantize(m, x, quantized, rows, t);
   multiply_tiles(m, x, y, quantized, rows, t);
 }
 

@@ -45,7 +45,7 @@ static int widest_row(const Stack *s) {
 }
 
 static size_t scratch_bytes(const Stack *s, int rows) {
-  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest, MAX_PARTS);
+  size_t widest = widest_row(s), row = 2 * s->dim + 2 * widest + quantized_size(widest);
   return (rows * row + LINE) * sizeof(float);
 }
 
@@ -77,8 +77,18 @@ static void add_norm(float *x, const float *y, Norm n, float *z, int rows, int p
 /* 1 / (1 + e^-x). Unlike library functions, loops over it are vectorised. */
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(x > -87.0f ? -x : 87.0f)); }
 
+/* erf(x), with an error of at most 2e-7 (Abramowitz & Stegun 1964, 7.1.26). Loops over it are vectorised, too. */
+static inline float error_function(float x) {
+  float size = fabsf(x), t = 1.0f / (1.0f + 0.3275911f * size), p = 1.061405429f;
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  return copysignf(1.0f - p * t * exponential(size < 9.0f ? -size * size : -81.0f), x);
+}
+
 static inline float activation(float x, int kind) {
-  if (kind == GELU) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+  if (kind == GELU) return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
   if (kind == GELU_TANH) return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));  /* (1 + tanh t) / 2 = sigmoid(2 t) */
   return x * sigmoid(x);  /* SiLU, also for SwiGLU */
 }
@@ -95,7 +105,8 @@ static void activate(const float *x, float *y, int rows, int hidden, int kind, T
     float *to = y + (size_t)r * hidden;
     if (kind == SWIGLU) activate_row(row, row + hidden, to, hidden, SILU);
     else if (kind == GELU_TANH) activate_row(row, NULL, to, hidden, GELU_TANH);
-    else activate_row(row, NULL, to, hidden, kind);
+    else if (kind == GELU) activate_row(row, NULL, to, hidden, GELU);
+    else activate_row(row, NULL, to, hidden, SILU);
   }
   meet(t);
 }

@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu lint style format docs page bench clean
+.PHONY: help demo test test-all test-gpu lint style format docs page site bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -55,11 +55,15 @@ docs: $(VENV)/.extra-docs  ## build the documentation into docs/_build/html
 page:  ## build the page of `regard explore` into regard/look/page/static (needs Node; users do not)
 	cd web && npm ci && npm run build
 
+site: $(VENV)/.installed  ## write the explorer as a site without a server into site/explorer
+	mkdir -p site
+	$(BIN)/regard explore --export site/explorer
+
 bench: $(VENV)/.extra-bench  ## run the benchmarks
 	for script in $$(grep -l __main__ benchmarks/*/*.py); do $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site docs/_build docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find regard tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What is installed is remembered by empty files, so a second run starts at once; they are made

@@ -32,6 +32,7 @@ _WHERE = {
     "KVCache": "regard.attention.cache",
     "StaticCache": "regard.attention.cache",
     "record": "regard.attention.recording.recorder",
+    "trace": "regard.look.trace.other_libraries",
     "attend_features": "regard.kernels.linear.attend",
     "RandomFeatures": "regard.attention.linear.features",
     "RandomFeatureAttention": "regard.attention.linear.layer",

@@ -47,6 +47,7 @@ from regard.layers.feedforward import FeedForward as FeedForward
 from regard.layers.normalization import LayerNorm as LayerNorm, RMSNorm as RMSNorm
 from regard.layers.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from regard.layers.word_vectors import fill_from_vectors as fill_from_vectors, read_vectors as read_vectors
+from regard.look.trace.other_libraries import trace as trace
 from regard.models.arrays.captioner import TransformerCaptioner as TransformerCaptioner
 from regard.models.arrays.dlinear import DLinear as DLinear
 from regard.models.arrays.patch_forecaster import PatchForecaster as PatchForecaster

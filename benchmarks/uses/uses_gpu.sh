@@ -56,27 +56,27 @@ pictures() { local name=$1 script=$2; shift 2
 ( while sleep 10; do bundle; done ) & keeper=$!
 
 judged=(--parts test combinations longer --system pointer-generator)
-demo=(training.batch_tokens=4096 training.steps=5000)
-wide=(training.batch_tokens=8192 training.lr=1.5e-3 training.warmup=200 training.steps=6000
+captured=(training.capture=true training.kernels=auto)
+demo=("${captured[@]}" data.demo=120000 training.batch_tokens=4096 training.lr=2e-3 training.warmup=1275 training.steps=15300)
+wide=("${captured[@]}" data.demo=200000 training.batch_tokens=8192 training.lr=1e-3 training.warmup=833 training.steps=10000
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=4 model.hidden=512)
 summaries=(data.demo=50000 training.batch_tokens=8192 training.steps=2000 training.lr=1e-3
   model.layers=3 model.decoder_layers=2 model.dim=128 model.heads=8 model.hidden=512)
-vit=(model.stem=convolutions model.pooling=mean model.layers=4 model.dim=128 model.heads=4 model.hidden=512)
-fashion=(training.steps=6000 training.warmup=600 training.validate_every=500 training.ema=0.999 data.erase=0.25)
 scenes=(training.steps=3000 training.warmup=300 training.validate_every=500)
 
 for seed in 1 2 3; do stories answers-wide-$seed answers "${judged[@]}" "${wide[@]}" --seed $seed; done
 pictures captions-video-1 captions --tasks video --systems captioner --seeds 1
 pictures captions-video-2 captions --tasks video --systems captioner --seeds 2
-pictures vit-1 images --seeds 1 --systems regard --set "${fashion[@]}" "${vit[@]}"
-pictures cnn-1 images --seeds 1 --systems cnn --set "${fashion[@]}"
+for seed in 1 2 3; do
+  pictures vit-$seed images --seeds $seed --systems regard
+  pictures cnn-$seed images --seeds $seed --systems cnn
+done
 for data in etth1 etth2; do
   series forecaster-$data --datasets $data --seeds 1 2 3 --models forecaster
   series patchtst-$data --datasets $data --seeds 1 2 3 --models patchtst --set model.lookback=512 --minutes 2
 done
 pictures captions-images-1 captions --tasks images --systems captioner --seeds 1 --set "${scenes[@]}"
 for seed in 1 2; do stories answers-$seed answers "${judged[@]}" "${demo[@]}" --seed $seed; done
-series forecaster-dry --seeds 1 --models forecaster --set model.shortcut_dropout=0
 stories answers-t5 answers --parts test combinations longer --seed 1 --system t5 --rates 0.33 "${demo[@]}"
 stories answers-transformer answers --parts test combinations longer --seed 1 --system transformer "${demo[@]}"
 series dlinear --seeds 1 2 3 --models dlinear

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -19,6 +20,7 @@ from benchmarks.quality.quality_tables import PAGE, filled, markdown_table, read
 
 Line = dict[str, Any]
 HORIZONS = (96, 192, 336, 720)
+MEASUREMENT = timedelta(hours=3)  # longer than all runs of a measurement take
 FASHION_MNIST = 60_000  # training images
 PARTS = ("test", "combinations", "longer")
 SYSTEMS = {
@@ -57,8 +59,12 @@ def cell(runs: Sequence[Line], key: str, digits: int = 1, scale: float = 100) ->
 
 def stories_table(lines: Sequence[Line]) -> str:
     """Exact match of answers, ROUGE-L of summaries, on three parts."""
+    results = [line for line in lines if "task" in line]
+    newest = {(line["task"], line["system"], line["parameters"]): line["settings"] for line in results}
     best: dict[tuple[str, str, int, int], Line] = {}  # of T5's learning rates, that with the lowest validation loss
-    for line in (line for line in lines if "task" in line):
+    for line in results:
+        if line["settings"] != newest[line["task"], line["system"], line["parameters"]]:
+            continue
         key = line["task"], line["system"], line["parameters"], line["seed"]
         if key not in best or line.get("validation_loss", 0.0) <= best[key].get("validation_loss", 0.0):
             best[key] = line
@@ -96,6 +102,8 @@ def images_table(lines: Sequence[Line]) -> str:
             (
                 system,
                 report["settings"].get("model.stem", "patches") if system == "regard" else "",
+                report["settings"].get("data.mix", ""),
+                run["parameters"],
                 *image_run(report, run),
             ),
             run,
@@ -106,13 +114,14 @@ def images_table(lines: Sequence[Line]) -> str:
     )
     names = {
         ("regard", "patches"): "`fashion-mnist`, linear patches",
-        ("regard", "convolutions"): "`fashion-mnist`, convolutional stem",
+        ("regard", "convolutions"): "`fashion-mnist`, convolutions in the stem",
+        ("regard", "pooled-convolutions"): "`fashion-mnist`, pooled convolutions in the stem",
     }
     rows = [
-        (f"{images:,}", names.get((system, stem), SYSTEMS.get(system, system)), f"{found[0]['parameters']:,}",
-         f"{steps:,}", cell(found, "validation", 2), cell(found, "accuracy", 2))
-        for (system, stem, images, steps), found in sorted(
-            runs.items(), key=lambda entry: (-entry[0][2], -mean(run["accuracy"] for run in entry[1]))
+        (f"{images:,}", ", ".join(filter(None, (names.get((system, stem), SYSTEMS.get(system, system)), mix))),
+         f"{parameters:,}", f"{steps:,}", cell(found, "validation", 2), cell(found, "accuracy", 2))
+        for (system, stem, mix, parameters, images, steps), found in sorted(
+            runs.items(), key=lambda entry: (-entry[0][4], -mean(run["accuracy"] for run in entry[1]))
         )
     ]  # fmt: skip
     return markdown_table(("training images", "network", "parameters", "steps", "validation, %", "test, %"), rows)
@@ -146,7 +155,7 @@ def captions_table(lines: Sequence[Line]) -> str:
 
 def series_table(lines: Sequence[Line]) -> str:
     """Mean squared error by horizon, beside the published errors; settings in the order of their validation error."""
-    found = newest_day_of_each_model(lines)
+    found = newest_measurement_of_each_model(lines)
     runs = grouped(((run["data"], run["model"], settings_of(run), run["horizon"]), run) for run in found)
     published = next(reports(lines, "series"), {"published": {}})["published"]
     rows = []
@@ -171,13 +180,15 @@ def series_table(lines: Sequence[Line]) -> str:
     return markdown_table(head, rows)
 
 
-def newest_day_of_each_model(lines: Sequence[Line]) -> list[Line]:
-    """Return the runs of each model on the last day on which it was measured: recipes change."""
-    days: dict[str, str] = {}
-    dated = [(report["date"][:10], run) for report in reports(lines, "series") for run in report["runs"]]
-    for day, run in dated:
-        days[run["model"]] = max(day, days.get(run["model"], ""))
-    return [run for day, run in dated if day == days[run["model"]]]
+def newest_measurement_of_each_model(lines: Sequence[Line]) -> list[Line]:
+    """Return the runs of the last measurement of each model: recipes change."""
+    newest: dict[str, datetime] = {}
+    dated = [
+        (datetime.fromisoformat(report["date"]), run) for report in reports(lines, "series") for run in report["runs"]
+    ]
+    for when, run in dated:
+        newest[run["model"]] = max(when, newest.get(run["model"], when))
+    return [run for when, run in dated if newest[run["model"]] - when < MEASUREMENT]
 
 
 def title(data: str) -> str:

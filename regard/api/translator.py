@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from regard.api.draft_model import check_draft
 from regard.api.html import describe_model, model_html, model_repr
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from regard.decoding.cpu.packed_copy import PackedCopy
     from regard.models.folder.weights_file import Storage
+    from regard.models.protocols import TextModel
 
 
 class Translator:
@@ -82,7 +83,7 @@ class Translator:
         self.special = special_tokens_of(model)
         if target_tokenizer.size < (self.special.tokenizer_size or rows):  # the model could write tokens without a text
             raise ModelError(f"the target tokenizer has only {target_tokenizer.size} tokens, but the model {rows}")
-        self.longest = longest_text(model)  # only learned positions have a limit
+        self.longest = longest_text(cast("TextModel", model))  # only learned positions have a limit
         self._use_frame(
             TextFrame.from_info(self.info, self.special, source_start=getattr(config, "source_start", False))
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -32,7 +32,7 @@ from regard.decoding.searches.search import Search
 from regard.errors import ModelError, UsageError
 from regard.evaluation.perplexity import Likelihood
 from regard.models.folder.weights_file import Storage
-from regard.models.protocols import config_of
+from regard.models.protocols import TextModel, config_of
 from regard.text.chat import ChatFormat, Message
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -52,7 +52,7 @@ class Writer:
     def __init__(
         self, model: nn.Module, tokenizer: Tokenizer, *, info: Mapping[str, Any] | None = None, pack: bool = False
     ) -> None:
-        self.model = model
+        self.model = cast(TextModel, model)
         self._packed = PackedCopy() if pack else None
         self.tokenizer = tokenizer
         self.info = dict(info or {})
@@ -69,13 +69,13 @@ class Writer:
             raise ModelError(f"the tokenizer has {tokenizer.size} tokens, but the model {only}{vocabulary}")
         self.context: int | None = None
         if not config.reads_any_length:
-            limits = [limit for limit in (self.info.get("context"), longest_text(model)) if limit is not None]
+            limits = [limit for limit in (self.info.get("context"), longest_text(self.model)) if limit is not None]
             if wrong := [limit for limit in limits if not isinstance(limit, int) or limit < 2]:
                 raise ModelError(f"config.json: context must be a whole number from 2, got {wrong[0]!r}")
             self.context = min(limits, default=None)
 
     @property
-    def decoding_model(self) -> nn.Module:
+    def decoding_model(self) -> TextModel:
         """The model that decodes: `model`, or a copy with packed weights if that is faster (on a CPU)."""
         return self.model if self._packed is None else self._packed.of(self.model)
 

@@ -33,6 +33,7 @@ from regard.cli.plot.command import plots
 from regard.cli.serve import serve_models
 from regard.cli.shared.help import help_text
 from regard.cli.shared.model_options import write_utf8
+from regard.cli.slides import write_slides
 from regard.cli.train import train_model
 from regard.cli.use.answer import answer_questions
 from regard.cli.use.caption import caption_images
@@ -123,6 +124,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "bench": bench_model,
     "info": show_info,
     "lectures": show_lectures,
+    "slides": write_slides,
 }
 
 

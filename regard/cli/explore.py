@@ -72,8 +72,9 @@ def explore_models(
         return
 
     from regard.serving.app import create_app
+    from regard.serving.ballot import Ballot
     from regard.serving.limits import Limits
-    from regard.serving.listener import listen, serve_until_interrupted
+    from regard.serving.listener import is_loopback, listen, serve_until_interrupted
     from regard.serving.model_threads import ModelShelf, ServedModel
 
     limits = Limits()
@@ -83,9 +84,12 @@ def explore_models(
     ]
     shelf = ModelShelf([*opened, *others], default=opened[0].name if opened else None)
     check_files(files, opened)
-    app = create_app(shelf, traces=traces, files=files, limits=limits, hosts=hosts, key=key)
+    ballot = None if is_loopback(host) else Ballot()  # votes need a server that others can reach
+    app = create_app(shelf, traces=traces, files=files, limits=limits, hosts=hosts, key=key, ballot=ballot)
     socket = listen(host, port)
     actual_port = socket.getsockname()[1]
+    if ballot is not None:
+        ballot.address = vote_address(host, name or [], actual_port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{actual_port}/"
     if actual_port != port and port:
         typer.echo(f"regard: port {port} is in use; using port {actual_port}", err=True)
@@ -102,6 +106,12 @@ def explore_models(
 
     with plain_warnings():
         serve_until_interrupted(app, socket, begin=open_models)
+
+
+def vote_address(host: str, names: list[str], port: int) -> str:
+    """Return the address that voters open: by the first name, without the key."""
+    reachable = names[0] if names else host
+    return f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}/vote"
 
 
 def export_site(

@@ -19,15 +19,17 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.attention.projections import StackedProjection
 from regard.decoding.engine import generate_tokens
-from regard.decoding.requests import TextModel, Tokens, translates
+from regard.decoding.requests import Tokens, translates
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Search
 from regard.errors import UsageError
 from regard.layers.block import Block
 from regard.machine import peak_allocated, peak_resident, synchronize
+from regard.models.protocols import TextModel, TokenPredictor
 from regard.text.tokenizers.special_tokens import END, SPECIAL_TOKENS
 
 Clock = Callable[[], float]
@@ -201,7 +203,8 @@ def step_bytes(model: TextModel) -> int:
     Not the matrices that make the source's keys and values, which are used once for a text, and not embeddings, of
     which a step reads a row.
     """
-    decoder = getattr(model, "decoder", None) or model.rnn
+    assert isinstance(model, TokenPredictor)
+    decoder: nn.Module = getattr(model, "decoder", None) or model.get_submodule("rnn")
     read = {id(weight): weight for weight in model.output_table if weight is not None}
     for name, weight in decoder.named_parameters():
         if not {"embedding", *ONCE} & set(name.split(".")):

@@ -16,13 +16,12 @@ folder without torch (cpu/folder_model.py). On a GPU, whole batches can be decod
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from regard.decoding.cpu import c_search
 from regard.decoding.cpu.folder_model import FolderModel
 from regard.decoding.requests import (
     Request,
-    TextModel,
     Tokens,
     check_model,
     check_room,
@@ -35,6 +34,9 @@ from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.search import Hypothesis, Search
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import SpecialTokens, special_tokens_of
+
+if TYPE_CHECKING:
+    from regard.models.protocols import TextModel
 
 GREEDY = Greedy()
 
@@ -99,9 +101,9 @@ def generate_tokens(
     }
     if isinstance(model, FolderModel):
         if plain and c_search.why_not(model, search, requests) is None:
-            hypotheses = model.c_search.search(requests, **options, special=special)
+            hypotheses = c_search.search_of(model).search(requests, **options, special=special)
             return [hypotheses[request.number] for request in requests]
-        model = model.packed.of(model.module)
+        model = cast("TextModel", model.packed.of(model.module))
     from regard.decoding import module_decoding
 
     options |= {"allow_nonsense": allow_nonsense, "cached": cached, "observer": observer, "plain": plain}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.requests import TextModel, translates
+from regard.decoding.requests import translates
 from regard.errors import UsageError
+from regard.models.protocols import TextModel
 
 
 class Members:
@@ -45,7 +46,7 @@ class Members:
         return Members(part[index] for part in self.parts)
 
 
-class Ensemble(nn.Module):
+class Ensemble(TextModel):
     """Models with the same vocabularies, of any architecture, used as one model.
 
     Each model reads the whole text and predicts the next token. `mean` says what is averaged: their "probabilities", or
@@ -71,29 +72,30 @@ class Ensemble(nn.Module):
 
     def _encode(self, source: Tensor) -> Members:
         """(B, n) -> the source, encoded by each model."""
-        return Members(model.encode(source) for model in self._all)
+        return Members(model.encode(source) for model in self.members)
 
     def start(self, encoded: Members | int, capacity: int) -> Members:
         """Return the states before the first token, of encoded sources or of a number of texts."""
         sources = [encoded] * len(self.models) if isinstance(encoded, int) else encoded.parts
-        return Members(model.start(source, capacity) for model, source in zip(self._all, sources, strict=True))
+        return Members(model.start(source, capacity) for model, source in zip(self.members, sources, strict=True))
 
     def decode(self, target: Tensor, encoded: Members | None = None, *, state: Members | None = None) -> Members:
         """(B, m) -> the vectors of each model: for a whole text, with its source if it has one, or for new tokens."""
         if state is not None:
-            pairs = zip(self._all, state.parts, strict=True)
+            pairs = zip(self.members, state.parts, strict=True)
             return Members(model.decode(target, state=part) for model, part in pairs)
         if encoded is not None:
-            return Members(model.decode(target, part) for model, part in zip(self._all, encoded.parts, strict=True))
-        return Members(model.decode(target) for model in self._all)
+            return Members(model.decode(target, part) for model, part in zip(self.members, encoded.parts, strict=True))
+        return Members(model.decode(target) for model in self.members)
 
     def project(self, hidden: Members) -> Tensor:
         """The vectors of each model -> the joint log-probabilities (…, V); with mean="logs" they are not normalised."""
-        logits = [model.project(part) for model, part in zip(self._all, hidden.parts, strict=True)]
+        logits = [model.project(part) for model, part in zip(self.members, hidden.parts, strict=True)]
         dtype = torch.promote_types(logits[0].dtype, torch.float32)
         logps = torch.stack([torch.log_softmax(x, dim=-1, dtype=dtype) for x in logits])  # (models, …, V)
         return logps.mean(0) if self.mean == "logs" else logps.logsumexp(0) - math.log(len(logits))
 
     @property
-    def _all(self) -> list[TextModel]:
-        return list(self.models)
+    def members(self) -> list[TextModel]:
+        """The models."""
+        return [cast(TextModel, model) for model in self.models]

@@ -17,8 +17,9 @@ from torch import Tensor
 from regard.attention.recording.recorder import record
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import encode, evaluating, log_probabilities
-from regard.decoding.requests import Request, TextModel, Tokens, check_model, make_batches, make_requests
+from regard.decoding.requests import Request, Tokens, check_model, make_batches, make_requests
 from regard.errors import UsageError
+from regard.models.protocols import TextModel
 from regard.text.tokenizers.special_tokens import pad_batch, special_tokens_of
 
 
@@ -81,7 +82,7 @@ def forced_attention(
     self-attention are START, the prefix and the target up to there. The weights are recorded by regard.record in one
     pass over the whole text. For an ensemble they are those of its first model.
     """
-    model = model.models[0] if isinstance(model, Ensemble) else model
+    model = model.members[0] if isinstance(model, Ensemble) else model
     (request,) = _target_requests(model, None if source is None else [source], [target], [prefix])
     if not request.limit:
         raise UsageError("the target holds no token: nothing was produced, so nothing was looked at")

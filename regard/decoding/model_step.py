@@ -17,15 +17,16 @@ from torch import Tensor, nn
 
 from regard.decoding.decoder_layout import all_modules
 from regard.decoding.gpu.captured_step import step_captured
-from regard.decoding.requests import TextModel, Tokens
+from regard.decoding.requests import Tokens
 from regard.models.decoding_state import Encoded
+from regard.models.protocols import PadsSources, TextModel
 from regard.text.tokenizers.special_tokens import SpecialTokens, pad_batch
 
 
 def encode(model: TextModel, sources: Sequence[Tokens]) -> Encoded:
     """Pad the sources to one length and encode them; a model whose source is no text pads it itself."""
     device = next(model.parameters()).device
-    if hasattr(model, "pad_sources"):
+    if isinstance(model, PadsSources):
         return model.encode(model.pad_sources(sources).to(device))
     return model.encode(pad_batch(sources, pad_id=model.config.pad_id).to(device))
 

@@ -8,12 +8,13 @@ from typing import Any
 from regard.decoding.cpu import c_search
 from regard.decoding.gpu import captured_search
 from regard.decoding.model_step import evaluating
-from regard.decoding.requests import FREE_SHARE, Request, RequestQueue, TextModel, check_room
+from regard.decoding.requests import FREE_SHARE, Request, RequestQueue, check_room
 from regard.decoding.running_batch import RunningBatch
 from regard.decoding.searches.logit_rules import Rule
 from regard.decoding.searches.observer import Observer, StepRecord
 from regard.decoding.searches.search import Hypothesis, Search, with_rule
 from regard.decoding.searches.speculative import Speculative
+from regard.models.protocols import TextModel
 from regard.text.tokenizers.special_tokens import special_tokens_of
 
 
@@ -35,7 +36,9 @@ def decode(
     with evaluating(model):
         if plain and c_search.why_not(model, search, requests) is None:
             special = special_tokens_of(model)
-            return model.c_search.search(requests, search=search, **options, batch_tokens=batch_tokens, special=special)
+            return c_search.search_of(model).search(
+                requests, search=search, **options, batch_tokens=batch_tokens, special=special
+            )
         options |= {"allow_nonsense": allow_nonsense, "cached": cached, "observer": observer}
         hypotheses: dict[int, list[Hypothesis]] = {}
         for rule, group in group_by_rule(requests):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.errors import UsageError
 from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 
-# A Transformer, RecurrentTranslator, TransformerLM or RecurrentLM, or any model with their decode, project and start,
-# and with encode if it translates.
-TextModel = Any
+if TYPE_CHECKING:
+    from regard.models.protocols import TextModel
+
 Tokens = Sequence[int]
 # The share of a batch that must be free before waiting inputs enter. On a CPU the whole batch: a step there takes time
 # in proportion to its rows, so small batches cost nothing, and texts of different lengths in one batch cost 30 to 80%

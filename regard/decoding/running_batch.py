@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from regard.decoding.model_step import bar_special_tokens, encode, prefill, step
-from regard.decoding.requests import Request, TextModel
+from regard.decoding.requests import Request
 from regard.decoding.searches.logit_rules import Rule, adapt_rule, apply_rules
 from regard.decoding.searches.observer import Observer
 from regard.decoding.searches.repetition import bar_degenerate_output
 from regard.decoding.searches.search import Hypothesis, Inputs, NextInputs, Run, Search
+from regard.models.protocols import TextModel
 from regard.text.tokenizers.special_tokens import special_tokens_of
 
 

@@ -30,9 +30,13 @@ _WHERE = {
     "principal_plane": "regard.look.embeddings",
     "word_table": "regard.look.embeddings",
     "show_source": "regard.look.source",
+    "Attribution": "regard.look.attribution.attribution",
+    "attribute": "regard.look.attribution.attribution",
+    "rank_agreement": "regard.look.attribution.attribution",
     # pictures
     "plot_trace": "regard.look.pictures.traces",
     "alignment_plot": "regard.look.pictures.matrices",
+    "attribution_plot": "regard.look.attribution.picture",
     "architecture_diagram": "regard.look.pictures.architecture",
     "gradient_norms": "regard.look.pictures.gradients",
     "gradient_plot": "regard.look.pictures.gradients",

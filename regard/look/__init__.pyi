@@ -1,5 +1,11 @@
 # The table of __init__.py for type checkers and editors; tests/look/test_names.py holds the two together.
 
+from regard.look.attribution.attribution import (
+    Attribution as Attribution,
+    attribute as attribute,
+    rank_agreement as rank_agreement,
+)
+from regard.look.attribution.picture import attribution_plot as attribution_plot
 from regard.look.embeddings import principal_plane as principal_plane, word_table as word_table
 from regard.look.heads.interventions import force_attention as force_attention, heads_off as heads_off
 from regard.look.heads.statistics import (

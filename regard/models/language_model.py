@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from regard.layers.embedding import Embedding
 from regard.models.config import RecurrentLMConfig, TransformerLMConfig
 from regard.models.decoding_state import RecurrentState, TransformerState
+from regard.models.protocols import TextModel
 from regard.models.recurrent.layers import make_recurrent, run_recurrent
 from regard.models.stack import make_input, make_stack
 
 
-class TransformerLM(nn.Module):
+class TransformerLM(TextModel):
     """The Transformer language model: decoder blocks without cross-attention.
 
     Radford et al. 2018; E10.
@@ -63,7 +64,7 @@ class TransformerLM(nn.Module):
         return TransformerState(self.decoder.new_caches(batch, capacity, static=static))
 
 
-class RecurrentLM(nn.Module):
+class RecurrentLM(TextModel):
     """The recurrent language model: a state of fixed size summarizes the text so far.
 
     Mikolov et al. 2010, Graves 2013; C2.

@@ -1,15 +1,18 @@
 """Protocols of whole models: code that uses a model requires the methods it needs, not a class.
 
-`isinstance(model, EncoderDecoder)` checks whether a model has them.
+`isinstance(model, EncoderDecoder)` checks whether a model has them. `TextModel` is a base class, because the searches
+also need what an nn.Module has, and types have no intersection of a protocol and a class.
 
     B batch   n source tokens   m target tokens   p width   V vocabulary
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.models.config import Config
 from regard.models.decoding_state import Encoded
@@ -37,6 +40,28 @@ class Decoder(Protocol):
         """Return the state before the first token, for a number of texts or for an encoded source."""
 
 
+class TextModel(nn.Module):
+    """A network that writes text token by token, or an ensemble of them: what the searches need.
+
+    All of regard's are subclasses. Any module with these methods, and with `encode` if it reads a source, does as well.
+    """
+
+    config: Any  # the settings of this kind of model
+    encode: Any  # a method of models that read a source
+
+    @abstractmethod
+    def decode(self, *args: Any, **kwargs: Any) -> Any:
+        """See Decoder.decode."""
+
+    @abstractmethod
+    def project(self, *args: Any, **kwargs: Any) -> Tensor:
+        """See Decoder.project."""
+
+    @abstractmethod
+    def start(self, *args: Any, **kwargs: Any) -> Any:
+        """See Decoder.start."""
+
+
 @runtime_checkable
 class TokenPredictor(Decoder, Protocol):
     """A decoder that can be trained with a loss over its vocabulary."""
@@ -54,6 +79,17 @@ class EncoderDecoder(TokenPredictor, Protocol):
 
     def encode(self, source: Tensor) -> Encoded:
         """Encode the source (B, n) for the decoder."""
+
+
+@runtime_checkable
+class PadsSources(Protocol):
+    """A model whose sources are no text, and which pads a batch of them itself."""
+
+    def pad_sources(self, sources: Sequence[Any]) -> Tensor:
+        """Return the sources as one tensor of equal rows."""
+
+    def encode(self, source: Tensor, /) -> Any:
+        """Encode that tensor."""
 
 
 @runtime_checkable

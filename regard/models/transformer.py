@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from regard.models.config import TransformerConfig
 from regard.models.decoding_state import Encoded, TransformerState
+from regard.models.protocols import TextModel
 from regard.models.stack import Stack, TokenInput, make_input, make_stack
 
 
-class TransformerTarget(nn.Module):
+class TransformerTarget(TextModel):
     """The target side of an encoder-decoder, whatever its source is: `decode`, `project` and `start`.
 
     A subclass has the modules `target`, `decoder` and `output` (None: the table of token vectors).

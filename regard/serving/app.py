@@ -13,6 +13,8 @@ from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import ModelError, RegardError
+from regard.serving.attribution_api import attribution_routes
+from regard.serving.ballot import Ballot
 from regard.serving.explorer_api import as_json, explorer_routes
 from regard.serving.input_api import INPUT_PATH, input_routes
 from regard.serving.keys import KeyRing
@@ -21,6 +23,7 @@ from regard.serving.model_threads import BusyError, ModelShelf, UnknownError
 from regard.serving.request_bodies import explain
 from regard.serving.request_guard import LOOPBACK, Guard, refusal
 from regard.serving.sequence_api import sequence_routes
+from regard.serving.vote_api import OPEN_PATHS, OPEN_POSTS, vote_routes
 from regard.version import __version__
 
 PAGE = Path(__file__).parents[1] / "look" / "page" / "static"
@@ -36,17 +39,19 @@ def create_app(
     hosts: Collection[str] = LOOPBACK,
     key: str | None = None,
     page: Path = PAGE,
+    ballot: Ballot | None = None,
 ) -> FastAPI:
     """Create the application of `regard explore`; `hosts` are its valid host names, the rest as in `explorer_app`.
 
-    With a `key`, every request except for the page itself and /health must send it.
+    With a `key`, every request except for the page itself, the voters' page and /health must send it.
     """
-    app = explorer_app(shelf, traces=traces, files=files, limits=limits, page=page)
+    app = explorer_app(shelf, traces=traces, files=files, limits=limits, page=page, ballot=ballot)
     app.add_middleware(
         Guard,
         hosts=hosts,
         keys=None if key is None else KeyRing.single(key),
-        open_paths={"/health", *page_paths(page)},
+        open_paths={"/health", *page_paths(page), *(OPEN_PATHS if ballot else ())},
+        open_posts=OPEN_POSTS if ballot else (),
         max_bytes=limits.bytes,
         larger={INPUT_PATH: limits.file_bytes},
     )
@@ -60,10 +65,11 @@ def explorer_app(
     files: Mapping[str, Path] | None = None,
     limits: Limits = LIMITS,
     page: Path = PAGE,
+    ballot: Ballot | None = None,
 ) -> FastAPI:
     """Create the explorer without access rules. `traces` is the JSON of traces opened from files.
 
-    `files` are images, series and recordings that the page offers as examples.
+    `files` are images, series and recordings that the page offers as examples. With a `ballot`, a class can vote.
     """
     app = FastAPI(title="regard", version=__version__, openapi_url=None)
 
@@ -72,9 +78,11 @@ def explorer_app(
         return as_json({"status": "ok", "version": __version__})
 
     apis = [
-        explorer_routes(shelf, traces or {}, limits),
+        explorer_routes(shelf, traces or {}, limits, votes=ballot is not None),
         sequence_routes(shelf, limits),
+        attribution_routes(shelf, limits),
         input_routes(shelf, files or {}),
+        *([vote_routes(ballot)] if ballot else []),
     ]
     for api in apis:
         app.include_router(api)

@@ -18,8 +18,10 @@ from regard.serving.request_bodies import InsideBody, TraceBody
 from regard.serving.waiting import CLIENT_CLOSED, DisconnectedError, await_work
 
 
-def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limits) -> APIRouter:
-    """Return the routes under /api; `traces` is the JSON of traces opened from files."""
+def explorer_routes(
+    shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limits, *, votes: bool = False
+) -> APIRouter:
+    """Return the routes under /api; `traces` is the JSON of opened traces, `votes` whether a class can vote."""
     routes = APIRouter(prefix="/api")
 
     @routes.get("/models")
@@ -38,7 +40,8 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
             for model in shelf
         ]
         bounds = {"characters": limits.characters, "tokens": limits.tokens, "file_bytes": limits.file_bytes}
-        return as_json({"models": entries, "traces": [{"name": name} for name in traces], "limits": bounds})
+        opened = [{"name": name} for name in traces]
+        return as_json({"models": entries, "traces": opened, "limits": bounds, "votes": votes})
 
     @routes.get("/traces/{name}")
     async def opened(name: str) -> Response:
@@ -67,8 +70,8 @@ def explorer_routes(shelf: ModelShelf, traces: Mapping[str, bytes], limits: Limi
     return routes
 
 
-def as_json(content: Any, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(to_bytes(content), headers=dict(headers or {}), media_type="application/json")
+def as_json(content: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
+    return Response(to_bytes(content), status, dict(headers or {}), media_type="application/json")
 
 
 def to_bytes(content: Any) -> bytes:

@@ -117,6 +117,7 @@ def describe(face: Face, name: str) -> dict[str, Any]:
 
     config = face.model.config
     model = describe_model(config, name)
+    data = (getattr(face, "info", None) or {}).get("recipe", {}).get("data", {})
     learned = [path for path, module in face.model.named_modules() if isinstance(module, Learned)]
     return {
         "kind": model.kind,
@@ -126,4 +127,5 @@ def describe(face: Face, name: str) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in face.model.parameters()),
         "positions": getattr(config, "position", None),
         "position_parameter": f"{learned[0]}.table" if learned else None,
+        "trained_length": data.get("max_length"),  # the longest text in training, in tokens
     }

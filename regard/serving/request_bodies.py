@@ -99,6 +99,29 @@ class TraceBody(Body):
     max_tokens: int | None = Field(None, ge=1)
 
 
+class QuestionBody(Body):
+    """POST /api/vote."""
+
+    choices: list[str] = Field(max_length=64)
+
+
+class VoteBody(Body):
+    """POST /vote/cast."""
+
+    question: str = Field(max_length=64)
+    choice: int
+
+
+class AttributionBody(Body):
+    """POST /api/attribution."""
+
+    model: str
+    text: str
+    method: Literal["integrated_gradients", "gradient_times_input", "occlusion"] = "occlusion"
+    baseline: Literal["mean", "zero"] = "mean"
+    target: str | None = None
+
+
 class InsideBody(Body):
     """`POST /api/inside`."""
 

@@ -55,9 +55,9 @@ BodyKey = Callable[[Scope, bytes], str]  # returns the key in a request's body, 
 class Guard:
     """Middleware for all routes.
 
-    `hosts` are the names of this server, "*" for any; `open_paths` need no key. Pages of other `origins` may send
-    requests (CORS). A request has at most `max_bytes`, or as many as `larger` says for its path. On the paths of
-    `body_keys`, clients may also send the key in the body.
+    `hosts` are the names of this server, "*" for any; `open_paths` can be read, and `open_posts` sent to, without a
+    key. Pages of other `origins` may send requests (CORS). A request has at most `max_bytes`, or as many as `larger`
+    says for its path. On the paths of `body_keys`, clients may also send the key in the body.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Guard:
         hosts: Collection[str],
         keys: KeyRing | None,
         open_paths: Collection[str],
+        open_posts: Collection[str] = (),
         max_bytes: int,
         larger: Mapping[str, int],
         origins: Collection[str] = (),
@@ -75,6 +76,7 @@ class Guard:
     ) -> None:
         self.app, self.max_bytes, self.larger, self.keys = app, max_bytes, larger, keys
         self.hosts, self.open_paths, self.origins = frozenset(hosts), frozenset(open_paths), frozenset(origins)
+        self.open_posts = frozenset(open_posts)
         self.body_keys, self.refuse = body_keys or {}, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,7 +152,8 @@ class Guard:
             key, receive = self.keys.find(read_key(scope, body)), replay(body, receive)
         else:
             key = None
-        if key is None and scope["path"] in self.open_paths and scope["method"] in ("GET", "HEAD"):
+        reads = scope["path"] in self.open_paths and scope["method"] in ("GET", "HEAD")
+        if key is None and (reads or (scope["path"] in self.open_posts and scope["method"] == "POST")):
             return ANONYMOUS, receive
         return key, receive
 

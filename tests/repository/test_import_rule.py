@@ -133,7 +133,19 @@ ORDER_INSIDE = {
         "ctc",
         "benchmark",
     ),
-    "look": ("lecture_examples", "trace", "heads", "inside", "pictures", "recurrent", "embeddings", "source", "page"),
+    "look": (
+        "lecture_examples",
+        "trace",
+        "heads",
+        "inside",
+        "pictures",
+        "attribution",
+        "recurrent",
+        "embeddings",
+        "source",
+        "page",
+        "slides",
+    ),
     "interop": (
         *("weight_table", "rotary_order", "supported_settings", "files", "translator_tokens", "families"),
         *(

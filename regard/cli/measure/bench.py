@@ -92,7 +92,7 @@ def bench_model(
     with plain_warnings():
         if file is None:
             tokens = TOKENS if tokens is None else tokens
-            inputs = random_inputs(face.model, batch * runs, source_tokens or SOURCE_TOKENS)
+            inputs = random_inputs(face.decoding_model, batch * runs, source_tokens or SOURCE_TOKENS)
         else:
             inputs = read_inputs(face, file, batch * runs)
         rules = () if tokens is None else (MinTokens(tokens),)
@@ -172,7 +172,7 @@ def default_max_tokens(face: Translator | Writer, ids: list[int]) -> int:
     from regard.decoding.requests import longest_text
 
     default = LENGTH_FACTOR * len(ids) + EXTRA_TOKENS if isinstance(face, Translator) else MAX_TOKENS
-    positions = longest_text(face.model)
+    positions = longest_text(face.decoding_model)
     if positions is None:
         return default
     return min(default, positions - (0 if isinstance(face, Translator) else len(ids)))

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.plot.arrays import caption, forecast, image, speech
+from regard.cli.plot.attribution import attribution
 from regard.cli.plot.concepts import CONCEPTS
 from regard.cli.plot.drawing import Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
@@ -298,5 +299,6 @@ plots.command("answer")(answer)
 plots.command("summary")(summary)
 plots.command("forecast")(forecast)
 plots.command("speech")(speech)
+plots.command()(attribution)
 for name, concept in CONCEPTS.items():
     plots.command(name)(concept)

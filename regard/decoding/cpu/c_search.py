@@ -49,6 +49,11 @@ def why_not(model: Any, search: Search, requests: Sequence[Request]) -> str | No
     )
 
 
+def search_of(model: Any) -> CSearch:
+    """Return the search of a model with packed weights, for which `why_not` gave no reason."""
+    return model.c_search
+
+
 def why_not_special(special: SpecialTokens) -> str | None:
     """Return the reason why C does not implement these special tokens, or None if it does."""
     if len(special.ends) > 1:

@@ -8,7 +8,7 @@ multiplies by. They are packed when the copy first decodes.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,14 +19,16 @@ from regard.decoding.cpu.quantize import pack_weights
 from regard.decoding.decoder_layout import all_modules, why_not_hooked
 from regard.decoding.model_snapshot import ModelSnapshot
 
+Network = TypeVar("Network", bound=nn.Module)
+
 
 class PackedCopy:
     """Keeps the packed copy of a model, and makes a new one when the model has changed."""
 
     def __init__(self) -> None:
-        self.made: tuple[ModelSnapshot, nn.Module] | None = None  # the model as it was copied, and the copy
+        self.made: tuple[ModelSnapshot, Any] | None = None  # the model as it was copied, and the copy
 
-    def of(self, model: nn.Module) -> nn.Module:
+    def of(self, model: Network) -> Network:
         """Return the packed copy of a model, or the model itself where `why_not` gives a reason."""
         if getattr(model, "c_search", None) is not None:  # its weights are packed, and its search notices changes
             return model
@@ -34,7 +36,7 @@ class PackedCopy:
         if made is None or not made[0].matches(model):
             if why_not_hooked(all_modules(model)) is not None:  # a copy would not call the hooks
                 return model
-            copied = model if why_not(model) is not None else packed_copy(model)
+            copied: Any = model if why_not(model) is not None else packed_copy(model)
             self.made = made = ModelSnapshot(model), copied
         return made[1]
 

@@ -21,13 +21,14 @@ from torch import Tensor
 from regard.attention.cache import KVCache
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.model_step import bar_special_tokens, encode, evaluating, log_probabilities
-from regard.decoding.requests import Request, TextModel
+from regard.decoding.requests import Request
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import Rule, adapt_rule, apply_rules
 from regard.decoding.searches.sample import Sample, invert, uniform
 from regard.decoding.searches.search import Hypothesis, Inputs, Run, make_hypothesis
 from regard.errors import UsageError
 from regard.models.decoding_state import TransformerState
+from regard.models.protocols import TextModel
 from regard.text.tokenizers.special_tokens import special_tokens_of
 
 GREEDY = Greedy()

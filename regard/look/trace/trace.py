@@ -200,6 +200,12 @@ class Trace:
 
         return display_trace(self)
 
+    def _repr_html_(self) -> str:
+        """Display in a notebook that asks for HTML alone: the page in a frame."""
+        from regard.look.page.single_file import make_frame
+
+        return make_frame([self])
+
     def __repr__(self) -> str:
         maps = (
             ", ".join(f"{name} {shape_text(attention.weights)}" for name, attention in self.maps.items())

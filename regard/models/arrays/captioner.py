@@ -14,10 +14,11 @@ from regard.models.arrays.convolutional_stem import make_stem
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import CaptionerConfig
 from regard.models.decoding_state import Encoded, TransformerState
+from regard.models.protocols import TextModel
 from regard.models.stack import make_input, make_stack, residual_dtype
 
 
-class TransformerCaptioner(nn.Module):
+class TransformerCaptioner(TextModel):
     """Patches of all frames in place of source words, with the steps of the Transformer: encode, decode, project."""
 
     def __init__(self, config: CaptionerConfig) -> None:

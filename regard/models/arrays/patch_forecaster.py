@@ -75,12 +75,13 @@ class PatchForecaster(nn.Module):
             (X^T X + d / (1 - d) diag(X^T X)) W^T = X^T Y
         """
         assert self.shortcut is not None
-        products, targets = 0.0, 0.0
+        points, horizon = self.config.lookback, self.config.horizon
+        products = torch.zeros(points, points, dtype=torch.float64)
+        targets = torch.zeros(points, horizon, dtype=torch.float64)
         for past, future in windows:
             level = past.mean(-1, keepdim=True) if self.config.instance_norm else torch.zeros(())  # (B, C, 1)
-            X, Y = ((points - level).flatten(0, 1).double() for points in (past, future))  # (B C, L), (B C, F)
+            X, Y = ((part - level).flatten(0, 1).double() for part in (past, future))  # (B C, L), (B C, F)
             products, targets = products + X.T @ X, targets + X.T @ Y
-        assert isinstance(products, Tensor)
         d = self.config.shortcut_dropout
         penalty = products.diagonal() * d / (1 - d) + EPSILON * products.diagonal().mean() + EPSILON
         weight = torch.linalg.solve(products + torch.diag(penalty), targets).T

@@ -19,6 +19,7 @@ from regard.layers.normalization import LayerNorm
 from regard.models.arrays.frame_grid import CellPositions, scaled_frames
 from regard.models.config import RecurrentCaptionerConfig
 from regard.models.decoding_state import Encoded, RecurrentState
+from regard.models.protocols import TextModel
 from regard.models.recurrent.layers import make_recurrent, run_recurrent
 from regard.models.recurrent.translator import top
 
@@ -131,7 +132,7 @@ class SoftAttentionDecoder(nn.Module):
         return self.dropout(torch.tanh(y + self.from_hidden(h) + self.from_context(z)))
 
 
-class RecurrentCaptioner(nn.Module):
+class RecurrentCaptioner(TextModel):
     """The network of Xu et al. with the interface of the Transformer: `encode`, `decode`, `project`, `start`."""
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:

@@ -18,6 +18,7 @@ from regard.attention.single_head import KeyValueAttention
 from regard.layers.embedding import Embedding
 from regard.models.config import RecurrentTranslatorConfig
 from regard.models.decoding_state import Encoded, Hidden, RecurrentState, map_hidden
+from regard.models.protocols import TextModel
 from regard.models.recurrent.layers import make_recurrent, run_recurrent
 
 
@@ -163,7 +164,7 @@ class RecurrentDecoder(nn.Module):
         return self.cross_attention(s, state.keys, state.values, mask=state.mask, prepared=True)
 
 
-class RecurrentTranslator(nn.Module):
+class RecurrentTranslator(TextModel):
     """The recurrent encoder-decoder with the interface of the Transformer: `encode`, `decode`, `project`, `start`.
 
     Sutskever et al. 2014, Bahdanau et al. 2015, Luong et al. 2015; C4, D14, D15.

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,6 +17,7 @@ from regard.decoding.engine import generate_tokens
 from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.models.config import Config
+from regard.models.protocols import TextModel
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import longest_pair, numbered_tokens, train_tokenizer
@@ -127,7 +128,7 @@ class CopyingValidator(Validator):
             self.stop.check()
             chunk = tokenizer.encode_all(sources[start : start + SENTENCES_PER_CALL])
             hypotheses = generate_tokens(
-                self.model,
+                cast(TextModel, self.model),
                 [wrap(ids, start=bool(self.recipe.model.get("source_start"))) for ids in chunk],
                 search=Greedy() if decoding.beam == 1 else Beam(decoding.beam, decoding.length_penalty),
                 max_tokens=decoding.max_tokens or longest,

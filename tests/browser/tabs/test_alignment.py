@@ -319,3 +319,25 @@ def test_long_sentence_scrolls_in_its_own_box(phone: Any, explorer: Any) -> None
         expect(phone.page.get_by_test_id("weights")).to_be_visible()
         assert phone.sideways() == 0
     assert (phone.errors, phone.blocked) == ([], [])
+
+
+def test_attribution_stands_beside_attention(wide: Any, explorer: Any) -> None:
+    """The panel shows the numbers of the server, for each method, and says what they can and cannot say."""
+    page = wide.page
+    page.goto(f"{explorer.address}/#tab=alignment&text=le+chat+noir+dort&attribution=1")
+    panel = page.get_by_test_id("attribution")
+    cells = panel.get_by_test_id("attribution-values-table").locator("td[data-value]")
+    for method in ("occlusion", "gradient_times_input"):
+        with page.expect_response("**/api/attribution") as asked:
+            if method == "occlusion":
+                page.reload()
+            else:
+                panel.get_by_role("radio", name="gradient × input").check()
+        numbers = [number for row in asked.value.json()["values"] for number in row]
+        assert len(numbers) > 12 and asked.value.request.post_data_json["method"] == method
+        expect(cells.last).to_have_attribute("data-value", str(numbers[-1]))
+        shown = [float(cell.get_attribute("data-value") or "nan") for cell in cells.all()]
+        assert shown == pytest.approx(numbers)
+    expect(panel).to_contain_text("It cannot say")
+    expect(panel.get_by_test_id("attribution-agreement")).to_contain_text("Rank correlation")
+    assert (wide.errors, wide.blocked) == ([], [])

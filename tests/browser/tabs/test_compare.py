@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from regard.look import Trace, merge_words
 
 JANE = "Jane visite l'Afrique en septembre"
+HEADS = "&layer=0&head=0&layer2=0&head2=1"  # what the state does not say
 PARIS = "Jane visite Paris en septembre"  # no apostrophe: every tokenizer sees the same words
 
 
@@ -23,7 +24,7 @@ PARIS = "Jane visite Paris en septembre"  # no apostrophe: every tokenizer sees 
 def page(wide: Any, explorer: Any) -> Any:
     def go(state: str = "") -> Page:
         text = "" if "text=" in state or "model=" in state else f"&text={JANE.replace(' ', '+')}"
-        wide.page.goto(f"{explorer.address}/#tab=compare{text}{state}")
+        wide.page.goto(f"{explorer.address}/#tab=compare{text}{HEADS}{state}")
         expect(wide.page.get_by_test_id("map-b")).to_be_visible()
         return wide.page
 

@@ -115,7 +115,7 @@ def test_the_answer_moves_the_stage_one_step_on(lecture: Page) -> None:
     expect(weights).to_have_class(re.compile("pending"))
     open_scene(lecture, number_of("d16"))
     stage = lecture.get_by_test_id("lecture-stage")
-    expect(stage.get_by_test_id("output")).to_be_visible()
+    expect(stage.get_by_test_id("output-text")).to_be_visible()
     expect(stage.get_by_test_id("weights")).to_be_hidden()
     lecture.keyboard.press("PageDown")
     expect(stage.get_by_test_id("weights")).to_be_visible()

@@ -1,7 +1,7 @@
 """One zoom: from a pinned weight down to the products and up to the sum, with the numbers of the model.
 
-Elements: zoom-stage (data-level), zoom-level, zoom-in, zoom-out, zoom-play, zoom-query, zoom-key, zoom-weight and zoom-step
-(data-value), zoom-overall, zoom-head-weight, zoom-score, zoom-softmax, zoom-head, zoom-inside, zoom-needs-model ·
+Elements: zoom-stage (data-level), zoom-level, zoom-in, zoom-out, zoom-play, zoom-query, zoom-key, zoom-weight and
+zoom-step (data-value), zoom-overall, zoom-head-weight, zoom-score, zoom-softmax, zoom-head, zoom-inside ·
 weights-how, head-map-how, map-a-how, step-attention-how.
 """
 

@@ -5,8 +5,8 @@ import { startTour } from "../tour/tour";
 import "./help.css";
 
 const KEYS: [string, string][] = [
-  ["1 … 9, 0, l", "open a tab, from the first to the last; i: the tab for images, series or sound"],
-  ["← → ↑ ↓", "move over the cells of a matrix; in Lab and Decode: previous or next step"],
+  ["1 … 9, 0, z, l", "open a tab; z: Zoom, l: Lecture, i: the tab for images, series or sound"],
+  ["← → ↑ ↓", "move over the cells of a matrix; in Lab, Decode and Zoom: previous or next step"],
   ["Enter", "pin a cell, or show its calculation"],
   ["Esc", "unpin"],
   ["← →, Page Up, Page Down, space", "in Lecture: the answer, then the next scene, or back (as presentation clickers send)"],
@@ -31,7 +31,7 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         ))}
       </dl>
       <p>
-        In Lab and Inside, click a number to see how it is calculated. The address contains the complete view, so a link
+        In Lab and Inside, click a number to see how it is calculated; elsewhere, pin a weight and ask how it is made. The address contains the complete view, so a link
         or a reload restores it. This page connects only to the server that delivers it.
       </p>
       <form method="dialog" class="bar">

@@ -2,8 +2,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { bundle, opened, sceneTrace, served, textModels } from "../state/api";
 import { model, origin, text, textFor, trace, type Run } from "../state/runs";
+import { askAgain, cancelRequests } from "../state/requests";
+import type { Trace } from "../state/trace";
 import { asHistoryEntry } from "../state/url";
-import { Alert, Select } from "./controls";
+import { Alert, Button, Select } from "./controls";
+import { useDraft } from "./draft";
 import "./sentence.css";
 
 /**
@@ -13,48 +16,55 @@ import "./sentence.css";
 export function Sentence(props: {
   busy: boolean;
   preferred?: string;
-  compact?: boolean; // without labels above the fields
   onNew?: (what: "text" | "model") => void;
 }) {
   const from = origin(props.preferred);
   const currentText =
     from.kind === "model" ? textFor(from.entry) : from.kind === "trace" ? (from.trace.source ?? from.trace.output) : "";
-  const [typed, setTyped] = useState(currentText);
+  const [typed, setTyped] = useDraft("sentence", currentText);
   const [problem, setProblem] = useState("");
-  useEffect(() => {
-    setTyped(currentText);
-    setProblem("");
-  }, [currentText]);
+  useEffect(() => setProblem(""), [currentText]);
   if (sceneTrace.value) return null;
+  const label = from.kind === "model" ? (LABELS[from.entry.kind] ?? "Text") : "Text of the trace";
   const send = (event: Event) => {
     event.preventDefault();
     const problem = problemWith(typed);
     setProblem(problem);
     if (problem) return;
+    askAgain(); // the same text, too, if it has no answer yet
     asHistoryEntry(() => {
       text.value = typed;
       props.onNew?.("text");
     });
   };
   return (
-    <form class={props.compact ? "sentence compact" : "sentence"} onSubmit={send} data-testid="sentence">
+    <form class="sentence" onSubmit={send} data-testid="sentence">
       <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
-        <span>{from.kind === "model" ? LABELS[from.entry.kind] : "Text of the trace"}</span>
-        <input
-          type="text"
+        <span>{label}</span>
+        <textarea
+          rows={1}
           dir="auto"
           data-testid="text"
           value={typed}
+          placeholder={label}
           readOnly={from.kind !== "model"}
           spellcheck={false}
           onInput={(event) => setTyped(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && !event.shiftKey) send(event);
+          }}
         />
       </label>
       {from.kind === "model" && (
-        <button class="button main" data-testid="send" aria-busy={props.busy}>
+        <button class="button main" data-testid="send" aria-busy={props.busy} title="Send the text to the model (Enter)">
           {VERBS[from.entry.kind]}
         </button>
+      )}
+      {from.kind === "model" && props.busy && (
+        <Button onClick={cancelRequests} title="Stop waiting for the model" testid="cancel">
+          Cancel
+        </Button>
       )}
       {problem && <Alert>{problem}</Alert>}
     </form>
@@ -103,12 +113,33 @@ function Sources(props: { preferred?: string; onNew: () => void }) {
   );
 }
 
+/** A note on a text that is longer than all texts in training. */
+function lengthNote(trace: Trace): string {
+  const trained = served.value?.models.find(({ name }) => name === trace.model.name)?.about?.trained_length ?? Infinity;
+  const length = trace.axes.source?.tokens.length ?? 0;
+  if (length <= trained) return "";
+  return `This text has ${length} tokens, and in training no text had more than ${trained}: expect words to be lost or repeated.`;
+}
+
 /** Errors, progress and notes of a run. */
 export function Status(props: { run: Run }) {
   const { trace, error, waiting } = props.run;
+  const tooLong = trace ? lengthNote(trace) : "";
   return (
     <>
-      {error && <Alert>{error}</Alert>}
+      {error && (
+        <Alert>
+          {error}{" "}
+          <Button onClick={askAgain} testid="ask-again">
+            Try again
+          </Button>
+        </Alert>
+      )}
+      {tooLong && (
+        <p class="notice" data-testid="too-long">
+          {tooLong}
+        </p>
+      )}
       {waiting && (
         <p class="notice" role="status" data-testid="waiting">
           {waiting}

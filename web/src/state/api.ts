@@ -15,6 +15,7 @@ export interface ModelAbout {
   parameters: number;
   positions?: string;
   position_parameter?: string | null;
+  trained_length?: number | null; // the longest text in training, in tokens
 }
 
 /** What a model reads; an image model may also read videos. */
@@ -35,6 +36,7 @@ export interface Served {
   models: ModelEntry[];
   traces: { name: string }[];
   limits: { characters: number; tokens: number; file_bytes: number };
+  votes?: boolean; // whether phones of a class can reach the server
 }
 
 export interface Scene {
@@ -95,7 +97,7 @@ const element = document.getElementById("regard-data");
 export const bundle: Bundle | null = element ? (JSON.parse(element.textContent ?? "") as Bundle) : null;
 
 /** What this page runs on if it has no server: a site with models that the browser runs. */
-const site: Site | null = window.regardSite ?? bundle?.site ?? null;
+export const site: Site | null = window.regardSite ?? bundle?.site ?? null;
 const siteServer = site && new SiteServer(site);
 
 /** Whether a model can be asked: by a server, or in the browser. */
@@ -166,7 +168,10 @@ export async function ask<T>(path: string, body?: object, stop?: AbortSignal): P
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is `regard explore` still running?");
   }
-  const content = await answer.json().catch(() => ({ error: `The server answered with status ${answer.status} and no message.` }));
+  const content = await answer.json().catch((error) => {
+    if (stop?.aborted) throw error; // a request that was given up in the middle of its answer has none
+    return { error: `The server answered with status ${answer.status} and no message.` };
+  });
   if (answer.status === 401) keyWanted.value = key() ? "wrong" : "missing";
   if (!answer.ok) throw new Error(content.error ?? `The server answered with status ${answer.status}.`);
   return content as T;

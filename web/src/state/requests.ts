@@ -1,4 +1,5 @@
 // Requests to the server with a small cache. While a new answer is loading, the previous one stays visible.
+import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 const CACHED_ANSWERS = 12; // going back to a tab or a setting needs no new request
@@ -10,6 +11,18 @@ export interface Answer<T> {
 }
 
 const answers = new Map<string, unknown>();
+const running = new Set<() => void>(); // cancels a request
+const attempts = signal(0);
+
+/** Sends the requests again that have no answer, for example after an error. */
+export function askAgain(): void {
+  attempts.value++;
+}
+
+/** Cancels all running requests; the page keeps what it shows. */
+export function cancelRequests(): void {
+  for (const cancel of [...running]) cancel();
+}
 
 /** The answer to the request identified by `key`; an empty key sends no request and has no answer. */
 export function useAnswer<T>(key: string, ask: (stop: AbortSignal) => Promise<T>): Answer<T> {
@@ -21,6 +34,7 @@ export function useAnswer<T>(key: string, ask: (stop: AbortSignal) => Promise<T>
     key,
   });
   const last = useRef<T | null>(answer.value);
+  const attempt = attempts.value;
   useEffect(() => {
     const update = (value: T | null, busy: boolean, error = "") => {
       last.current = value;
@@ -29,7 +43,13 @@ export function useAnswer<T>(key: string, ask: (stop: AbortSignal) => Promise<T>
     if (key === "" || answers.has(key)) return update(key === "" ? null : cached(), false);
     const stop = new AbortController();
     update(last.current, true);
-    ask(stop.signal).then(
+    const cancel = () => {
+      running.delete(cancel);
+      stop.abort();
+      update(last.current, false, "The request was cancelled.");
+    };
+    running.add(cancel);
+    ask(stop.signal).finally(() => running.delete(cancel)).then(
       (value) => {
         remember(key, value);
         if (!stop.signal.aborted) update(value, false);
@@ -38,8 +58,11 @@ export function useAnswer<T>(key: string, ask: (stop: AbortSignal) => Promise<T>
         if (!stop.signal.aborted) update(last.current, false, error.message);
       },
     );
-    return () => stop.abort();
-  }, [key]);
+    return () => {
+      running.delete(cancel);
+      stop.abort();
+    };
+  }, [key, attempt]);
   // The effect of a new key has not run yet, so the state still belongs to the old key.
   if (answer.key === key) return answer;
   return key === ""

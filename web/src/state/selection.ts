@@ -1,6 +1,7 @@
 // Which attention weights of a trace a tab shows: a map, a layer, a head or an average, between words or subwords.
 import { clamp, cutBelow, keepCells, range, takeGrid, type Choice, type Grid } from "../maths/grid";
 import { mergeSpans, pieceSpans, wordSpans, type Span } from "../maths/words";
+import { shownPiece } from "../text/pieces";
 import { MAP_NAMES, type AttentionMap, type MapName, type Trace } from "./trace";
 
 export const TITLES: Record<MapName, string> = {
@@ -27,6 +28,7 @@ export interface Shown {
   grid: Grid;
   rows: Span[];
   cols: Span[];
+  digits: number; // decimals of a read-out
 }
 
 export interface DisplayOptions {
@@ -84,7 +86,7 @@ export function arrange(trace: Trace, name: MapName, grid: Grid, options: Displa
     shown = keepCells(shown, visible(rows), visible(cols));
     [rows, cols] = [rows, cols].map((side) => visible(side).map((i) => side[i]));
   }
-  return { grid: cutBelow(shown, options.cut ?? 0), rows, cols };
+  return { grid: cutBelow(shown, options.cut ?? 0), rows, cols, digits: map.digits };
 }
 
 export function pickWeights(trace: Trace, name: MapName, choice: Choice, options: DisplayOptions): Shown {
@@ -95,8 +97,9 @@ export function pickWeights(trace: Trace, name: MapName, choice: Choice, options
 }
 
 /** The read-out of a cell. */
-export function readCell({ grid, rows, cols }: Shown, row: number, col: number): string {
-  return `“${rows[row].text}” attends to “${cols[col].text}” with weight ${grid.values[row * grid.cols + col].toFixed(4)}`;
+export function readCell({ grid, rows, cols, digits }: Shown, row: number, col: number): string {
+  const weight = grid.values[row * grid.cols + col].toFixed(digits);
+  return `“${shownPiece(rows[row].text)}” attends to “${shownPiece(cols[col].text)}” with weight ${weight}`;
 }
 
 /** Reads a cell from the URL, written as row.column; null if the grid has no such cell. */

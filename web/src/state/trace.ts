@@ -29,6 +29,7 @@ export interface AttentionMap {
   weights: Float32Array;
   mask: Uint8Array | null; // [rows, cols], 1 where a query may attend
   randomFeatures: boolean;
+  digits: number; // decimals that are right: float16 has fewer
   thumbnails: { rows: number; cols: number; values: Uint8Array } | null;
   q: Numbers | null;
   k: Numbers | null;
@@ -177,6 +178,7 @@ export function readMap(name: string, map: Json, lengths: Record<string, number>
     weights: weights.values,
     mask,
     randomFeatures: map.random_features ?? false,
+    digits: "float16" in map.weights ? 3 : 4,
     thumbnails: map.thumbnails ? readThumbnails(map.thumbnails) : null,
     q: map.q ? decodeArray(map.q, `${name}.q`) : null,
     k: map.k ? decodeArray(map.k, `${name}.k`) : null,

@@ -17,7 +17,7 @@ export const STOPS: readonly Stop[] = [
     tab: "alignment",
     at: "[data-testid=sentence]",
     title: "A sentence goes in",
-    text: "Type one, or choose an example below. A real translation model runs on it, with no network and no account.",
+    text: "Type one, or choose an example below. A real translation model reads it.",
   },
   {
     tab: "alignment",

@@ -147,26 +147,32 @@ function Words(props: Common & { labels: Label[]; spans: Span[]; y: number; side
     <>
       {props.labels.map((label, i) => {
         const word: Target = { [side]: i };
+        const written = (
+          <text
+            key={i}
+            class={`axis-label ${side}-word ${target?.[side] === i ? "at" : ""} ${props.spans[i].special ? "special" : ""}`}
+            style={side === "row" ? delayOf(i) : undefined}
+            x={label.x}
+            y={props.y}
+            text-anchor="middle"
+            role="button"
+            tabIndex={0}
+            data-testid={`${props.testid}-${side}-word`}
+            onPointerEnter={() => props.onHover(word)}
+            onPointerLeave={() => props.onHover(null)}
+            onFocus={() => props.onHover(word)}
+            onBlur={() => props.onHover(null)}
+            onClick={() => props.onPin(word)}
+            onKeyDown={(event) => event.key === "Enter" && props.onPin(word)}>
+            {label.text}
+          </text>
+        );
+        const full = props.spans[i].special ? SPECIAL : props.spans[i].text;
+        if (!props.spans[i].special && label.text === shownPiece(full)) return written;
         return (
           <g key={i}>
-            <title>{props.spans[i].special ? SPECIAL : props.spans[i].text}</title>
-            <text
-              class={`axis-label ${side}-word ${target?.[side] === i ? "at" : ""} ${props.spans[i].special ? "special" : ""}`}
-              style={side === "row" ? delayOf(i) : undefined}
-              x={label.x}
-              y={props.y}
-              text-anchor="middle"
-              role="button"
-              tabIndex={0}
-              data-testid={`${props.testid}-${side}-word`}
-              onPointerEnter={() => props.onHover(word)}
-              onPointerLeave={() => props.onHover(null)}
-              onFocus={() => props.onHover(word)}
-              onBlur={() => props.onHover(null)}
-              onClick={() => props.onPin(word)}
-              onKeyDown={(event) => event.key === "Enter" && props.onPin(word)}>
-              {label.text}
-            </text>
+            <title>{full}</title>
+            {written}
           </g>
         );
       })}

@@ -30,7 +30,8 @@ interface LayoutInput {
 
 const LEGEND_HEIGHT = 40; // of the colour legend below the cells
 const MAX_NUMBERS = 160;
-const MAX_COLUMN_LABEL = 11; // widths of a letter: longer labels are shortened
+const MAX_ROW_LABEL = 18; // widths of a letter: longer labels are shortened
+const MAX_COLUMN_LABEL = 11;
 
 export function layout(input: LayoutInput, available: number, presenting: boolean): Layout {
   const size = labelSize(presenting);
@@ -38,7 +39,7 @@ export function layout(input: LayoutInput, available: number, presenting: boolea
   const titleRoom = line + 4;
   const { rows, cols } = input;
   const widest = (labels: readonly string[]) => labels.reduce((most, text) => Math.max(most, textWidth(text, size)), 0);
-  const rowRoom = Math.min(widest(rows), available * 0.42);
+  const rowRoom = Math.min(widest(rows), available * 0.42, MAX_ROW_LABEL * size);
   const left = Math.ceil(rowRoom) + 8 + (input.rowTitle ? titleRoom : 0);
   const most = input.maxCell ?? (presenting ? 64 : 48);
   const colRoom = Math.min(widest(cols), MAX_COLUMN_LABEL * size);

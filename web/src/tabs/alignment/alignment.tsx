@@ -6,8 +6,9 @@ import { UsedSentences } from "../../controls/used_sentences";
 import { served, shown } from "../../state/api";
 import { companion, textFor, useOrigin, useRun, useShown, waitingFor, type Origin, type Run } from "../../state/runs";
 import { aligningMap, readChoice } from "../../state/selection";
-import type { MapName } from "../../state/trace";
+import type { MapName, Trace } from "../../state/trace";
 import { script, sliced } from "../../text/python";
+import { Attribution } from "../attribution/attribution";
 import { Invitation } from "../../tour/tour";
 import { Examples, Notice } from "./examples";
 import { Options } from "./options";
@@ -25,9 +26,9 @@ export function Alignment() {
   return (
     <div class="first-screen">
       <Intro title="Alignment" beside={<Invitation />}>
-        {whatOneSees(map, chosenView())}
+        {whatOneSees(map, chosenView(run.trace))}
       </Intro>
-      <Sentence busy={run.busy} onNew={unpin} compact />
+      <Sentence busy={run.busy} onNew={unpin} />
       {entry && <Examples entry={entry} />}
       <div class={other ? "columns" : ""}>
         <Panel run={run} side={0} alone={!other} />
@@ -80,7 +81,7 @@ function Panel(props: { run: Run & { origin?: Origin; recorded?: boolean }; side
       {trace && (
         <div class="written">
           <OutputText trace={trace} testid={testid} />
-          {side === 0 && aligningMap(trace) && <ViewControls />}
+          {side === 0 && aligningMap(trace) && <ViewControls trace={trace} />}
         </div>
       )}
       {trace && side === 0 && more.value && <Options trace={trace} name={entry?.name ?? null} />}
@@ -91,17 +92,18 @@ function Panel(props: { run: Run & { origin?: Origin; recorded?: boolean }; side
       )}
       {trace && <UsedSentences trace={trace} />}
       {trace && <Tokens trace={trace} testid={testid} titled />}
+      {trace && entry && side === 0 && <Attribution model={entry} text={textFor(entry)} output={trace.output} />}
     </div>
   );
 }
 
-function ViewControls() {
+function ViewControls(props: { trace: Trace }) {
   return (
     <div class="view-controls">
       <Choice
         label="Show"
         bare
-        value={chosenView()}
+        value={chosenView(props.trace)}
         options={[
           { value: "arcs", label: "arcs", title: "Curves between the words: the thicker, the more weight" },
           { value: "matrix", label: "matrix", title: "A row for each written word, a column for each word that is read" },

@@ -1,5 +1,6 @@
 // The settings of the Alignment tab.
 import { sceneTrace } from "../../state/api";
+import type { Trace } from "../../state/trace";
 import { field } from "../../state/url";
 
 export const layer = field<string>("layer", "all");
@@ -13,9 +14,13 @@ export const more = field("more", false); // whether the options are open
 export const pins = [field<string>("pin", ""), field<string>("pin2", "")];
 const view = field<string>("view", "");
 
-/** Arcs or a matrix. A lecture scene shows the matrix unless it says otherwise. */
-export function chosenView(): string {
-  return view.value === "matrix" || view.value === "arcs" ? view.value : sceneTrace.value ? "matrix" : "arcs";
+const MAX_ARC_TOKENS = 60; // on a side: more words are easier to read as a matrix
+
+/** Arcs or a matrix. If the address says nothing, a lecture scene and a long text show the matrix. */
+export function chosenView(trace: Trace | null): string {
+  if (view.value === "matrix" || view.value === "arcs") return view.value;
+  const long = Object.values(trace?.axes ?? {}).some(({ tokens }) => tokens.length > MAX_ARC_TOKENS);
+  return sceneTrace.value || long ? "matrix" : "arcs";
 }
 
 export function chooseView(next: string): void {

@@ -1,5 +1,6 @@
 // The picture of the Alignment tab, and the row of weights beside or below it.
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { Arcs } from "../../chart/arcs/arcs";
 import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
@@ -33,7 +34,7 @@ export function Weights(props: { trace: Trace; pin: { value: string }; side: 0 |
   const { grid, rows, cols } = shown;
   const texts = (spans: typeof rows) => spans.map((span) => shownPiece(span.text));
   const fitting = readPin(pin.value, grid);
-  const arcs = chosenView() === "arcs";
+  const arcs = chosenView(trace) === "arcs";
   const title = `${cap(MEANINGS[name])}${nameChoice(trace.maps[name]!, choice)}`;
   const common = {
     read: (row: number, col: number) => readCell(shown, row, col),
@@ -112,8 +113,9 @@ function PinnedRow(props: { shown: Shown; row: number; testid: string; children:
 /** The column with the largest weight, for each row. */
 function Strongest(props: { shown: Shown; query: string }) {
   const { query } = props;
+  const [all, setAll] = useState(false);
   const { grid, rows, cols } = props.shown;
-  const best = rows.slice(0, MAX_ROWS).map((_, i) => {
+  const best = rows.slice(0, all ? rows.length : MAX_ROWS).map((_, i) => {
     const row = grid.values.subarray(i * grid.cols, (i + 1) * grid.cols);
     return row.indexOf(Math.max(...row));
   });
@@ -130,24 +132,32 @@ function Strongest(props: { shown: Shown; query: string }) {
         {best.map((j, i) => (
           <tr key={i}>
             <th scope="row">
-              <bdi>{shownPiece(rows[i].text)}</bdi>
+              <bdi title={rows[i].text}>{shownPiece(shortWord(rows[i].text))}</bdi>
             </th>
             <td>
-              <bdi>{shownPiece(cols[j].text)}</bdi>
+              <bdi title={cols[j].text}>{shownPiece(shortWord(cols[j].text))}</bdi>
             </td>
             <td class="number">{grid.values[i * grid.cols + j].toFixed(2)}</td>
           </tr>
         ))}
       </tbody>
-      {rows.length > MAX_ROWS && (
+      {rows.length > best.length && (
         <tfoot>
           <tr>
-            <td colSpan={3} class="aside">
-              … and {rows.length - MAX_ROWS} more
+            <td colSpan={3}>
+              <button type="button" class="link" data-testid="all-rows" onClick={() => setAll(true)}>
+                Show {rows.length - best.length} more
+              </button>
             </td>
           </tr>
         </tfoot>
       )}
     </table>
   );
+}
+
+const MAX_LETTERS = 28; // of a word in the table
+
+function shortWord(word: string): string {
+  return word.length > MAX_LETTERS ? `${word.slice(0, MAX_LETTERS - 1)}…` : word;
 }

@@ -4,6 +4,7 @@ import { largest } from "../../chart/canvas";
 import { Figure } from "../../chart/figure";
 import { Matrix, type Cell } from "../../chart/matrix/matrix";
 import { Intro, Select, Toggle } from "../../controls/controls";
+import { useDraft } from "../../controls/draft";
 import { Output } from "../../controls/output";
 import { Sentence, Status } from "../../controls/sentence";
 import { HeadSelects, LevelChoice, MapChoice } from "../../controls/weight_controls";
@@ -24,8 +25,8 @@ const beside = field<string>("beside", ""); // the second model, or trace:name
 const text2 = field<string>("text2", "");
 const led = field("led", true);
 const sides = [
-  { layer: field<string>("layer", "0"), head: field<string>("head", "0") },
-  { layer: field<string>("layer2", "0"), head: field<string>("head2", "1") },
+  { layer: field<string>("layer", "all"), head: field<string>("head", "best") },
+  { layer: field<string>("layer2", "all"), head: field<string>("head2", "max") },
 ];
 
 interface Side {
@@ -107,7 +108,7 @@ function Settings(props: {
   model: string | null; // of the first side; null for a recorded trace
 }) {
   const { first, second, name } = props;
-  const [typed, setTyped] = useState(text2.value);
+  const [typed, setTyped] = useDraft("text2", text2.value);
   if (!first || !name) return null;
   const models = textModels().map(({ name }) => name).filter((name) => name !== props.model);
   const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
@@ -194,7 +195,7 @@ function Grid(props: { shown: Shown; label: string; side?: Side; signed?: boolea
       testid={props.testid}
       pin={fitting}
       onPin={setPin}
-      read={(row, col) => `“${rows[row].text}”, “${cols[col].text}”: ${fixed(grid.values[row * grid.cols + col], 4)}`}
+      read={(row, col) => `“${shownPiece(rows[row].text)}”, “${shownPiece(cols[col].text)}”: ${fixed(grid.values[row * grid.cols + col], props.shown.digits)}`}
     />
       {fitting && props.side && (
         <HowLink

@@ -46,7 +46,7 @@ export function Hypotheses(props: {
         <table class="ranking" data-testid="hypotheses">
           <thead>
             <tr>
-              <th />
+              <td />
               <th>hypothesis</th>
               <th>tokens</th>
               <th>sum of log p</th>

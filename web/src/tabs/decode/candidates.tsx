@@ -22,9 +22,8 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
         <thead>
           <tr>
             <th>token</th>
-            <th>probability</th>
-            <th />
-            <th>{sampled ? "sampling probability" : ""}</th>
+            <th colSpan={sampled ? 2 : 3}>probability</th>
+            {sampled && <th>sampling probability</th>}
           </tr>
         </thead>
         <tbody>
@@ -34,7 +33,8 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
             return (
               <tr
                 key={candidate.token}
-                class={taken ? "taken" : ""}
+                class={taken ? "taken" : onForce ? "forcible" : ""}
+                onClick={onForce && !taken ? () => onForce(candidate) : undefined}
                 data-testid="candidate"
                 data-p={p}
                 data-token={candidate.token}>
@@ -43,8 +43,7 @@ export function Candidates(props: { step: Step; at: number; onForce: Force | nul
                     <button
                       type="button"
                       class="token"
-                      title={`Force ${candidate.text} here and continue`}
-                      onClick={() => onForce(candidate)}>
+                      title={`Force ${candidate.text} here and continue`}>
                       <bdi>{shownPiece(candidate.text)}</bdi>
                     </button>
                   ) : (

@@ -19,7 +19,7 @@ const STEP_MILLISECONDS = 900; // while playing
 const search = field<string>("search", "greedy");
 const temperature = field("temperature", 1);
 const topK = field("k", 0);
-const topP = field("p", 1);
+const topP = field("p", 0.9); // without the tail of the distribution, where the odd words are
 const minP = field("minp", 0);
 const seed = field("seed", 0);
 const width = field("width", 4);
@@ -95,6 +95,7 @@ function Settings() {
   return (
     <div class="bar">
       <Choice label="Search" value={search.value as Search} options={names} onChange={pick} testid="search" />
+      <p class="aside search-note">The other tabs show what the model's own search finds, which may be another output.</p>
       {search.value === "sample" && (
         <>
           <Slider

@@ -1,8 +1,9 @@
 // Inside: a token on its way through a block, with every number and its calculation.
-import { Alert, Choice, Intro, Select } from "../../controls/controls";
+import { Alert, Button, Choice, Intro, Select } from "../../controls/controls";
 import { Sentence } from "../../controls/sentence";
 import { range } from "../../maths/grid";
 import type { ModelEntry } from "../../state/api";
+import { askAgain } from "../../state/requests";
 import { origin, textFor, useRun, waitingFor } from "../../state/runs";
 import { shownPiece } from "../../text/pieces";
 import { quoted } from "../../text/python";
@@ -109,9 +110,7 @@ function Block(props: { entry: ModelEntry }) {
       {error && (
         <Alert>
           {error} {/* for example a token that the new text does not have */}
-          <button type="button" class="button" onClick={resetPlace}>
-            Go to the first token
-          </button>
+          <Button onClick={askAgain}>Try again</Button> <Button onClick={resetPlace}>Go to the first token</Button>
         </Alert>
       )}
       {busy && !sheet && (

@@ -63,7 +63,7 @@ function invalidInputMessage(): string {
   const [where, text] = [...invalidInputs.value][0];
   const [name, i, j] = where.split(".");
   const title = { q: "Q", k: "K", v: "V", w: "W", wq: "W_q", wk: "W_k" }[name];
-  return `${title}, row ${Number(i) + 1}, column ${Number(j) + 1}: “${text}” is not a number. The last valid value is used until you correct it.`;
+  return `${title}, row ${Number(i) + 1}, column ${Number(j) + 1}: “${text}” is not a number from −1,000,000 to 1,000,000. The last valid value is used until you correct it.`;
 }
 
 function openCell(): { stage: StageName; i: number; j: number } | null {

@@ -11,9 +11,12 @@ export const STAGES: readonly StageName[] = ["raw", "scaled", "masked", "weights
 export const presetId = field("preset", "d6");
 export const score = field<Score | "">("score", "");
 export const mask = field("mask", "");
-export const temperature = field("temperature", 1);
+const temperatureField = field("temperature", 1);
 export const step = field("step", STAGES.length);
 export const cell = field("cell", "");
+const MIN_TEMPERATURE = 0.01;
+const MAX_TEMPERATURE = 1000;
+const MAX_ENTRY = 1e6; // absolute value: products of larger numbers would overflow the softmax
 const edited: Record<MatrixName, Field<string>> = {
   q: field("q", ""),
   k: field("k", ""),
@@ -26,18 +29,33 @@ const edited: Record<MatrixName, Field<string>> = {
 export const preset = computed(() => PRESETS.find(({ id }) => id === presetId.value) ?? PRESETS[0]);
 export const scoreNow = computed<Score>(() => score.value || preset.value.score);
 export const maskNow = computed(() => mask.value || preset.value.mask);
+/** The temperature of the address if the softmax can be computed with it, otherwise 1. */
+export const temperature = {
+  get value() {
+    const { value } = temperatureField;
+    return value >= MIN_TEMPERATURE && value <= MAX_TEMPERATURE ? value : 1;
+  },
+  set value(next: number) {
+    temperatureField.value = next;
+  },
+};
 /** Whether the mask is set cell by cell. */
 export const customMask = computed(() => maskNow.value !== "none" && maskNow.value !== "causal");
 
 /** Invalid inputs by cell ("k.0.1"); the last valid number is used until they are corrected. */
 export const invalidInputs = signal<ReadonlyMap<string, string>>(new Map());
 
+/** Whether a number may be an entry of a matrix. */
+export function validEntry(value: number): boolean {
+  return Math.abs(value) <= MAX_ENTRY;
+}
+
 /** Reads a matrix from the URL, written as 2_-1_0*-2_1_4. */
 function unpack(text: string): Rows | null {
   const rows = text.split("*").map((row) => row.split("_").map(Number));
   const valid =
     rows.length <= 12 &&
-    rows.every((row) => row.length === rows[0].length && row.length <= 12 && row.every(Number.isFinite));
+    rows.every((row) => row.length === rows[0].length && row.length <= 12 && row.every(validEntry));
   return text && valid ? rows : null;
 }
 

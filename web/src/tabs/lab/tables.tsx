@@ -5,7 +5,7 @@ import { largest } from "../../chart/canvas";
 import { colourOf, css, inkOn, scheme } from "../../chart/colours";
 import { fixed, short } from "../../text/numbers";
 import type { Rows } from "./attention";
-import { invalidInputs, setMatrix, type MatrixName, type StageName } from "./state";
+import { invalidInputs, setMatrix, validEntry, type MatrixName, type StageName } from "./state";
 
 export type Lit = { matrix: string; row?: number; col?: number }[];
 
@@ -23,12 +23,12 @@ export function Editable(props: { name: MatrixName; title: string; values: Rows;
     );
   return (
     <div class="lab-matrix">
-      <h3>
+      <h2>
         {props.title}{" "}
         <span class="muted">
           {values.length} × {values[0].length}
         </span>
-      </h3>
+      </h2>
       <div class="scroll">
         <table data-testid={`lab-${name}`}>
           <tbody>
@@ -61,7 +61,7 @@ function NumberCell(props: { where: string; title: string; value: number; onWrit
   const read = (text: string) => {
     setDraft(text);
     const value = Number(text.trim().replace("−", "-"));
-    const valid = text.trim() !== "" && Number.isFinite(value);
+    const valid = text.trim() !== "" && validEntry(value);
     const others = new Map([...invalidInputs.peek()].filter(([where]) => where !== props.where));
     invalidInputs.value = valid ? others : others.set(props.where, text);
     if (valid) props.onWrite(value);
@@ -108,9 +108,9 @@ export function Computed(props: {
       data-testid={`lab-box-${stage}`}
       aria-label={`Step ${props.number}`}
     >
-      <h3>
+      <h2>
         <span class="badge">{props.number}</span> {props.title}
-      </h3>
+      </h2>
       <div class="scroll">
         <table data-testid={`lab-${stage}`}>
           <thead>

@@ -3,6 +3,7 @@ import { Button } from "../../controls/controls";
 import type { Scene } from "../../state/api";
 import { guess, reveal, shown } from "./state";
 import { prose } from "./prose";
+import { countsOf, Votes } from "./votes";
 
 /** The question; with the answer, every guess is marked, and the picked one is explained. */
 export function Question({ scene, last }: { scene: Scene; last: boolean }) {
@@ -20,6 +21,7 @@ export function Question({ scene, last }: { scene: Scene; last: boolean }) {
           <Choice key={i} scene={scene} at={i} text={choice} revealed={revealed} />
         ))}
       </div>
+      <Votes scene={scene} />
       {revealed && <Verdict scene={scene} />}
       {revealed && (
         <p class="answer" data-testid="lecture-answer" role="status">
@@ -47,6 +49,7 @@ function Choice(props: { scene: Scene; at: number; text: string; revealed: boole
   const right = at === scene.right;
   const picked = guess.value === at;
   const mark = !revealed ? "" : right ? " right" : picked ? " wrong" : "";
+  const counts = countsOf(scene);
   return (
     <button
       type="button"
@@ -63,7 +66,21 @@ function Choice(props: { scene: Scene; at: number; text: string; revealed: boole
       )}
       {prose(props.text)}
       {mark && <span class="listen">{right ? " (right)" : " (wrong)"}</span>}
+      {counts && <VoteBar count={counts[at]} total={counts.reduce((sum, count) => sum + count, 0)} at={at} />}
     </button>
+  );
+}
+
+/** The votes for a choice as a bar with their number. */
+function VoteBar(props: { count: number; total: number; at: number }) {
+  const share = props.total > 0 ? (100 * props.count) / props.total : 0;
+  return (
+    <span class="vote-bar" data-testid={`vote-bar-${props.at}`} data-count={props.count}>
+      <span class="vote-share" style={{ width: `${share}%` }} />
+      <span class="vote-count">
+        {props.count} ({Math.round(share)} %)
+      </span>
+    </span>
   );
 }
 

@@ -19,16 +19,28 @@ export const PRESETS = [
   { id: "small", title: "10 positions, width 8", length: 10, dim: 8 },
 ];
 export const MAX_SIZE = 512;
+const MAX_BASE = 1e9;
 
 export const presetId = field("preset", "sentence");
 export const kind = field<Kind>("kind", "sinusoidal");
 export const layoutName = field<PositionLayout>("layout", "interleaved");
 export const lengthField = field("n", 0); // 0: as in the preset
 export const dimField = field("d", 0);
-export const base = field("base", 10000);
+const baseField = field("base", 10000);
 export const pin = field("pin", "");
 export const pair = field("pair", "");
 export const first = field("k", 0);
+
+/** The base of the address if it gives wavelengths, otherwise that of the paper. */
+export const base = {
+  get value() {
+    const { value } = baseField;
+    return value > 1 && value <= MAX_BASE ? value : 10000;
+  },
+  set value(next: number) {
+    baseField.value = next;
+  },
+};
 
 export const preset = computed(() => PRESETS.find(({ id }) => id === presetId.value) ?? PRESETS[0]);
 const validSize = (value: number, fallback: number) =>

@@ -37,7 +37,7 @@ export function CellFigure(props: { view: View }) {
         onChange={(value) => (shownCell.value = value === own ? "" : value)}
         testid="recurrent-cell"
       />
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="group" aria-label="The diagram of the cell">
         <svg class="cell" viewBox="0 0 640 340" width="640" height="340" role="img" aria-label={`Diagram of the ${CELL_NAMES[cell]} cell`}>
           {cell === "rnn" ? <Rnn values={values} /> : cell === "gru" ? <Gru values={values} /> : <Lstm values={values} />}
         </svg>

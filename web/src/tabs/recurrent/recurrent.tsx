@@ -1,5 +1,5 @@
 // Recurrent: hidden state and gates along a text, the cell, gradients, and the one vector of an encoder-decoder.
-import { useEffect, useState } from "preact/hooks";
+import { useDraft } from "../../controls/draft";
 import { Alert, Choice, Intro } from "../../controls/controls";
 import { ModelSelect, NoModel } from "../../controls/served_model";
 import type { ModelEntry } from "../../state/api";
@@ -72,8 +72,7 @@ function Views(props: { states: States; model: string; busy: boolean }) {
 
 /** The form for the model and the text. */
 function Reader(props: { model: ModelEntry; text: string; busy: boolean }) {
-  const [typed, setTyped] = useState(props.text);
-  useEffect(() => setTyped(props.text), [props.text]);
+  const [typed, setTyped] = useDraft("recurrent", props.text);
   return (
     <form
       class="sentence"

@@ -37,7 +37,7 @@ export function Zoom() {
       <Intro title="Zoom">
         One attention weight, from the sentence down to the products and up to the sum. All numbers are the model's own.
       </Intro>
-      <Sentence busy={run.busy} onNew={forget} compact />
+      <Sentence busy={run.busy} onNew={forget} />
       <Status run={run} />
       {trace && !name && <p class="notice">This model has no attention, so there is no weight to take apart.</p>}
       {trace && name && <View trace={trace} origin={run.origin} settled={!run.busy} name={name} names={names} />}

@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu lint style format docs page site bench clean
+.PHONY: help demo test test-all test-gpu lint style format docs site page bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -52,12 +52,15 @@ format: $(VENV)/.extra-test  ## put the code into the project's format
 docs: $(VENV)/.extra-docs  ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+site: $(VENV)/.extra-docs  ## build the docs, the book, its notebooks and the explorer into site/, ready for GitHub Pages
+	rm -rf site
+	$(BIN)/python -m sphinx -W --keep-going -b html -t site -d docs/_build/doctrees docs site
+	mkdir site/notebooks && cp docs/book/notebooks/*.ipynb docs/learn/notebooks/*.ipynb site/notebooks
+	touch site/.nojekyll
+	$(BIN)/regard explore --export site/explorer
+
 page:  ## build the page of `regard explore` into regard/look/page/static (needs Node; users do not)
 	cd web && npm ci && npm run build
-
-site: $(VENV)/.installed  ## write the explorer as a site without a server into site/explorer
-	mkdir -p site
-	$(BIN)/regard explore --export site/explorer
 
 bench: $(VENV)/.extra-bench  ## run the benchmarks
 	for script in $$(grep -l __main__ benchmarks/*/*.py); do $(BIN)/python $$script || exit 1; done

@@ -115,6 +115,18 @@ def leave_out_code(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"```{eval-rst}\n.. automodule::.*?```\n", "", source[0], flags=re.DOTALL)
 
 
+# Where `make site` puts the explorer, which `make docs` does not build.
+EXPLORER = (
+    '- <a href="explorer/index.html">The explorer</a>: look inside the shipped models, which run in your browser\n'
+)
+
+
+def link_explorer(app: Sphinx, page: str, source: list[str]) -> None:
+    """Link the explorer on the first page, if Sphinx was called with `-t site`."""
+    if app.tags.has("site") and page == "index":
+        source[0] = source[0].replace("Learn:\n\n", f"Learn:\n\n{EXPLORER}", 1)
+
+
 def run_book(app: Sphinx, page: str, source: list[str]) -> None:
     """Execute the chapters of the book, so that they show what their code computes."""
     if page.startswith("book/"):
@@ -170,6 +182,7 @@ def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, A
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", run_book)
+    app.connect("source-read", link_explorer)
     app.connect("builder-inited", draw_pictures)
     app.connect("builder-inited", write_crossover)
     app.connect("source-read", leave_out_code)

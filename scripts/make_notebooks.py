@@ -15,11 +15,11 @@ FOLDERS = {
     DOCS / "learn/notebooks": DOCS / "learn/notebooks",
     DOCS / "book": DOCS / "book/notebooks",
 }  # pages, notebooks
-NO_CODE = {"index", "comparison"}  # pages of the book that are no chapters
+NO_CODE = {"index", "comparison", "answers"}  # pages of the book that are no chapters
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 ITSELF = re.compile(r"\sYou can also run (?:it|this page) as a \[notebook\]\([^)]*\)\.")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.md[^)]*\)")  # to another page, which a notebook does not have beside it
-INSTALL = "%pip install -q regard  # in Colab; skip this line where regard is installed"
+INSTALL = "%pip install -q regard\n%matplotlib inline"  # the second line lets figures that pyplot does not own be shown
 
 
 def notebook(page: str, *, install: bool = False) -> dict[str, Any]:

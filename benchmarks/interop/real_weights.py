@@ -1,12 +1,16 @@
 """Published models after an import: the same outputs and the same greedy texts as with transformers.
 
+    python benchmarks/interop/real_weights.py DIR
     python benchmarks/interop/real_weights.py all-MiniLM-L6-v2 SmolLM2-135M-Instruct.Q4_1.gguf stories260K.bin
 
-Each argument is a folder in the format of Hugging Face, a GGUF file, or stories260K of llama2.c with tok512.bin beside
-it. Every model is imported into a temporary folder; the time and the sizes are kept. It is compared with transformers
-in float32: its tokens and outputs on the texts of `regard import --check`; of a language model also greedy texts, and
-the perplexity of a text with the weights in float32 and in int8. For a GGUF file, transformers reads the same file
-(which needs gguf and accelerate). stories260K writes the 200 tokens that its author published. The last line is JSON.
+Each argument is a folder in the format of Hugging Face, a GGUF file, stories260K of llama2.c with tok512.bin beside
+it, the folder of a model of Firefox Translations, or a folder that contains such models anywhere. Every model is
+imported into a temporary folder; the time and the sizes are kept. It is compared with transformers in float32: its
+tokens and outputs on the texts of `regard import --check`; of a language model also greedy texts, and the perplexity of
+a text with the weights in float32 and in int8. For a GGUF file, transformers reads the same file (which needs gguf and
+accelerate). stories260K writes the 200 tokens that its author published. Similarities of MiniLM are those of its
+documentation. Models of Firefox translate some sentences; firefox_model.py compares them with Marian. The last line is
+JSON.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import regard
 from benchmarks.timing import command, hardware, keep
 from regard.interop import import_model, read
 from regard.interop.comparison import TEXTS, compare
+from regard.interop.marian_folder import is_marian
 from regard.models.config import TransformerLMConfig
 
 NEW_TOKENS = 32
@@ -35,6 +40,10 @@ TEXT = Path(__file__).parents[2] / "LICENSE"  # English that every checkout has
 # SHA-256 of the text that test_all.py of llama2.c expects of stories260K: 200 greedy tokens, the start token first.
 PUBLISHED_TEXT = "beeb5cb46785efee81a8545300b31e396b595e5ce6f3b77db201545501981d14"
 PUBLISHED_TOKENS = 200
+# The cosines that the documentation of sentence-transformers prints for all-MiniLM-L6-v2 and these sentences.
+SENTENCES = ("The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium.")
+PUBLISHED_COSINES = torch.tensor([[1.0, 0.6660, 0.1046], [0.6660, 1.0, 0.1411], [0.1046, 0.1411, 1.0]])
+PORTUGUESE = ("O gato dorme no tapete.", "Ele comprou dois livros em Lisboa.", "Amanhã vai chover.")
 
 
 def measure(source: Path, *, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
@@ -45,6 +54,10 @@ def measure(source: Path, *, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
         start = time.perf_counter()
         folder = import_model(source, Path(place) / "model")
         result |= {"import seconds": round(time.perf_counter() - start, 1), "folder bytes": size_of(folder)}
+        if is_marian(source):
+            translator = regard.load(folder, device="cpu")
+            result["translations"] = {text: translator.translate(text).text for text in PORTUGUESE}
+            return result
         if source.suffix == ".bin":
             written = regard.load(folder, device="cpu").write("", search=regard.Greedy(), max_tokens=PUBLISHED_TOKENS)
             result["published text"] = hashlib.sha256(written.encode()).hexdigest() == PUBLISHED_TEXT
@@ -56,6 +69,12 @@ def measure(source: Path, *, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
                 result["weights"] = len(theirs)
                 result["equal weights"] = sum(torch.equal(theirs[name], ours) for name, ours in imported.weights())
             if not isinstance(imported.config, TransformerLMConfig):
+                embedder = regard.load(folder, device="cpu")
+                if "minilm-l6" in str(source).lower().replace("_", "-"):
+                    cosines = embedder.similarity(list(SENTENCES), list(SENTENCES))
+                    result["largest difference of a published cosine"] = (
+                        (cosines - PUBLISHED_COSINES).abs().max().item()
+                    )
                 return result
             result["greedy texts"] = len(TEXTS)
             result["equal greedy texts"] = equal_texts(hub, folder, new_tokens)
@@ -109,6 +128,16 @@ def equal_texts(source: Path, folder: Path, new_tokens: int) -> int:
     return equal
 
 
+def find_models(place: Path) -> list[Path]:
+    """Return the models in a folder and in the folders inside it, or the model itself."""
+    if place.is_file() or is_marian(place) or (place / "config.json").is_file():
+        return [place]
+    inside = sorted(path for path in place.iterdir() if not path.is_symlink())
+    files = [path for path in inside if path.suffix == ".gguf" or path.name == "stories260K.bin"]
+    folders = [path for path in inside if path.is_dir()]
+    return [*files, *(model for folder in folders for model in find_models(folder))]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="+", type=Path)
@@ -116,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     models = {}
-    for source in options.sources:
+    for source in (model for place in options.sources for model in find_models(place)):
         models[source.name] = measure(source, new_tokens=options.tokens)
         print(source.name, *(f"{name}: {value}" for name, value in models[source.name].items()), sep="\n  ")
     report = {"date": date.today().isoformat(), "command": command(), "hardware": hardware("cpu"), "models": models}

@@ -49,31 +49,6 @@ def percentiles(seconds: Sequence[float]) -> tuple[float, float]:
     return round(1000 * cuts[49], 2), round(1000 * cuts[98], 2)
 
 
-class Connection:
-    """A connection that stays open. It reads just enough of HTTP for answers with a length."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.reader: asyncio.StreamReader | None = None
-
-    async def ask(self, request: bytes) -> tuple[int, bytes]:
-        """Return the status and the body of the answer."""
-        if self.reader is None:
-            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        self.writer.write(request)
-        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
-        body = await self.reader.readexactly(length)
-        if b"\r\nconnection: close" in head:
-            self.close()
-        return int(head.split(b" ", 2)[1]), body
-
-    def close(self) -> None:
-        if self.reader is not None:
-            self.writer.close()
-            self.reader = None
-
-
 def translate_request(q: Text) -> bytes:
     body = json.dumps({"q": q, "source": "fr", "target": "en"}).encode()
     head = (
@@ -85,6 +60,71 @@ def translate_request(q: Text) -> bytes:
 HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
+class Client(asyncio.Protocol):
+    """Sends one request after the other over a connection that stays open, with as little work of its own as it can.
+
+    It reads just enough of HTTP for answers with a length. `next_request` returns None at the end; `on_answer` gets the
+    status, the body and the seconds. If the server closes the connection, the client opens another one.
+    """
+
+    def __init__(
+        self, port: int, next_request: Callable[[], bytes | None], on_answer: Callable[[int, bytes, float], None]
+    ) -> None:
+        self.port, self.next_request, self.on_answer = port, next_request, on_answer
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self.loop.create_future()
+        self.received = bytearray()
+        self.waits = False  # for an answer
+
+    async def run(self) -> None:
+        """Send all requests."""
+        await self._connect()
+        await self.done
+
+    async def _connect(self) -> None:
+        await self.loop.create_connection(lambda: self, "127.0.0.1", self.port)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.send()
+
+    def send(self) -> None:
+        request = self.next_request()
+        if request is None:
+            self.done.set_result(None)
+            self.transport.close()
+            return
+        self.waits, self.sent = True, time.perf_counter()
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head_end = self.received.find(b"\r\n\r\n") + 4
+        if head_end < 4:
+            return
+        head = self.received[:head_end].lower()
+        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        if len(self.received) < head_end + length:
+            return
+        body = bytes(self.received[head_end:])
+        self.received.clear()
+        self.waits = False
+        self.on_answer(int(head.split(b" ", 2)[1]), body, time.perf_counter() - self.sent)
+        if b"\r\nconnection: close" in head:
+            self.transport.close()
+        else:
+            self.send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.done.done():
+            return
+        if self.waits:
+            self.done.set_exception(error or ConnectionError("the server closed the connection without an answer"))
+        else:
+            self.loop.create_task(self._connect())
+
+
 async def run_load(
     port: int,
     texts: Iterator[Text],
@@ -94,39 +134,49 @@ async def run_load(
     expected: dict[str, str] | None,
     is_short: Callable[[Text], bool] = lambda text: True,
 ) -> Load:
-    """Let each client send one request after the other. Every answer is compared with the expected one."""
+    """Let each client send one request after the other. After the load, every answer is compared with the expected."""
     load, start = Load(), time.perf_counter()
     end = start + seconds
+    answers: list[tuple[Text, bytes]] = []
 
-    async def client() -> None:
-        connection = Connection(port)
-        while time.perf_counter() < end:
+    def client() -> Client:
+        q: Text = ""
+
+        def next_request() -> bytes | None:
+            nonlocal q
+            if time.perf_counter() > end:
+                return None
             q = next(texts)
-            request, sent = translate_request(q), time.perf_counter()
-            status, body = await connection.ask(request)
-            took = time.perf_counter() - sent
+            return translate_request(q)
+
+        def on_answer(status: int, body: bytes, took: float) -> None:
             load.statuses[status] = load.statuses.get(status, 0) + 1
-            if status != 200:
-                continue
-            load.latencies.append(took)
-            if is_short(q):
-                load.short.append(took)
-            answer = json.loads(body)["translatedText"]
-            pairs = [(q, answer)] if isinstance(q, str) else list(zip(q, answer, strict=True))
-            load.texts += len(pairs)
-            if expected is not None:
-                load.wrong += [(text, found) for text, found in pairs if found != expected[text]]
-        connection.close()
+            if status == 200:
+                load.latencies.append(took)
+                answers.append((q, body))
+                if is_short(q):
+                    load.short.append(took)
 
-    async def ask_health() -> None:
-        connection = Connection(port)
-        while time.perf_counter() < end:
-            sent = time.perf_counter()
-            await connection.ask(HEALTH)
-            load.health.append(time.perf_counter() - sent)
-            await asyncio.sleep(HEALTH_INTERVAL)
-        connection.close()
+        return Client(port, next_request, on_answer)
 
-    await asyncio.gather(ask_health(), *(client() for _ in range(clients)))
+    await asyncio.gather(ask_health(port, load, end), *(client().run() for _ in range(clients)))
     load.seconds = time.perf_counter() - start
+    for q, body in answers:
+        compare(q, json.loads(body)["translatedText"], load, expected)
     return load
+
+
+async def ask_health(port: int, load: Load, end: float) -> None:
+    """Ask for /health at fixed intervals, each time with a connection of its own, as a probe does."""
+    while time.perf_counter() < end:
+        requests = iter([HEALTH])
+        await Client(port, lambda: next(requests, None), lambda status, body, took: load.health.append(took)).run()  # noqa: B023
+        await asyncio.sleep(HEALTH_INTERVAL)
+
+
+def compare(q: Text, answer: Any, load: Load, expected: dict[str, str] | None) -> None:
+    """Count the texts of an answer, and keep those whose translation differs from the expected one."""
+    pairs = [(q, answer)] if isinstance(q, str) else list(zip(q, answer, strict=True))
+    load.texts += len(pairs)
+    if expected is not None:
+        load.wrong += [(text, found) for text, found in pairs if found != expected[text]]

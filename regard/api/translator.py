@@ -111,6 +111,11 @@ class Translator:
         unchanged = self._folder_model is not None and "model" not in vars(self)
         return self._folder_model if unchanged else self.decoding_model
 
+    @property
+    def decodes_in_c(self) -> bool:
+        """Whether whole searches run in C, so that several threads can translate at the same time."""
+        return getattr(self._searched_model, "c_search", None) is not None
+
     def between(self, source: str | None = None, target: str | None = None) -> Translator:
         """Return this translator for two languages, of a model that has codes for several; None keeps a language.
 

@@ -44,6 +44,7 @@ from regard.cli.use.generate import generate_text
 from regard.cli.use.summarize import summarize_lines
 from regard.cli.use.transcribe import transcribe_recordings
 from regard.cli.use.translate import translate_text
+from regard.cli.use.translate_job import TranslateCommand
 from regard.cli.use.words import words
 from regard.errors import RegardError
 from regard.machine import check_environment
@@ -127,6 +128,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "slides": write_slides,
 }
 
+COMMAND_CLASSES = {"translate": TranslateCommand}  # of commands whose arguments are parsed in another way
+
 
 def make_app(only: str | None = None) -> typer.Typer:
     """Make the command line with all commands, or with one: typer converts the options of every command at startup."""
@@ -139,7 +142,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     commands.callback()(options)
     for name, command in COMMANDS.items() if only is None else [(only, COMMANDS[only])]:
-        commands.command(name, help=help_text(command))(command)
+        commands.command(name, cls=COMMAND_CLASSES.get(name), help=help_text(command))(command)
     if only is None:
         commands.add_typer(plots, name="plot")
         commands.add_typer(words, name="words")

@@ -85,8 +85,9 @@ def train_model(
             raise UsageError("--model is for text files; override the kind of a recipe with --set model.kind=…")
         recipe = read_recipe(what[0], {**overrides, **({} if name is None else {"name": name})})
     else:
-        recipe = apply_overrides(recipe_for_files(what, model=model, name=name), overrides)
-        if recipe.data.form == "text" and model is None and not launched_by_torchrun():
+        kind = model if model is not None or init is None else kind_of(init)
+        recipe = apply_overrides(recipe_for_files(what, model=kind, name=name), overrides)
+        if recipe.data.form == "text" and kind is None and not launched_by_torchrun():
             say(single_text_note(Path(what[0])))
     if dry_run:
         from regard.training.run.dry_run import dry_run_report
@@ -128,6 +129,14 @@ def train_model(
     )
     with perhaps_closed_terminal():
         typer.echo(str(run.folder))
+
+
+def kind_of(init: str) -> str:
+    """Return the kind of a trained model."""
+    from regard.api.model_names import find_model
+    from regard.models.folder import read_config
+
+    return str(read_config(find_model(init))["kind"])
 
 
 def single_text_note(path: Path) -> str:

@@ -106,13 +106,16 @@ def choose_alignment_head(
 
 
 def choose_aligning_heads(
-    maps: Sequence[Mapping[str, Tensor]], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    maps: Sequence[Mapping[str, Tensor]],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    ends: Collection[int] = (END,),
 ) -> list[AligningHead]:
     """Choose heads, and the step at which each aligns, whose mean weights align these sentences best.
 
-    maps, sources and targets are those of `choose_alignment_head`, with the end tokens. The search is greedy: it begins
-    with the head of the highest `mutual_information` and adds the head that raises that of the mean most, as long as it
-    gains at least MIN_GAIN. End tokens have no translation, so they are left out.
+    maps, sources and targets are those of `choose_alignment_head`, with the end tokens, which `ends` lists. The search
+    is greedy: it begins with the head of the highest `mutual_information` and adds the head that raises that of the
+    mean most, as long as it gains at least MIN_GAIN. End tokens have no translation, so they are left out.
     """
     heads = [
         AligningHead(layer, head, shifted)
@@ -121,7 +124,7 @@ def choose_aligning_heads(
         for head in range(len(weights))
     ]
     stacked = [
-        torch.cat([writing, writing[:, reading_steps(target)]]).cpu()[:, :-1, :-1]
+        torch.cat([writing, writing[:, reading_steps(target, ends)]]).cpu()[:, :-1, :-1]
         for writing, target in zip((torch.cat([*layers.values()]) for layers in maps), targets, strict=True)
     ]  # of each sentence (heads, m, n), without the end tokens
     sums = [torch.zeros_like(weights[0]) for weights in stacked]

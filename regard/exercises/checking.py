@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,7 +49,7 @@ def check_file(path: Path) -> Verdict:
     try:
         if unchanged(text, entry, exercise):
             return Verdict(name, Outcome.unfinished, "not done yet: the file is as `regard exercise start` wrote it.")
-        module = import_answer(path, text)
+        module = import_answer(path)
     except Exception as error:
         return Verdict(name, Outcome.error, "the file cannot be run.", evidence=student_lines(error, str(path)))
     function = getattr(module, exercise.function, None)
@@ -57,10 +58,16 @@ def check_file(path: Path) -> Verdict:
     return check_function(name, exercise, function, str(path))
 
 
-def import_answer(path: Path, text: str) -> ModuleType:
-    """Run a student's file as a module."""
-    module = ModuleType(MODULE)
-    module.__file__ = str(path)
+def import_answer(path: Path) -> ModuleType:
+    """Run a student's file as a module, without leaving compiled files in the student's folder."""
+    spec = spec_from_file_location(MODULE, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
     sys.modules[MODULE] = module
-    exec(compile(text, str(path), "exec"), module.__dict__)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
     return module

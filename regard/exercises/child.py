@@ -21,8 +21,10 @@ def main(file: str, result: str, limit: str) -> None:
     sys.path.insert(0, str(Path(file).parent))
     with open(f"{result}.stuck", "w", encoding="utf-8") as stuck:
         faulthandler.dump_traceback_later(float(limit), exit=True, file=stuck)
-        verdict = check_file(Path(file))
-        faulthandler.cancel_dump_traceback_later()
+        try:
+            verdict = check_file(Path(file))
+        finally:  # also when the student's code ends the process
+            faulthandler.cancel_dump_traceback_later()
     Path(result).write_text(json.dumps(verdict.to_dict()), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ files/         hub_folder: a folder in the format of Hugging Face, whose content
                torch_file: pytorch_model.bin, read without unpickling; torch_opcodes has the interpreter
                gguf_file, ctranslate2_file: the files of llama.cpp and CTranslate2
 single_files/  gguf, llama2c, nanogpt: models in one file, with what lies beside it
+word_vectors_import  text files of word2vec and GloVe
 translators    models that translate: their tokenizers, the tokens around a text, the codes of languages;
                translator_tokens: the special tokens and the usual search; marian_tokenizers: sentencepiece models;
                marian_folder: a model of Marian itself, and what lies beside it

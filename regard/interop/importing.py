@@ -19,6 +19,7 @@ from regard.interop.files.settings_file import SettingsFile
 from regard.interop.files.weight_source import WeightSource
 from regard.interop.single_files.recognize import recognize
 from regard.interop.weight_table import WeightTable
+from regard.interop.word_vectors_import import is_vector_file, read_word_vectors
 from regard.machine.lazy_torch import torch
 from regard.models.config import Config, EncoderConfig
 from regard.models.folder.config_file import STORAGES, read_json, shortened
@@ -82,7 +83,8 @@ class Imported:
 def read(
     source: str | Path, *, family: str | None = None, allow_keys: Collection[str] = (), positions: str = "hf"
 ) -> Imported:
-    """Read a model of another library: a folder in the format of Hugging Face, or a file (GGUF, llama2.c, nanoGPT).
+    """Read a model of another library: a folder in the format of Hugging Face, or a file (GGUF, llama2.c,
+    nanoGPT, or word vectors as text).
 
     `family` is one of FAMILIES, by default what the folder says. A key of its settings that regard does not know is an
     error; `allow_keys` are keys to accept all the same. `positions` "original" computes those of a Marian model as
@@ -94,6 +96,8 @@ def read(
         return _read_marian(Path(source), allow_keys)
     if Path(source).is_file() and argos_import.is_package(Path(source)):
         return _read_ctranslate2(Path(source), argos_import.read_package(Path(source), allow_keys))
+    if Path(source).is_file() and is_vector_file(Path(source)):
+        return _read_words(Path(source))
     if Path(source).is_file():
         return _read_file(Path(source), allow_keys)
     if ctranslate2_import.is_folder(Path(source)):
@@ -195,6 +199,15 @@ def _read_marian(source: Path, allow_keys: Collection[str]) -> Imported:
     notes = ("Computed as Marian does. transformers and CTranslate2 compute other positions, and other translations.",)
     return Imported(
         plan.config, target_tokenizer, info, weights.storage, "marian", table, weights, notes, source_tokenizer
+    )
+
+
+def _read_words(path: Path) -> Imported:
+    """Read a text file of word vectors."""
+    plan, tokenizer, weights = read_word_vectors(path)
+    info = {"imported": {"family": "words", "source": path.name, "files": weights.fingerprints()}}
+    return Imported(
+        plan.config, tokenizer, info, weights.storage, "words", make_table(path, plan), weights, tuple(plan.notes)
     )
 
 

@@ -121,6 +121,24 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+_sharing = threading.local()
+
+
+@contextmanager
+def sharing_cores(workers: int) -> Iterator[None]:
+    """In this thread, leave the other `workers` - 1 threads their share of the cores."""
+    _sharing.workers = workers
+    try:
+        yield
+    finally:
+        del _sharing.workers
+
+
+def share_of_threads() -> int:
+    """Return how many threads the C kernels may use in this thread: all, or its share of them."""
+    return max(1, threads_in_use() // getattr(_sharing, "workers", 1))
+
+
 def threads_in_use() -> int:
     """Return with how many threads PyTorch and the C kernels compute; this does not import torch."""
     # While another thread imports torch, the module is there and incomplete.

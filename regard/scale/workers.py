@@ -8,14 +8,22 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, cast
 
 from regard.errors import RegardError
+from regard.machine import number_of_cores
 from regard.scale.blocks import Block, Row, belongs_to, decode_rows, encode_block
 from regard.scale.worker_loop import READY, WORKER
 from regard.system import start_child
 
 MAX_ATTEMPTS = 3  # to load the model, or to translate a block, if the process is killed
+
+
+def local_workers(command: Sequence[str], count: int) -> list[Worker]:
+    """Return workers of this machine, which share its cores unless OMP_NUM_THREADS says otherwise."""
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, number_of_cores() // count))
+    return [Worker(number, command, {"OMP_NUM_THREADS": threads}) for number in range(count)]
 
 
 class WorkerLostError(Exception):
@@ -31,11 +39,22 @@ class LoadError(RegardError):
 
 
 class Worker:
-    """A process that has loaded the model. All methods but `close` are for one thread."""
+    """A process that has loaded the model. All methods but `close` are for one thread.
 
-    def __init__(self, number: int, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    It works in `folder` and writes its messages to `messages`; None: as this process.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        folder: Path | None = None,
+        messages: IO[bytes] | None = None,
+    ) -> None:
         self.number = number
-        self.command = [*command]
+        self.command, self.folder, self.messages = [*command], folder, messages
         self.environment = {**os.environ, **environment, WORKER: str(number)}
         self.process: subprocess.Popen[bytes] | None = None
         self.closed = False
@@ -48,7 +67,12 @@ class Worker:
                 if self.closed:
                     raise WorkerLostError("the job has ended")
                 self.process = start_child(
-                    self.command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    self.command,
+                    env=self.environment,
+                    cwd=self.folder,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self.messages,
                 )
             while line := self._output.readline():  # what a library prints while the model loads goes first
                 if line == READY:
@@ -65,8 +89,6 @@ class Worker:
 
     def translate(self, block: Block) -> list[Row]:
         """Return the rows of a block; WorkerLostError if the process dies on the way."""
-        if self.process is None:
-            self.start()
         assert self.process is not None
         try:
             cast(IO[bytes], self.process.stdin).write(encode_block(block))

@@ -67,6 +67,7 @@ def server_config(app: Any) -> uvicorn.Config:
         access_log=False,
         ws="none",
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
 

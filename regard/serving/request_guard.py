@@ -114,6 +114,8 @@ class Guard:
 
     def _refused(self, scope: Scope, headers: Headers) -> Response | None:
         path, host = scope["path"], headers.get("host", "")
+        if len(headers.getlist("host")) > 1:
+            return self.refuse(path, 400, "the request has several Host headers")
         if ANY_HOST not in self.hosts and host_name(host) not in self.hosts:
             names = ", ".join(sorted(self.hosts))
             return self.refuse(path, 403, f"the Host {host[:100]!r} is not one of this server's names ({names})")

@@ -20,12 +20,14 @@ from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.required import required
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, numbered_tokens, read_text_corpora, train_tokenizer
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.loading import one_tokenizer
 from regard.tasks.losses import Objective, Together, language_model_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
 from regard.text.batches.batch import Batch
 from regard.text.batches.windows import WindowData
 from regard.text.files.corpus import Corpus
+from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 MIN_SUBWORD_CHARACTERS = 5_000_000  # a language model of less text learns better from characters
@@ -59,6 +61,30 @@ class LanguageModeling(Task):
     def make_data(
         self, recipe: RecipeTables, corpus: Corpus, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> WindowData:
+        return self._windows(recipe, corpus, tokenizers, DEFAULT, training=training, cache=cache)
+
+    def make_imported_data(
+        self,
+        recipe: RecipeTables,
+        corpus: Corpus,
+        tokenizers: Tokenizers,
+        start: ImportedStart,
+        *,
+        training: bool,
+        cache: Path | None,
+    ) -> WindowData:
+        return self._windows(recipe, corpus, tokenizers, start.special, training=training, cache=cache)
+
+    def _windows(
+        self,
+        recipe: RecipeTables,
+        corpus: Corpus,
+        tokenizers: Tokenizers,
+        special: SpecialTokens,
+        *,
+        training: bool,
+        cache: Path | None,
+    ) -> WindowData:
         settings = recipe.training
         assert recipe.data.context is not None  # the recipe is complete
         assert settings.batch_tokens is not None
@@ -71,6 +97,7 @@ class LanguageModeling(Task):
             shuffle=training,
             bucketed=training and settings.fixed_shapes,
             cache=cache,
+            special=special,
         )
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:

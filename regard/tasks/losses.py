@@ -59,8 +59,9 @@ def translation_loss(
     Position i of the inputs, which start with the start token, predicts label i; the last label is the end token.
     """
     passes = _passes(model, r_drop)
-    encoded = model.encode(_repeated(batch.source, END, passes))
-    hidden = model.decode(_repeated(batch.inputs, START, passes), encoded)
+    special = batch.special
+    encoded = model.encode(_repeated(batch.source, special.end, passes))
+    hidden = model.decode(_repeated(batch.inputs, special.start, passes), encoded)
     return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
@@ -103,7 +104,7 @@ def language_model_loss(
 ) -> Loss:
     """Predict every next token from the true tokens before it; E10, C2."""
     passes = _passes(model, r_drop)
-    hidden = model.decode(_repeated(batch.inputs, START, passes))
+    hidden = model.decode(_repeated(batch.inputs, batch.special.start, passes))
     return _next_token_loss(model, hidden, batch, smoothing, r_drop, kernels)
 
 
@@ -120,16 +121,18 @@ def _repeated(tokens: Any, dummy: int, passes: int = 1) -> Tensor:
 def _next_token_loss(
     model: TokenPredictor, hidden: Tensor, batch: Batch, smoothing: float, r_drop: float, kernels: bool
 ) -> Loss:
-    """Return the loss of hidden states (passes B, m, p) at the labels that are not padding; only these are projected.
+    """Return the loss of hidden states (passes B, m, p) at the labels that are not ignored; only these are projected.
 
-    A batch of fixed shape keeps its shape: everything is projected, and padding is masked out of the sums.
+    A batch of fixed shape keeps its shape: everything is projected, and what is ignored is masked out of the sums.
     """
     passes = _passes(model, r_drop)
-    hidden, labels = hidden.flatten(0, 1), _repeated(batch.labels, PAD, passes).flatten()  # (B m, p), (B m,)
-    keep = labels != PAD if batch.fixed else None
+    hidden, labels = hidden.flatten(0, 1), _repeated(batch.labels, batch.ignored, passes).flatten()  # (B m, p), (B m,)
+    keep = None
+    if batch.fixed:
+        keep, labels = labels != batch.ignored, labels.clamp_min(0)
     if keep is None and passes * batch.tokens < len(labels):
         # Sort them to the front. The batch knows their number, so there is no need to wait for a GPU to count them.
-        rows = (labels == PAD).byte().argsort(stable=True)[: passes * batch.tokens]
+        rows = (labels == batch.ignored).byte().argsort(stable=True)[: passes * batch.tokens]
         hidden, labels = hidden.index_select(0, rows), labels.index_select(0, rows)  # (N, p), (N,)
     weight, bias = model.output_table
     if passes == 1 and (amax := output_scales(model)) is not None:
@@ -255,7 +258,7 @@ def contrastive_loss(
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     count = len(batch.ids)
-    sides = [model(_repeated(tokens, END))[:count] for tokens in (batch.source, batch.labels)]  # (b, p); end with END
+    sides = [model(_repeated(tokens, batch.special.end))[:count] for tokens in (batch.source, batch.labels)]  # (b, p)
     with torch.autocast(sides[0].device.type, enabled=False):
         wide = at_least_float32(sides[0].dtype)
         a, b = (F.normalize(side.to(wide), dim=-1) for side in sides)

@@ -19,6 +19,7 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pair_corpora, train_tokenizer
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.loading import one_tokenizer
 from regard.tasks.losses import Objective, Together, alone, contrastive_loss
 from regard.tasks.task import Misfit, Task, Tokenizers
@@ -56,6 +57,19 @@ class SentenceEmbedding(Task):
     ) -> PairData:
         # The rows of a batch are compared with each other, so there can be no rows of padding.
         return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
+
+    def make_imported_data(
+        self,
+        recipe: RecipeTables,
+        corpus: Corpus,
+        tokenizers: Tokenizers,
+        start: ImportedStart,
+        *,
+        training: bool,
+        cache: Path | None,
+    ) -> PairData:
+        frame, shapes = start.encoder_frame, self.fixed_shapes
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=shapes, frame=frame)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from regard.arrays.batches import ArrayData
 from regard.arrays.speech.batches import SpeechData
+from regard.errors import UsageError
 from regard.models.config import Config
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.tables import RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, check_files
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.losses import Objective, Together
 from regard.tasks.validation import Validator
 from regard.text.batches.batch import Batch
@@ -96,6 +98,19 @@ class Task(ABC):
         self, recipe: RecipeTables, corpus: Any, tokenizers: Tokenizers, *, training: bool, cache: Path | None
     ) -> Data:
         """Tokenise a part of the data and divide it into batches; those of the validation part never change."""
+
+    def make_imported_data(
+        self,
+        recipe: RecipeTables,
+        corpus: Any,
+        tokenizers: Tokenizers,
+        start: ImportedStart,
+        *,
+        training: bool,
+        cache: Path | None,
+    ) -> Data:
+        """Return what `make_data` does, with the special tokens and the frame of an imported model."""
+        raise UsageError(f"--init {start.name}: imported models of the kind {recipe.kind!r} cannot be trained further")
 
     @abstractmethod
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:

@@ -27,14 +27,17 @@ from regard.models.presets import MODELS
 from regard.recipes.facts import Choice, DataFacts
 from regard.recipes.tables import SHARES, RecipeTables, TrainingRecipe
 from regard.tasks.corpora import Corpora, longest_pair, numbered_tokens, read_pair_corpora, train_tokenizer
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.losses import Objective, Together, translation_loss
 from regard.tasks.task import Data, Misfit, Task, Tokenizers
 from regard.tasks.validation import LOSS, Measure, Validator
 from regard.text.augment.proper_names import frequent_names
 from regard.text.batches.batch import Batch
+from regard.text.batches.pair_frame import PairFrame
 from regard.text.batches.pairs import PairData
 from regard.text.files.corpus import Corpus
 from regard.text.placeholders.placeholders import hide_corpus
+from regard.text.tokenizers.special_tokens import START
 from regard.text.tokenizers.tokenizer import Tokenizer, unseen
 
 SENTENCES_PER_CALL = 256  # between two checks for a request to stop
@@ -79,6 +82,20 @@ class TranslationTask(Task):
             languages = recipe.data.source_language, recipe.data.target_language
             corpus = hide_corpus(corpus, languages, recipe.training.seed)
         return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=self.fixed_shapes)
+
+    def make_imported_data(
+        self,
+        recipe: RecipeTables,
+        corpus: Corpus,
+        tokenizers: Tokenizers,
+        start: ImportedStart,
+        *,
+        training: bool,
+        cache: Path | None,
+    ) -> PairData:
+        frame = start.translation_frame(corpus.source)
+        shapes = self.fixed_shapes
+        return make_pairs(recipe, corpus, tokenizers, training=training, cache=cache, fixed_shapes=shapes, frame=frame)
 
     def longest_row(self, recipe: RecipeTables, corpora: Corpora, tokenizers: Tokenizers) -> int:
         return longest_pair(recipe, corpora, tokenizers)
@@ -256,7 +273,7 @@ def alignment_heads(translator: Translator, source: Sequence[str], target: Seque
         maps.append({name: weights for name, weights in layers.items() if is_cross_attention(name)})
         sources.append(read.ids)
         targets.append(ids)
-    heads = choose_aligning_heads(maps, sources, targets)
+    heads = choose_aligning_heads(maps, sources, targets, translator.special.ends)
     best = choose_alignment_head(maps, sources, targets)
     return {**best.to_dict(), "heads": [head._asdict() for head in heads]}
 
@@ -277,9 +294,15 @@ def make_pairs(
     training: bool,
     cache: Path | None,
     fixed_shapes: bool,
+    frame: PairFrame | None = None,
 ) -> PairData:
-    """Tokenise sentence pairs; only the training part is shuffled, sampled and augmented."""
+    """Tokenise sentence pairs; only the training part is shuffled, sampled and augmented.
+
+    `frame` are the tokens around both sides, by default those of regard's own models.
+    """
     settings = recipe.training
+    if frame is None:
+        frame = PairFrame(before_source=(START,) * bool(recipe.model.get("source_start")))
     assert settings.batch_tokens is not None  # the recipe is complete
     return PairData(
         corpus,
@@ -291,7 +314,7 @@ def make_pairs(
         sampling=recipe.tokenizer.sampling if training else 0.0,
         **({share: getattr(recipe.data, share) for share in SHARES} if training else {}),
         bucketed=training and settings.fixed_shapes and fixed_shapes,
-        source_start=bool(recipe.model.get("source_start")),
+        frame=frame,
         cache=cache,
     )
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from regard.errors import UsageError, unknown_name
+from regard.errors import UsageError
+from regard.text.language_names import find_language
 from regard.text.tokenizers.special_tokens import SpecialTokens
 
 SHOWN_CODES = 12
@@ -49,14 +50,16 @@ class TextFrame:
         )
 
     def between(self, source: str | None, target: str | None) -> TextFrame:
-        """Return the frame for two languages; None keeps the language that is set already."""
-        for role, language, place in (("source", source, self.source_code), ("target", target, self.target_code)):
+        """Return the frame for two languages, such as "fr" or the model's own "fra_Latn"; None keeps what is set."""
+        languages = [source, target]
+        for i, (role, place) in enumerate((("source", self.source_code), ("target", self.target_code))):
+            language = languages[i]
             if language is None:
                 continue
             if place is None:
                 raise UsageError(f"this model has no codes for the {role} language: leave out {role}={language!r}")
-            self._check(language)
-        return replace(self, chosen=(source or self.chosen[0], target or self.chosen[1]))
+            languages[i] = find_language(language, self.codes)
+        return replace(self, chosen=(languages[0] or self.chosen[0], languages[1] or self.chosen[1]))
 
     def around_source(self, *, coded: bool = False) -> tuple[list[int], list[int]]:
         """Return the tokens before and after a source; a `coded` one begins with the code of the target language."""
@@ -85,12 +88,7 @@ class TextFrame:
                 f"this model translates between several languages: give the {role} language as {role}=…, one of "
                 f"{listed(self.codes)}"
             )
-        self._check(language)
-        return self.codes[language]
-
-    def _check(self, language: str) -> None:
-        if language not in self.codes:
-            raise UsageError(unknown_name("language", language, tuple(self.codes)))
+        return self.codes[find_language(language, self.codes)]
 
 
 def listed(codes: Mapping[str, int]) -> str:

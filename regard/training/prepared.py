@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.tasks.corpora import Corpora
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.task import Data, Tokenizers
 from regard.training.recipe.defaults import Choice
 from regard.training.recipe.schema import Recipe
@@ -25,3 +26,4 @@ class Prepared:
     model: nn.Module
     device: torch.device
     choices: list[Choice]  # settings that were chosen, each with its reason
+    start: ImportedStart | None = None  # the imported model that the run starts from, if it is one

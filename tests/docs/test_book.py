@@ -103,11 +103,12 @@ def tags_of(text: str) -> list[str]:
 
 
 def formulas(section: str) -> str:
-    return "\n".join(re.sub(r"\s", "", formula) for formula in re.findall(r"\$\$(.*?)\$\$", section, re.DOTALL))
+    """The displayed formulas of a section, without spaces and alignment."""
+    return "\n".join(re.sub(r"[\s&]", "", formula) for formula in re.findall(r"\$\$(.*?)\$\$", section, re.DOTALL))
 
 
 def test_every_chapter_has_its_place() -> None:
-    assert {path.stem for path in BOOK.glob("*.md")} == {*CHAPTERS, "index", "comparison"}
+    assert {path.stem for path in BOOK.glob("*.md")} == {*CHAPTERS, "index", "comparison", "answers"}
 
 
 def test_every_tag_stands_in_its_chapter_once() -> None:
@@ -127,7 +128,7 @@ def test_links_of_tags_are_those_of_the_table(chapter: str) -> None:
 def test_formulas_stand_in_the_section_of_their_tag(tag: str) -> None:
     (section,) = (part for chapter in CHAPTERS for part in sections(text_of(chapter)) if tag in tags_of(part))
     for fragment in FORMULAS[tag]:
-        assert fragment in formulas(section), f"{tag}: {fragment}"
+        assert fragment.replace("&", "") in formulas(section), f"{tag}: {fragment}"
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -141,6 +142,18 @@ def test_a_chapter_has_what_the_book_promises(chapter: str) -> None:
         text.count("## Exercises") == 1 and len(re.findall(r"^\d\. ", text.split("## Exercises")[1], re.MULTILINE)) >= 5
     )
     assert "![" not in text, "a figure that the chapter does not draw"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_named_exercises_are_those_of_the_topic(chapter: str) -> None:
+    from regard.exercises.catalogue import entries
+
+    match = re.search(
+        r"regard exercise list --topic (\w+)` lists them, among them\n(.*?)\. ", text_of(chapter), re.DOTALL
+    )
+    assert match is not None
+    named = re.findall(r"`([\w-]+)`", match[2])
+    assert len(named) >= 3 and set(named) <= {entry.name for entry in entries(match[1])}
 
 
 def test_a_block_shows_what_it_prints_and_returns(tmp_path: Path) -> None:

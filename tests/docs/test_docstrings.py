@@ -44,6 +44,7 @@ SHOWN = {
     "regard.decoding.searches.sample": "Sample",
     "regard.tasks.loading": "load",
     "regard.training.run.training_run": "train",
+    "regard.exercises.checking": "check_answer",
 }
 
 

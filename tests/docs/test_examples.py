@@ -156,7 +156,7 @@ def test_blocks_not_run() -> None:
     listed = {block.place: block.not_run for page in PAGES for block in blocks_on(page) if block.not_run is not None}
     for place, reason in listed.items():
         print(f"{place}: not run: {reason}")
-    assert len(listed) <= 28, listed
+    assert len(listed) <= 31, listed
 
 
 # The checker itself, on planted pages.

@@ -65,8 +65,13 @@ def in_float64(model: Any) -> Any:
     return model
 
 
-def make_marian(folder: Path, *, separate: bool = False, codes: bool = False, **settings: Any) -> Original:
-    """Make a Marian model with its tokenizers; `codes` adds those of two languages to the vocabulary."""
+def make_marian(
+    folder: Path, *, separate: bool = False, codes: bool = False, size: int | None = None, **settings: Any
+) -> Original:
+    """Make a Marian model with its tokenizers; `codes` adds those of two languages to the vocabulary.
+
+    `size` is the number of tokens, most of which no text has.
+    """
     import transformers
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,6 +85,8 @@ def make_marian(folder: Path, *, separate: bool = False, codes: bool = False, **
         # not in the order of sentencepiece, and not all of its pieces
         both = sorted({*sides[0][:-2], *sides[1]})
         vocabularies = [[*special, *both, *([">>eng<<", ">>deu<<"] if codes else []), "<pad>"]]
+    if size is not None:
+        vocabularies[0][-1:-1] = [f"unused{number}" for number in range(size - len(vocabularies[0]))]
     size = len(vocabularies[0])
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
@@ -92,9 +99,9 @@ def make_marian(folder: Path, *, separate: bool = False, codes: bool = False, **
     sizes |= {f"{stack}_{name}": value for stack in ("encoder", "decoder") for name, value in WIDTHS.items()}
     tokens = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1, "eos_token_id": 0, "bos_token_id": 0}
     config = transformers.MarianConfig(
-        vocab_size=size, decoder_vocab_size=len(vocabularies[-1]), scale_embedding=True, max_position_embeddings=64,
+        vocab_size=size, decoder_vocab_size=len(vocabularies[-1]), scale_embedding=True,
         share_encoder_decoder_embeddings=not separate, forced_eos_token_id=None,
-        **{"activation_function": "swish", **sizes, **tokens, **settings},
+        **{"activation_function": "swish", "max_position_embeddings": 64, **sizes, **tokens, **settings},
     )  # fmt: skip
     model = transformers.MarianMTModel(config).eval()
     randomize(model, 3)
@@ -104,7 +111,7 @@ def make_marian(folder: Path, *, separate: bool = False, codes: bool = False, **
             table.weight[size - 1] = 0.0
         for stack in (model.model.encoder, model.model.decoder):  # the sinusoids, which randomize has replaced
             stack.embed_positions.weight.copy_(stack.embed_positions.create_weight())
-    tokens["eos_token_id"] = [0, *range(6, size - 3, 2)]  # so many that random models end their texts
+    tokens["eos_token_id"] = [0, *range(6, min(size - 3, 100), 2)]  # so many that random models end their texts
     generation = {"bad_words_ids": [[size - 1]], "num_beams": 4, "max_length": 40, **tokens}
     model.generation_config = transformers.GenerationConfig(**generation)
     model.save_pretrained(folder)

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
-from regard.errors import UsageError
 from regard.look import inside_block, trace_text
 
 TEXT = "The cat sat on the mat."
@@ -78,13 +77,3 @@ def test_looking_inside(folder: Path) -> None:
         torch.testing.assert_close(shown, expected, atol=1e-5, rtol=0)
     boxes = inside_block(writer, TEXT, stack="decoder", layer=1, token=2, head=1, search=regard.Greedy())["boxes"]
     assert boxes[-1]["id"] == "feed.add"
-
-
-def test_training_is_refused(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text(f"{TEXT}\n" * 200, encoding="utf-8")
-    recipe = tmp_path / "tune.toml"
-    settings = "context = 16\n[training]\nsteps = 9\nwarmup = 1\nbatch_tokens = 64\n"
-    recipe.write_text(f'name = "tune"\n[data]\ntext = ["{path.name}"]\n{settings}')
-    with pytest.raises(UsageError, match=r"special tokens of its own.*cannot be trained yet"):
-        regard.train(recipe, out=tmp_path / "run", init=folder, quiet=True)

@@ -10,6 +10,7 @@ import { bundle, keyWanted, serverError, start } from "./state/api";
 import { presenter } from "./state/preferences";
 import { parse, restore, stateText, tab } from "./state/url";
 import { tabById } from "./tabs/tabs";
+import { language, t } from "./text/messages/messages";
 import { Tour } from "./tour/tour";
 
 function connectAgain(): void {
@@ -19,6 +20,7 @@ function connectAgain(): void {
 
 function Page() {
   const { id, view: View } = tabById(tab.value) ?? tabById("alignment")!;
+  document.documentElement.lang = language.value;
   document.documentElement.dataset.presenter = String(presenter.value);
   return (
     <>
@@ -30,7 +32,7 @@ function Page() {
           document.getElementById("content")!.focus();
         }}
       >
-        Skip to content
+        {t("Skip to content")}
       </a>
       <Header current={id} />
       <main id="content" tabIndex={-1} data-testid={`view-${id}`}>
@@ -39,7 +41,7 @@ function Page() {
           <Alert testid="server-error">
             {serverError.value}{" "}
             <Button onClick={connectAgain} testid="connect-again">
-              Try again
+              {t("Try again")}
             </Button>
           </Alert>
         )}

@@ -73,7 +73,8 @@ class SourceReader:
         self.frame = TextFrame(after=(END,)) if frame is None else frame
         self.unseen = frozenset(info.get("unseen_pieces") or ())
         trained = ((info.get("recipe") or {}).get("data") or {}).get("max_length")
-        self.trained: int | None = trained if isinstance(trained, int) else info.get("max_tokens")
+        lengths = [length for length in (trained, info.get("max_tokens")) if isinstance(length, int)]
+        self.trained: int | None = max(lengths, default=None)
         self._seen = seen_characters(tokenizer, self.unseen) if self.unseen else frozenset()
         self._familiar = self._seen | {" ", *PLACEHOLDERS}
         known = info.get("known_names")

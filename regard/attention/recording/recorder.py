@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -62,7 +63,7 @@ class Recording(Mapping[str, Tensor]):
 
 @contextmanager
 def record(model: nn.Module) -> Iterator[Recording]:
-    """Record all attention weights of `model` inside the block.
+    """Record all attention weights of `model` inside the block, of calls in this thread.
 
         with regard.record(model) as r:
             model(source, target)
@@ -116,16 +117,24 @@ def _returns_weights(module: nn.Module) -> bool:
 
 
 def _hooks(name: str, recording: Recording, asked: set[str]) -> tuple[Callable, Callable]:
-    """Return a hook that requests the weights, and one that stores them and returns what the caller requested."""
+    """Return a hook that requests the weights, and one that stores them and returns what the caller requested.
 
-    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    Both leave the calls of other threads alone, which may use the model at the same time, as in a server.
+    """
+    owner = threading.get_ident()
+
+    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+        if threading.get_ident() != owner:
+            return None
         if kwargs.get("return_weights"):
             asked.add(name)
         else:
             asked.discard(name)
         return args, {**kwargs, "return_weights": True}
 
-    def take(module: nn.Module, args: tuple, result: tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+    def take(module: nn.Module, args: tuple, result: tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor] | None:
+        if threading.get_ident() != owner:
+            return None
         output, weights = result
         weights = weights.detach()
         recording.steps(name).append(weights if weights.dim() == 4 else weights.unsqueeze(1))

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from typer.core import TyperGroup
 from regard.cli.plot.arrays import caption, forecast, image, speech
 from regard.cli.plot.attribution import attribution
 from regard.cli.plot.concepts import CONCEPTS
-from regard.cli.plot.drawing import Output, load_or_trace, write
+from regard.cli.plot.drawing import AnimatedOutput, Output, load_or_trace, write
 from regard.cli.plot.random_features import random_features
 from regard.cli.plot.stories import answer, summary
 from regard.cli.plot.word_map import word_map
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.look.lecture_examples import LabelledWeights
+    from regard.look.pictures.animations.animation import Frame
+    from regard.look.trace.trace import Trace
 
 
 class Pictures(TyperGroup):
@@ -85,12 +89,12 @@ def trace(
     target: Annotated[str | None, typer.Option(help="Force the model to write this text.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam width.")] = None,
     threads: Threads = None,
-    output: Output = None,
+    output: AnimatedOutput = None,
 ) -> None:
     """Draw what a model did with a text: alignment, all heads, search steps, or the tree of a beam search (D16, E8).
 
     A text is given to the model first. The short forms `regard plot TRACE.json` and `regard plot --model MODEL TEXT` do
-    the same.
+    the same. The tree can be an animation of the search (-o NAME.gif).
 
     Examples:
       regard plot trace jane.json --kind heads -o heads.svg
@@ -101,7 +105,15 @@ def trace(
 
     shown = load_or_trace(what, model, target, beam)
     options: dict[str, Any] = {"which": which, "layer": layer, "head": head, "level": level.value}
-    write(lambda: plot_trace(shown, kind.value, **options), output, kind.value)
+    animate = partial(search_frames, shown) if kind is Kind.tree else None
+    write(lambda: plot_trace(shown, kind.value, **options), output, kind.value, animate=animate)
+
+
+def search_frames(shown: Trace) -> Iterator[Frame]:
+    """Yield the frames of a beam search."""
+    from regard.look.pictures.animations.beam_search import beam_search_frames
+
+    return beam_search_frames(shown)
 
 
 @plots.command()

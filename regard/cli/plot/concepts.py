@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.plot.drawing import Output, write
+from regard.cli.plot.drawing import AnimatedOutput, Output, write
 
 
 def norms(output: Output = None) -> None:
@@ -72,6 +72,26 @@ def growth(output: Output = None) -> None:
     write(growth_plot, output, "growth")
 
 
+def unrolling(output: AnimatedOutput = None) -> None:
+    """Draw a recurrent net unrolled over a sentence, and what its last state keeps of each word (C1, C3).
+
+    Example: regard plot unrolling -o unrolling.gif
+    """
+    from regard.look.pictures.animations.unrolling import unrolling_frames, unrolling_plot
+
+    write(unrolling_plot, output, "unrolling", animate=unrolling_frames)
+
+
+def attention_rows(output: AnimatedOutput = None) -> None:
+    """Draw self-attention row by row: scores, weights and output of each word (D8, D9).
+
+    Example: regard plot attention-rows -o attention-rows.gif
+    """
+    from regard.look.pictures.animations.attention_rows import attention_rows_frames, attention_rows_plot
+
+    write(attention_rows_plot, output, "attention-rows", animate=attention_rows_frames)
+
+
 CONCEPTS: dict[str, Callable[..., None]] = {
     "norms": norms,
     "scaling": scaling,
@@ -81,4 +101,6 @@ CONCEPTS: dict[str, Callable[..., None]] = {
     "two-attentions": two_attentions,
     "sequence-tasks": sequence_tasks,
     "growth": growth,
+    "unrolling": unrolling,
+    "attention-rows": attention_rows,
 }

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.plot.drawing import Output, load_or_trace, write
+from regard.cli.plot.drawing import AnimatedOutput, load_or_trace, write
 from regard.cli.shared.model_options import DEFAULT_MODEL
 from regard.errors import UsageError
 
@@ -45,10 +45,14 @@ def random_features(
     ] = RowKind.orthogonal,
     seed: Annotated[int, typer.Option(help="Seed of the projection matrix.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of projection matrices for the error curve.")] = 16,
-    output: Output = None,
+    output: AnimatedOutput = None,
 ) -> None:
-    """Draw random features beside exact attention, their error by features and cost by length (F2, F3)."""
+    """Draw random features beside exact attention, their error by features and cost by length (F2, F3).
+
+    As an animation (-o NAME.gif), draw how the estimate converges while the number of features grows.
+    """
     from regard.look.inside.random_features import jane_head, read_head
+    from regard.look.pictures.animations.converging_features import converging_features_frames
     from regard.look.pictures.random_features import random_features_plot
 
     if what is None:
@@ -57,5 +61,14 @@ def random_features(
         attention_head = jane_head()
     else:
         attention_head = read_head(load_or_trace(what, model, None, None, vectors=True), which, layer=layer, head=head)
-    options = {"map": phi.value, "features": features, "normalize": normalize, "seed": seed, "seeds": seeds}
-    write(lambda: random_features_plot(attention_head, draw=draw.value, **options), output, "random-features")  # type: ignore[arg-type]
+    rows = draw.value
+    write(
+        lambda: random_features_plot(
+            attention_head, map=phi.value, features=features, normalize=normalize, draw=rows, seed=seed, seeds=seeds
+        ),
+        output,
+        "random-features",
+        animate=lambda: converging_features_frames(
+            attention_head, map=phi.value, normalize=normalize, draw=rows, seed=seed
+        ),
+    )

@@ -43,6 +43,7 @@ from regard.cli.shared.search_options import (
 from regard.cli.shared.torch_import import import_torch
 from regard.cli.use.translate_job import (
     MAX_WORKERS,
+    WorkerOptions,
     check_job_options,
     translate_block,
     translate_job,
@@ -140,6 +141,13 @@ def translate_text(
             min=1, max=MAX_WORKERS, show_default="1", help="Number of processes of a job, which share the cores."
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Run a job on a Ray cluster: HOST:PORT, auto for one that runs here, without an address a new one.",
+        ),
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     threads: Threads = None,
@@ -159,10 +167,11 @@ def translate_text(
       regard translate --text "Le chat dort." --attention
       regard translate -m runs/mine fr.txt --json --alternatives 3
       regard translate a.fr.gz b.fr --workers 4 -o translated
+      regard translate a.fr b.fr --ray head:6379 --workers 64 -o translated
     """
     if text is not None and (files or out is not None):
         raise UsageError("pass a file or --text, not both")
-    check_job_options(files or [], out, workers)
+    check_job_options(files or [], out, workers, ray)
     if attention and not as_json and text is None:
         raise UsageError("--attention needs --json or --text: a matrix does not fit on one line")
     if plot is not None and text is None:
@@ -183,7 +192,7 @@ def translate_text(
     if out is not None:
         settings = LineSettings(search, alternatives, max_tokens, attention, as_json, phrases)
         models = [*(model or [DEFAULT_MODEL]), *([draft] if draft else [])]
-        translate_job(context, files or [], out, models, settings, batch, workers or 1)
+        translate_job(context, files or [], out, models, settings, batch, WorkerOptions(workers or 1, threads, ray))
         return
     shows_attention = attention or plot is not None
     if shows_attention or phrases or draft or why_torch(search, model, device, dtype) is not None:

@@ -14,7 +14,8 @@ import typer
 
 from regard.cli.shared.input_lines import open_lines, progress
 from regard.cli.shared.model_options import UnknownLetters
-from regard.errors import DataError, RegardError
+from regard.errors import DataError
+from regard.scale.dataset import translate_each
 from regard.text.files.input_windows import FIRST_LINES, line_windows, read_line
 
 if TYPE_CHECKING:
@@ -82,31 +83,15 @@ def translate_lines(
 def translate_batch(
     translator: Translator, numbered: list[tuple[int, str]], settings: LineSettings
 ) -> list[Translation | str]:
-    """Return a translation or an error message for each text; after a failure, retry with half of the batch."""
+    """Return a translation or an error message for each text."""
     numbers, texts = ([*side] for side in zip(*numbered, strict=True))
-    try:
-        return [
-            *translator.translate(
-                texts,
-                search=settings.search,
-                alternatives=settings.alternatives,
-                include=settings.include,
-                max_tokens=settings.max_tokens,
-                numbers=numbers,  # samples depend on the line number, not on the batch
-            )
-        ]
-    except RegardError as error:
-        reason = str(error)
-    except (MemoryError, RuntimeError) as error:
-        from regard.machine import is_out_of_memory
-
-        if not is_out_of_memory(error):
-            raise
-        reason = "out of memory: split the line"
-    if len(texts) == 1:
-        return [reason]
-    halves = numbered[: len(texts) // 2], numbered[len(texts) // 2 :]
-    return [result for half in halves for result in translate_batch(translator, half, settings)]
+    options = {
+        "search": settings.search,
+        "alternatives": settings.alternatives,
+        "include": settings.include,
+        "max_tokens": settings.max_tokens,
+    }
+    return translate_each(translator, texts, options, numbers)  # samples depend on the line number, not on the batch
 
 
 def output_line(number: int, result: Translation | str, settings: LineSettings) -> str:

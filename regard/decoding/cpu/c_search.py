@@ -21,7 +21,7 @@ from regard.decoding.searches.beam import Beam
 from regard.decoding.searches.greedy import Greedy
 from regard.decoding.searches.logit_rules import EachOnce
 from regard.decoding.searches.search import Hypothesis, Search
-from regard.machine import number_of_cores, threads_in_use
+from regard.machine import number_of_cores, share_of_threads
 from regard.system import usable_cores
 from regard.text.tokenizers.special_tokens import DEFAULT, SpecialTokens, special_tokens_of
 
@@ -165,8 +165,8 @@ class ArraySearch(CSearch):
 
 
 def usable_threads() -> int:
-    """Return how many threads to use: as many as torch, but no more than this process has cores."""
-    return min(threads_in_use(), _cores(usable_cores()))
+    """Return how many threads to use: as many as torch, or this thread's share, but no more than there are cores."""
+    return min(share_of_threads(), _cores(usable_cores()))
 
 
 @cache

@@ -12,6 +12,7 @@ import sentencepiece
 
 from regard.errors import UsageError
 from regard.interop.exports import hub_classes
+from regard.interop.exports.hub_model import HubModel
 from regard.interop.exports.model_source import ModelSource, new_file, vocabulary_of
 from regard.interop.families import gguf
 from regard.interop.files.gguf_blocks import to_q8_0
@@ -67,7 +68,7 @@ def _settings(source: ModelSource, hub: Any, storage: str) -> dict[str, Any]:
     return {**general, **{f"{architecture}.{name}": value for name, value in keys.items()}}
 
 
-def _weights(model: hub_classes.HubModel) -> dict[str, torch.Tensor]:
+def _weights(model: HubModel) -> dict[str, torch.Tensor]:
     """Return the weights under the names of GGUF, queries and keys in the order of the architecture."""
     shapes = {name: tuple(weight.shape) for name, weight in model.weights.items()}
     heads = {"q_proj": model.settings["num_attention_heads"], "k_proj": model.settings["num_key_value_heads"]}

@@ -1,15 +1,15 @@
-"""The classes of transformers that compute a model of regard, and the config.json of each."""
+"""The classes of transformers that compute a language model or an encoder of regard, and the config.json of each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.interop.exports.hub_model import HubModel, Weights
 from regard.interop.exports.model_source import ModelSource
 from regard.interop.families import bert, gpt2, llama
 from regard.interop.families.family import Plan, TokenIds
@@ -19,7 +19,6 @@ from regard.interop.supported_settings import unsupported
 from regard.interop.weight_table import Part, Row
 from regard.models.config import EncoderConfig, TransformerLMConfig
 
-Weights = dict[str, Tensor]
 GPT2_ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
 LLAMA_ACTIVATIONS = {"swiglu": "silu", "geglu-tanh": "gelu_pytorch_tanh"}
 ROPE_KEYS = {
@@ -39,18 +38,6 @@ ROPE_KEYS = {
         "original_max_position_embeddings": "rope_trained_length",
     },
 }
-
-
-@dataclass(frozen=True)
-class HubModel:
-    """A model as a class of transformers has it: its settings, and its weights under our names and theirs."""
-
-    architecture: str
-    settings: Mapping[str, Any]
-    weights: Weights  # ours, as the class computes with them
-    rows: list[Row]
-    prefix: str
-    finish: Callable[[Weights], Weights] = dict  # of their weights
 
 
 def language_model(source: ModelSource) -> HubModel | str:

@@ -15,6 +15,7 @@ from regard.machine.lazy_torch import torch
 from regard.system import replace
 from regard.text.tokenizers.characters import CharacterTokenizer
 from regard.text.tokenizers.imported import ImportedTokenizer
+from regard.text.tokenizers.pieces import PieceTokenizer
 from regard.text.tokenizers.special_tokens import SPECIAL_TOKENS, SpecialTokens
 from regard.text.tokenizers.subword_file import read_pieces
 from regard.text.tokenizers.subwords import SubwordTokenizer
@@ -77,6 +78,8 @@ def vocabulary_of(tokenizer: Tokenizer, size: int) -> list[str]:
     """Return the name of each token, as the tokenizer's own library writes it, for a table of this many rows."""
     if isinstance(tokenizer, SubwordTokenizer):
         names = read_pieces(tokenizer.save()[1])
+    elif isinstance(tokenizer, PieceTokenizer):
+        names = list(tokenizer.names)
     elif isinstance(tokenizer, ImportedTokenizer):
         names = [tokenizer.name(token) for token in range(tokenizer.size)]
     elif isinstance(tokenizer, CharacterTokenizer):

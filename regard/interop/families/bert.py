@@ -24,6 +24,7 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "ge
 def make_plan(settings: SettingsFile, tokens: TokenIds) -> Plan:
     """Return the plan of an encoder with these settings, config.json."""
     kind = settings.take("model_type", str)
+    settings.must_be("is_decoder", False, why="it would attend to earlier tokens only")
     check_common(settings, ARCHITECTURES[kind])
     dim, layers = settings.take("hidden_size", int), settings.take("num_hidden_layers", int)
     vocabulary, positions = settings.take("vocab_size", int), settings.take("max_position_embeddings", int)

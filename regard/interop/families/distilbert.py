@@ -19,6 +19,7 @@ UNUSED = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids" 
 def make_plan(settings: SettingsFile, tokens: TokenIds) -> Plan:
     """Return the plan of an encoder with these settings, config.json."""
     settings.ignore("model_type")
+    settings.must_be("is_decoder", False, why="it would attend to earlier tokens only")
     check_common(settings, ARCHITECTURES)
     dim, layers, hidden = settings.take("dim", int), settings.take("n_layers", int), settings.take("hidden_dim", int)
     vocabulary, positions = settings.take("vocab_size", int), settings.take("max_position_embeddings", int)

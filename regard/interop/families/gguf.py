@@ -111,6 +111,8 @@ def _scaling(settings: SettingsFile, architecture: str, mapped: dict[str, Any], 
     settings.must_be(f"{architecture}.rope.scaling.attn_factor", 1.0)
     settings.ignore(f"{architecture}.rope.scaling.finetuned")
     if frequencies is not None:
+        if kind != "none":
+            raise ModelError(f"{settings.path}: rope.scaling.type is {shortened(kind)} beside {FREQUENCIES}")
         return _llama3(settings, mapped, frequencies)
     if kind == "none":
         return {"rope_type": "default"}

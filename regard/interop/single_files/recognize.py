@@ -27,5 +27,5 @@ def recognize(path: Path) -> Callable[[Path, Collection[str]], SingleFile]:
         return read_llama2c
     raise ModelError(
         f"{path}: regard does not recognize this file; it reads files of GGUF, llama2.c, nanoGPT, Marian and Argos "
-        "Translate"
+        "Translate, and word vectors as text"
     )

@@ -25,6 +25,12 @@ BAR = 0.2  # inches
 COLUMNS = 4
 LETTER = 9
 OTHERS = "all others"
+NODE_COLOURS = {  # of a box and its text
+    "kept": (TINTS["attention"], INK),
+    "done": (TABLE[200], PAPER),
+    "pruned": (PAPER, MUTED),
+    "proposed": (TINTS["norm"], INK),
+}
 
 
 def steps_plot(trace: Trace) -> Figure:
@@ -78,8 +84,12 @@ def _draw_bars(axes: Axes, texts: Sequence[str], shares: Sequence[float], chosen
         axes.spines[side].set_visible(False)
 
 
-def tree_plot(trace: Trace) -> Figure:
-    """Draw all hypotheses of a beam search: kept blue, finished dark, pruned white, best path bold; E8."""
+def tree_plot(trace: Trace, *, steps: int | None = None, decided: int | None = None) -> Figure:
+    """Draw all hypotheses of a beam search: kept blue, finished dark, pruned white, best path bold; E8.
+
+    With `steps`, draw the first steps only, without the best path; hypotheses of steps after `decided` have no colour
+    yet. The figure has the same size for any number of steps.
+    """
     tree = trace.tree
     if tree is None:
         raise UsageError("this trace has no tree: trace a beam search (search=Beam(5), or --beam 5)")
@@ -93,8 +103,10 @@ def tree_plot(trace: Trace) -> Figure:
     axes = axes_at(figure, 0, 0.45, across, up - 0.6)
     axes.set(xlim=(0, across), ylim=(lines - 0.4, -0.6))
     axes.axis("off")
-    best = set(tree.path(tree.best))
+    best = set(tree.path(tree.best)) if steps is None else set()
     for i, (node, (x, y)) in enumerate(zip(tree.nodes, places, strict=True)):
+        if steps is not None and x >= steps:
+            continue
         left = 0.2 + x * wide
         if node.parent is not None:
             above = places[node.parent]
@@ -105,16 +117,22 @@ def tree_plot(trace: Trace) -> Figure:
                 [start, bend, bend, left - 0.06], [above[1], above[1], y, y],
                 color=LINES[0] if chosen else RULE, linewidth=2.0 if chosen else 1.0, zorder=2 if chosen else 1,
             )  # fmt: skip
-        fill, ink = {"kept": (TINTS["attention"], INK), "done": (TABLE[200], PAPER), "pruned": (PAPER, MUTED)}[
-            node.state
-        ]
+        state = node.state if decided is None or x < decided else "proposed"
+        fill, ink = NODE_COLOURS[state]
         frame = {"boxstyle": "round,pad=0.25", "facecolor": fill, "edgecolor": LINES[0] if i in best else RULE}
         axes.text(
             left, y, labels[i], fontsize=LETTER, color=ink, va="center", zorder=3, bbox=frame,
             weight="bold" if i in best else "normal",
         )  # fmt: skip
-    caption(figure, "Blue: kept. Dark: finished. White: pruned. Numbers: log-probability / length^penalty.")
+    proposed = "Yellow: proposed. " if decided is not None else ""
+    meaning = "Blue: kept. Dark: finished. White: pruned. Numbers: log-probability / length^penalty."
+    caption(figure, proposed + meaning)
     return fit_fonts(figure)
+
+
+def tree_depth(tree: Tree) -> int:
+    """Return the number of steps of a beam search."""
+    return max(x for x, _ in tree_places(tree)) + 1
 
 
 def tree_places(tree: Tree) -> list[tuple[int, float]]:

@@ -18,11 +18,13 @@ from regard.api.results import Translation
 from regard.serving.explorer_api import as_json
 from regard.serving.faces.events import event_stream
 from regard.serving.faces.fields import ignored_fields, read_fields
+from regard.serving.markup.segments import HTML, plain_text
 from regard.serving.service.detection import detect_language, detection
 from regard.serving.service.errors import RequestError
 from regard.serving.service.languages import language_name
 from regard.serving.service.service import Service
 from regard.serving.service.translating import check_request, find_path, translate
+from regard.serving.service.translating_markup import translate_markup
 
 FIELDS = ("q", "source", "target", "format", "alternatives", "api_key", "attention", "scores", "stream")
 TRUE = (True, "true", "1", "True")
@@ -41,6 +43,10 @@ def libretranslate_routes(service: Service) -> list[Route]:
         path = find_path(service.models, source, read_code(fields, "target"))
         headers = ignored_fields(fields, FIELDS)
         attention = fields.get("attention") in TRUE
+        if is_html(fields):
+            translated_html, pivot = await translate_markup(request, path, texts, HTML, service.limits)
+            content = {"translatedText": translated_html if is_list else translated_html[0]}
+            return respond(content, headers, detected(source, confidence, texts if is_list else None), pivot)
         if fields.get("stream") in TRUE:
             if is_list or alternatives or attention:
                 raise RequestError(400, "stream is for one text, without alternatives and attention", field="stream")
@@ -56,15 +62,8 @@ def libretranslate_routes(service: Service) -> list[Route]:
             request, path, texts, limits=service.limits, count=1 + alternatives, attention=attention
         )
         answers = [answer(result, fields, alternatives) for result in translated.texts]
-        content: dict[str, Any] = answers[0]
-        if is_list:
-            content = {name: [each[name] for each in answers] for name in content}
-        if confidence is not None:
-            detected = {"confidence": confidence, "language": source}
-            content["detectedLanguage"] = [detected] * len(texts) if is_list else detected
-        if translated.pivot is not None:
-            headers["X-Pivot"] = translated.pivot
-        return as_json(content, headers)
+        content = {name: [each[name] for each in answers] for name in answers[0]} if is_list else answers[0]
+        return respond(content, headers, detected(source, confidence, texts if is_list else None), translated.pivot)
 
     async def languages(request: Request) -> Response:
         models = service.models
@@ -138,11 +137,35 @@ def read_code(fields: dict[str, Any], name: str) -> str:
 
 async def read_source(service: Service, fields: dict[str, Any], texts: Sequence[str]) -> tuple[str, float | None]:
     """Return the source language, and the confidence if it was detected."""
-    if fields.get("format", "text") != "text":
-        raise RequestError(400, f"format {str(fields['format'])[:20]} is not supported: send text", field="format")
     if (source := read_code(fields, "source")) != "auto":
         return source, None
-    return await detect_source(service, texts)
+    return await detect_source(service, list(map(plain_text, texts)) if is_html(fields) else texts)
+
+
+def is_html(fields: dict[str, Any]) -> bool:
+    """Whether the texts are HTML; RequestError for other formats, and for what only plain texts can have."""
+    name = fields.get("format", "text")
+    if name not in ("text", "html"):
+        raise RequestError(400, f"format {str(name)[:20]} is not supported: send text or html", field="format")
+    if name == "html":
+        for field in ("alternatives", "stream", "attention", "scores"):
+            if fields.get(field) not in (None, 0, "0", False, "false", ""):
+                raise RequestError(400, f"{field} is available for format text, not for html", field=field)
+    return name == "html"
+
+
+def detected(source: str, confidence: float | None, texts: Sequence[str] | None) -> Any:
+    """Return what the response says of the detected language, for each of `texts`; None if it was not detected."""
+    if confidence is None:
+        return None
+    entry = {"confidence": confidence, "language": source}
+    return entry if texts is None else [entry] * len(texts)
+
+
+def respond(content: dict[str, Any], headers: dict[str, str], language: Any, pivot: str | None) -> Response:
+    """Return the response with a translation."""
+    content = content if language is None else {**content, "detectedLanguage": language}
+    return as_json(content, headers if pivot is None else {**headers, "X-Pivot": pivot})
 
 
 async def detect_source(service: Service, texts: Sequence[str]) -> tuple[str, float]:

@@ -1,7 +1,10 @@
-"""Batches over the requests of all clients: what waits while a batch is computed forms the next batch.
+"""Batches over the requests of all clients: what waits while batches are computed forms the next ones.
 
-Each model has a batcher with one thread. When the thread is idle, a text is computed at once, alone; under load the
-batches grow by themselves. The result of a text does not depend on the batch that it is in.
+Each model has a batcher with one or more workers, which are threads. When all are idle, a text is computed at once,
+alone; under load the batches grow by themselves. The result of a text does not depend on the batch that it is in.
+
+With several workers, some compute while the clients of another one read their answers and send new requests. The texts
+are divided evenly among the workers. One that has fewer than its share waits for more, for at most GATHER_SECONDS.
 
 The order is that of fair queueing (self-clocked; Golestani 1994): the next text is the one with the smallest tag. The
 tag of a request's first text is its cost, added to the tag that is served when it arrives; that of each later text is
@@ -29,10 +32,12 @@ MAX_ROWS = 32  # texts of a batch
 MAX_ROWS_OF_REQUEST = 16
 MAX_BATCH_COST = 3_200  # a long text shares its batch with few others
 TEXT_COST = 50  # of a text of any length, in characters
+GATHER_SECONDS = 0.001
 SPEED_SMOOTHING = 0.1  # weight of the newest batch in the average speed
 MAX_RETRY_SECONDS = 120  # clients ignore a longer Retry-After
 
-Compute = Callable[[Sequence[str], Any], Sequence[Any]]  # texts and options -> a result for each text
+# Texts, options, and how many workers share the machine with this one (itself included) -> a result for each text.
+Compute = Callable[[Sequence[str], Any, int], Sequence[Any]]
 
 
 class QueueFullError(RegardError):
@@ -67,8 +72,20 @@ class BatchedRequest:
         return TEXT_COST + len(self.texts[self.next])
 
 
+class Batch:
+    """Texts that are computed together, by their requests and indices; `sharing` workers share the machine."""
+
+    def __init__(self, entries: list[tuple[BatchedRequest, int]], sharing: int) -> None:
+        self.entries, self.sharing = entries, sharing
+        self.started = time.monotonic()
+
+    @property
+    def cost(self) -> int:
+        return sum(TEXT_COST + len(request.texts[index]) for request, index in self.entries)
+
+
 class Batcher:
-    """Computes the texts of all requests with one model, in batches, in a thread of its own.
+    """Computes the texts of all requests with one model, in batches.
 
     `on_batch` is called after each batch with its rows, the seconds that each text waited, and those that it took.
     """
@@ -79,19 +96,28 @@ class Batcher:
         compute: Compute,
         *,
         queue: int,
+        workers: int = 1,
         on_batch: Callable[[int, list[float], float], None] | None = None,
     ) -> None:
         self.name, self.compute, self.queue, self.on_batch = name, compute, queue, on_batch
-        self.busy_since: float | None = None  # when the batch that is being computed began
+        self.running: list[Batch] = []
         self._condition = threading.Condition()
         self._heap: list[tuple[float, int, BatchedRequest]] = []  # (tag of its next text, number, request)
         self._unfinished: Counter[str] = Counter()  # requests of each client
-        self._waiting_cost = self._number = 0
+        self._waiting = self._waiting_cost = self._number = 0  # texts, their cost; requests so far
         self._clock = 0.0  # the tag that is being served
         self._speed = 0.0  # cost per second
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"batches of {name}", daemon=True)
-        self._thread.start()
+        self.threads: list[threading.Thread] = []
+        self.use_workers(workers)
+
+    def use_workers(self, count: int) -> None:
+        """Start threads until there are `count`."""
+        with self._condition:
+            while len(self.threads) < count:
+                name = f"batches of {self.name}, {len(self.threads) + 1}"
+                self.threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+                self.threads[-1].start()
 
     def __len__(self) -> int:
         """Return the number of unfinished requests."""
@@ -109,6 +135,7 @@ class Batcher:
                 )
             self._unfinished[request.client] += 1
             self._number += 1
+            self._waiting += len(request.texts)
             self._waiting_cost += sum(TEXT_COST + len(text) for text in request.texts)
             self._push(self._clock, self._number, request)
             self._condition.notify()
@@ -121,15 +148,15 @@ class Batcher:
         return max(1, min(MAX_RETRY_SECONDS, round(seconds)))
 
     def seconds_busy(self) -> float:
-        """Return how long the batch that is being computed has taken so far."""
-        since = self.busy_since
-        return 0.0 if since is None else time.monotonic() - since
+        """Return how long the oldest batch that is being computed has taken so far."""
+        with self._condition:
+            return max((time.monotonic() - batch.started for batch in self.running), default=0.0)
 
     def close(self) -> None:
-        """End the thread after the batch that it computes."""
+        """End the threads after the batches that they compute."""
         with self._condition:
             self._closed = True
-            self._condition.notify()
+            self._condition.notify_all()
 
     def _push(self, tag: float, number: int, request: BatchedRequest) -> None:
         tag += request.next_cost * self._unfinished[request.client]
@@ -141,24 +168,44 @@ class Batcher:
             self._unfinished[request.client] -= 1
             if not self._unfinished[request.client]:
                 del self._unfinished[request.client]
+            self._waiting -= len(request.texts) - request.next
             self._waiting_cost -= sum(TEXT_COST + len(text) for text in request.texts[request.next :])
             request.next = len(request.texts)
 
-    def _take(self) -> list[tuple[BatchedRequest, int]]:
-        """Wait for texts, and return those of the next batch, by their requests and indices; none: closed."""
+    def _take(self) -> Batch | None:
+        """Wait for texts, and return the next batch; None: closed."""
+        gathers_until: float | None = None
         with self._condition:
             while not self._closed:
-                if batch := self._fill():
-                    return batch
-                self._condition.wait()
-            return []
+                if not self._waiting:
+                    gathers_until = None
+                    self._condition.wait()
+                    continue
+                now = time.monotonic()
+                gathers_until = gathers_until or now + GATHER_SECONDS
+                if self.running and self._waiting < self._share and now < gathers_until:
+                    self._condition.wait(gathers_until - now)
+                    continue
+                entries = self._fill(self._share)
+                if self._waiting:
+                    self._condition.notify()
+                others = len(self.running) + min(1, self._waiting)
+                self.running.append(batch := Batch(entries, min(len(self.threads), 1 + others)))
+                return batch
+            return None
 
-    def _fill(self) -> list[tuple[BatchedRequest, int]]:
+    @property
+    def _share(self) -> int:
+        """How many texts a worker takes: its part of those that wait and those that are computed."""
+        texts = self._waiting + sum(len(batch.entries) for batch in self.running)
+        return min(MAX_ROWS, -(-texts // len(self.threads)))
+
+    def _fill(self, most: int) -> list[tuple[BatchedRequest, int]]:
         batch: list[tuple[BatchedRequest, int]] = []
         rows: Counter[int] = Counter()  # of each request, by its number
         later = []  # requests whose next text must not enter this batch
         cost = 0
-        while self._heap and len(batch) < MAX_ROWS:
+        while self._heap and len(batch) < most:
             tag, number, request = heapq.heappop(self._heap)
             if request.next == len(request.texts):
                 continue  # cancelled
@@ -176,40 +223,42 @@ class Batcher:
                 self._push(tag, number, request)
         for entry in later:
             heapq.heappush(self._heap, entry)
+        self._waiting -= len(batch)
         self._waiting_cost -= cost
         return batch
 
     def _run(self) -> None:
-        while batch := self._take():
-            started = self.busy_since = time.monotonic()
-            for request, _ in batch:
-                request.started = request.started or started
+        while (batch := self._take()) is not None:
+            for request, _ in batch.entries:
+                request.started = request.started or batch.started
             results = self._compute(batch)
-            seconds = time.monotonic() - started
-            self.busy_since = None
-            cost = sum(TEXT_COST + len(request.texts[index]) for request, index in batch)
-            speed = cost / max(seconds, 1e-6)
-            self._speed += (SPEED_SMOOTHING if self._speed else 1.0) * (speed - self._speed)
+            seconds = time.monotonic() - batch.started
+            with self._condition:
+                self.running.remove(batch)
+                speed = batch.cost * batch.sharing / max(seconds, 1e-6)
+                self._speed += (SPEED_SMOOTHING if self._speed else 1.0) * (speed - self._speed)
             if self.on_batch is not None:
-                self.on_batch(len(batch), [started - request.submitted for request, _ in batch], seconds)
-            for (request, index), result in zip(batch, results, strict=True):
-                request.ended = started + seconds
+                self.on_batch(
+                    len(results), [batch.started - request.submitted for request, _ in batch.entries], seconds
+                )
+            for (request, index), result in zip(batch.entries, results, strict=True):
+                request.ended = batch.started + seconds
                 deliver(request, index, result)
 
-    def _compute(self, batch: list[tuple[BatchedRequest, int]]) -> Sequence[Any]:
+    def _compute(self, batch: Batch) -> Sequence[Any]:
         """Return the results of a batch. If it fails, compute each text alone, so that only its own request fails."""
-        texts, options = [request.texts[index] for request, index in batch], batch[0][0].options
+        texts, options = [request.texts[index] for request, index in batch.entries], batch.entries[0][0].options
         try:
-            results = list(self.compute(texts, options))
+            results = list(self.compute(texts, options, batch.sharing))
             if len(results) != len(texts):
                 raise RuntimeError(f"{self.name!r} returned {len(results)} results for {len(texts)} texts")
             return results
         except Exception as error:
-            if len(batch) == 1:
+            if len(texts) == 1:
                 if not isinstance(error, RegardError):
                     traceback.print_exc(file=sys.stderr)
                 return [error]
-        return [self._compute([entry])[0] for entry in batch]
+        return [self._compute(Batch([entry], batch.sharing))[0] for entry in batch.entries]
 
 
 def deliver(request: BatchedRequest, index: int, result: Any) -> None:

@@ -31,7 +31,7 @@ def service_config(service: Service, app: RequestLog) -> uvicorn.Config:
     config = server_config(app)
     config.limit_concurrency = service.limits.connections
     config.timeout_graceful_shutdown = CLOSE_SECONDS
-    config.h11_max_incomplete_event_size = service.limits.header_bytes
+    config.h11_max_incomplete_event_size = service.limits.header_bytes  # our Connection reads it
     return config
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import ModelError, RegardError, UsageError
+from regard.machine import sharing_cores
 from regard.models.folder.config_file import read_json
 from regard.serving.service.batcher import Batcher
 from regard.serving.service.metrics import Metrics
@@ -119,15 +120,20 @@ class HostedModel:
             sys.stderr.write(f"regard: {self.name} could not be loaded: {self.error}{consequence}\n")
             return False
         self.fingerprint, self.error, self.state = before, None, "ready"
+        if self.task_face == "translator" and self.face.decodes_in_c:
+            from regard.decoding.cpu.c_search import usable_threads
+
+            self.batches.use_workers(usable_threads())
         return True
 
-    def _compute(self, texts: Sequence[str], options: Any) -> Sequence[Any]:
+    def _compute(self, texts: Sequence[str], options: Any, sharing: int) -> Sequence[Any]:
         face = self.load()
         if self.task_face == "embedder":
             return face.embed(texts)
         width = self.options.beam
         wide_enough = None if width is None else max(width, options.translations)
-        results = face.translate(texts, beam=wide_enough, alternatives=options.translations)
+        with sharing_cores(sharing):
+            results = face.translate(texts, beam=wide_enough, alternatives=options.translations)
         if options.attention:
             for result in results:
                 result.attention  # noqa: B018  # a cached property: computed now, in this thread

@@ -95,8 +95,13 @@ async def translate(
         first = await translate_once(request, model, texts, limits, TranslationOptions())
         texts = [translation.text for translation in first]
     results = await translate_once(request, path[-1], texts, limits, TranslationOptions(count, attention), on_text)
+    return Translated(results, pivot_of(path))
+
+
+def pivot_of(path: Sequence[HostedModel]) -> str | None:
+    """Return the language between two models."""
     languages = path[0].languages
-    return Translated(results, languages[1] if languages and len(path) > 1 else None)
+    return languages[1] if languages and len(path) > 1 else None
 
 
 async def translate_once(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.errors import UsageError
 from regard.machine.lazy_torch import torch
 from regard.text.random_streams import random_keys
-from regard.text.tokenizers.special_tokens import PAD
+from regard.text.tokenizers.special_tokens import DEFAULT, PAD, SpecialTokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,11 +36,13 @@ class Batch:
     ids: list[int]  # rows of the corpus, or windows of a language model's text
     source: Tensor | None  # (B, n), with END; None for language models
     inputs: Tensor  # (B, m): the decoder's input
-    labels: Tensor  # (B, m): the tokens to predict, the inputs shifted by one; PAD where nothing is predicted
-    tokens: int  # labels that are not PAD
+    labels: Tensor  # (B, m): the tokens to predict, the inputs shifted by one; `ignored` where nothing is predicted
+    tokens: int  # labels that are not `ignored`
     global_ids: list[int] = None  # type: ignore[assignment]  # default: ids
     global_tokens: int = None  # type: ignore[assignment]  # default: tokens
     support: Tensor | None = None  # (B, 2): the source tokens, from the first to before the last, that labels come from
+    special: SpecialTokens = DEFAULT
+    ignored: int = PAD
     fixed: bool = False  # the shape of a length bucket: rows after those of `ids` and the last columns may be padding
 
     def __post_init__(self) -> None:
@@ -102,22 +104,36 @@ class TokenRows:
         return (self[i] for i in range(len(self)))
 
     def padded(
-        self, ids: Sequence[int], *, before: Sequence[int] = (), after: Sequence[int] = (), width: int | None = None
+        self,
+        ids: Sequence[int],
+        *,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+        width: int | None = None,
+        pad: int = PAD,
     ) -> Tensor:
         """Return the rows `ids`, each between the same few tokens, as (B, width); by default the longest fits."""
         if width is None:
             width = len(before) + int(self.lengths[ids].max(initial=0)) + len(after)
         rows = on_device(torch.tensor(ids, dtype=torch.long), self._tokens.device)
-        return padded_slices(self._tokens, self._starts[rows], self._lengths[rows], width, before=before, after=after)
+        starts, lengths = self._starts[rows], self._lengths[rows]
+        return padded_slices(self._tokens, starts, lengths, width, before=before, after=after, pad=pad)
 
 
 def padded_slices(
-    flat: Tensor, starts: Tensor, lengths: Tensor, width: int, *, before: Sequence[int] = (), after: Sequence[int] = ()
+    flat: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    width: int,
+    *,
+    before: Sequence[int] = (),
+    after: Sequence[int] = (),
+    pad: int = PAD,
 ) -> Tensor:
     """Return slices of a flat tensor, each between the same few tokens, as (B, width), without synchronization."""
     column = torch.arange(width, device=flat.device) - len(before)
     inside = column < lengths[:, None]  # (B, width); the columns of `before` are overwritten below
-    out = torch.where(inside, flat[(starts[:, None] + column) * inside], PAD).long()
+    out = torch.where(inside, flat[(starts[:, None] + column) * inside], pad).long()
     for i, token in enumerate(before):
         out[:, i] = token
     for i, token in enumerate(after):

@@ -14,6 +14,7 @@ from regard.text.batches.token_cache import Arrays, cache_key, cached_arrays
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 CHUNK_TEXTS = 16_384  # encoded at a time, because lists of numbers take much memory
+CHUNK_CHARACTERS = 2**24  # of them together, unless one text is longer
 
 
 def encoded_rows(tokenizer: Tokenizer, texts: Sequence[str], cache: Path | None = None) -> TokenRows:
@@ -37,5 +38,11 @@ def tokens_fingerprint(arrays: Iterable[NDArray]) -> str:
 
 
 def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int]]:
-    for first in range(0, len(texts), CHUNK_TEXTS):
-        yield from tokenizer.encode_all(texts[first : first + CHUNK_TEXTS])
+    first = characters = 0
+    for i, text in enumerate(texts):
+        if i - first == CHUNK_TEXTS or (i > first and characters + len(text) > CHUNK_CHARACTERS):
+            yield from tokenizer.encode_all(texts[first:i])
+            first, characters = i, 0
+        characters += len(text)
+    if first < len(texts):
+        yield from tokenizer.encode_all(texts[first:])

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.text.batches.batch import Batch
-from regard.text.tokenizers.special_tokens import END, PAD, START
 
 MAX_BUCKETS = 16
 STEP_TOKENS = 2  # between two candidate lengths of a bucket; a multiple of it if sentences are long
@@ -45,17 +44,18 @@ def choose_buckets(lengths: NDArray[np.int64], *, limit: int) -> list[int]:
 
 def pad_rows(batch: Batch, rows: int) -> Batch:
     """Append rows of padding until there are `rows`. Each has one token, so that no softmax is over nothing."""
+    special = batch.special
     return replace(
         batch,
-        source=None if batch.source is None else _padded(batch.source, rows, END),
-        inputs=_padded(batch.inputs, rows, START),
-        labels=_padded(batch.labels, rows, PAD),
-        support=None if batch.support is None else _padded(batch.support, rows, 0),
+        source=None if batch.source is None else _padded(batch.source, rows, special.end, special.pad),
+        inputs=_padded(batch.inputs, rows, special.start, special.pad),
+        labels=_padded(batch.labels, rows, batch.ignored, batch.ignored),
+        support=None if batch.support is None else _padded(batch.support, rows, 0, 0),
         fixed=True,
     )
 
 
-def _padded(tensor: Tensor, rows: int, token: int) -> Tensor:
-    padded = F.pad(tensor, (0, 0, 0, rows - len(tensor)), value=PAD)
+def _padded(tensor: Tensor, rows: int, token: int, pad: int) -> Tensor:
+    padded = F.pad(tensor, (0, 0, 0, rows - len(tensor)), value=pad)
     padded[len(tensor) :, 0] = token
     return padded

@@ -21,10 +21,10 @@ from regard.text.augment.joined_sentences import MAX_FOLLOWING, drop_marks, fina
 from regard.text.batches.batch import Batch, Sampler, TokenRows, batches_from
 from regard.text.batches.encoded_texts import encoded_rows, tokens_fingerprint
 from regard.text.batches.length_buckets import choose_buckets, pad_rows
+from regard.text.batches.pair_frame import OWN_FRAME, PairFrame
 from regard.text.batches.prefetch import Epochs
 from regard.text.files.corpus import Corpus
 from regard.text.files.lines import Finding
-from regard.text.tokenizers.special_tokens import END, START
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -53,8 +53,8 @@ class PairData:
         bare     both sides lose their final punctuation
 
     Pairs with more than `max_length` tokens on a side, or too many for a batch, are dropped and counted in `too_long`;
-    the target's END counts. With `bucketed`, batches have few shapes (length_buckets.py). The folder `cache` keeps the
-    tokens between runs (token_cache.py).
+    the target's END counts. `frame` are the special tokens around both sides. With `bucketed`, batches have few shapes
+    (length_buckets.py). The folder `cache` keeps the tokens between runs (token_cache.py).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PairData:
         join: float = 0.0,
         bare: float = 0.0,
         bucketed: bool = False,
-        source_start: bool = False,
+        frame: PairFrame = OWN_FRAME,
         cache: Path | None = None,
     ) -> None:
         if corpus.target is None:
@@ -84,9 +84,9 @@ class PairData:
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} must be between 0 and 1, got {share}")
             if share and not (isinstance(source, SubwordTokenizer) and isinstance(target, SubwordTokenizer)):
-                raise UsageError(f"{name} needs subword tokenizers, but one side is tokenized by characters")
+                raise UsageError(f"{name} needs subword tokenizers of regard, and a side has another one")
         self.corpus, self.seed, self.shuffle = corpus, seed, shuffle
-        self.source_start = source_start
+        self.frame = frame
         self.batch_tokens, self.copy, self.join, self.bare = batch_tokens, copy, join, bare
         self.limit = batch_tokens if max_length is None else min(max_length, batch_tokens)
         self.device, self.where = torch.device("cpu"), "in main memory"
@@ -107,7 +107,7 @@ class PairData:
                 folder=cache,
             )
         self.support: Tensor | None = None  # (N, 2): see Batch
-        self._marks = (final_marks(source), final_marks(target))
+        self._marks = (final_marks(source), final_marks(target)) if bare else None
         self.samples = self._fitting_rows()  # rows of the corpus
         self.buckets: list[int] | None = None
         if bucketed:
@@ -177,18 +177,21 @@ class PairData:
     def _share(self, rows: tuple[TokenRows, TokenRows], whole: list[int], rank: int, world: int) -> Batch:
         """Return one process's share of these rows of the corpus."""
         source, target = rows
-        ids, lengths = whole[rank::world], target.lengths[whole] + 1
+        frame, pad = self.frame, self.frame.special.pad
+        ids, lengths = whole[rank::world], target.lengths[whole] + frame.target_tokens
         bucket = None if self.buckets is None else self._bucket_length(rows, whole)
         width = None if bucket is None else min(bucket, self.longest_target)
         batch = Batch(
             ids,
-            source.padded(ids, before=[START] * self.source_start, after=[END], width=bucket),
-            target.padded(ids, before=[START], width=width),
-            target.padded(ids, after=[END], width=width),
+            source.padded(ids, before=frame.before_source, after=frame.after_source, width=bucket, pad=pad),
+            target.padded(ids, before=[frame.special.start, *frame.before_target], width=width, pad=pad),
+            target.padded(ids, before=frame.before_target, after=frame.after_target, width=width, pad=pad),
             int(lengths[rank::world].sum()),
             global_ids=whole,
             global_tokens=int(lengths.sum()),
             support=None if self.support is None else self.support[ids],
+            special=frame.special,
+            ignored=pad,
         )
         if bucket is None:
             return batch
@@ -197,7 +200,7 @@ class PairData:
     def _bucket_length(self, rows: tuple[TokenRows, TokenRows], ids: list[int]) -> int:
         """Return the length of the bucket for a batch of these rows of the corpus."""
         assert self.buckets is not None
-        longest = max(int(side.lengths[ids].max(initial=0)) for side in rows) + self._special_tokens
+        longest = max(int(side.lengths[ids].max(initial=0)) for side in rows) + self.frame.tokens
         return self.buckets[bisect_left(self.buckets, longest)]
 
     def _fitting_rows(self) -> NDArray[np.int64]:
@@ -236,22 +239,17 @@ class PairData:
 
     def _augmented(self, epoch: int) -> tuple[TokenRows, TokenRows]:
         """Return both sides as augmented for that epoch."""
-        limit = self.limit - self._special_tokens
+        limit = self.limit - self.frame.tokens
         rows = self.rows if self._augmentations is None else self._augmentations.draw(epoch, limit=limit)
         if self.join:
             stream = (self.seed, epoch, JOIN)
             unknown = self.copy > 0
             rows = join_pairs(rows, share=self.join, stream=stream, limit=limit, among=self.samples, unknown=unknown)
-        if self.bare:
+        if self._marks is not None:
             rows = drop_marks(rows, self._marks, share=self.bare, stream=(self.seed, epoch, BARE))
         return rows
-
-    @property
-    def _special_tokens(self) -> int:
-        """The special tokens of the source: END, and START if it has one. The target's START is no label."""
-        return 1 + self.source_start
 
     def _lengths(self, rows: tuple[TokenRows, TokenRows]) -> NDArray[np.int64]:
         """Return (N, 2): the lengths of source and target with their special tokens."""
         source, target = rows
-        return np.stack([source.lengths + self._special_tokens, target.lengths + 1], axis=1)
+        return np.stack([source.lengths + self.frame.source_tokens, target.lengths + self.frame.target_tokens], axis=1)

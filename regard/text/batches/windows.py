@@ -17,20 +17,27 @@ from regard.text.batches.length_buckets import pad_rows
 from regard.text.batches.prefetch import Epochs
 from regard.text.files.corpus import Corpus
 from regard.text.random_streams import random_keys
-from regard.text.tokenizers.special_tokens import END, START
+from regard.text.tokenizers.imported import ImportedTokenizer
+from regard.text.tokenizers.special_tokens import DEFAULT, PAD, SpecialTokens
 from regard.text.tokenizers.subwords import SubwordTokenizer
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 OFFSET = 5  # random stream of the first window's length
+MAX_CHUNK_CHARACTERS = 2**20  # that an imported tokenizer encodes at once
+NO_LABEL = -1  # in place of a label, where padding may be a token of the text
 
 
 class WindowData:
     """A language model's text and its batches: windows of `context` tokens, in which each token predicts the next one.
 
-    The input of a document is START and its tokens, and its labels are its tokens and END. All documents are
-    concatenated and cut into windows, so every token and every END is predicted once per epoch. With `shuffle`, the
-    first window of each epoch has a random length; without it, for evaluation, it has `context` tokens. With
-    `bucketed`, all batches have one shape. The folder `cache` keeps the tokens between runs.
+    The input of a document is the start token and its tokens, and its labels are its tokens and the end token. All
+    documents are concatenated and cut into windows, so every token and every end token is predicted once per epoch.
+    With `shuffle`, the first window of each epoch has a random length; without it, for evaluation, it has `context`
+    tokens. With `bucketed`, all batches have one shape. The folder `cache` keeps the tokens between runs.
+
+    `special` are the special tokens of the model. A tokenizer of this package makes a line break a token of its own, so
+    lines have the same tokens alone as in the whole text. An imported tokenizer encodes a document at once, or
+    MAX_CHUNK_CHARACTERS of it.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class WindowData:
         shuffle: bool = True,
         bucketed: bool = False,
         cache: Path | None = None,
+        special: SpecialTokens = DEFAULT,
     ) -> None:
         if isinstance(tokenizer, SubwordTokenizer) and not tokenizer.lossless:
             raise UsageError(
@@ -54,19 +62,20 @@ class WindowData:
             raise UsageError(f"context must be between 1 and batch_tokens ({batch_tokens}), got {context}")
         self.corpus, self.context, self.batch_tokens = corpus, context, batch_tokens
         self.seed, self.shuffle, self.bucketed = seed, shuffle, bucketed
-        # A line break is a token of its own, so lines have the same tokens alone as in the whole text.
-        documents = [[f"{line}\n" for line in text.split("\n")] for text in corpus.source]
-        for lines in documents:
-            lines[-1] = lines[-1][:-1]  # the text after the last line break
-        rows = encoded_rows(tokenizer, [line for lines in documents for line in lines], cache)
-        counts = np.array([len(lines) for lines in documents])
-        first_lines = np.cumsum(counts) - counts  # of each document
-        self._documents = rows.starts[first_lines] + np.arange(len(counts))  # their offsets, after earlier END tokens
+        self.special, self.ignored = special, PAD if special == DEFAULT else NO_LABEL
+        characters = MAX_CHUNK_CHARACTERS if isinstance(tokenizer, ImportedTokenizer) else 1
+        documents = [chunks_of(text, characters) for text in corpus.source]
+        rows = encoded_rows(tokenizer, [chunk for chunks in documents for chunk in chunks], cache)
+        counts = np.array([len(chunks) for chunks in documents])
+        first_chunks = np.cumsum(counts) - counts  # of each document
+        self._documents = rows.starts[first_chunks] + np.arange(len(counts))  # their offsets, after earlier end tokens
         shift = np.repeat(np.arange(len(counts)), counts)
-        self._lines = (rows.starts + shift)[rows.lengths > 0]  # the offset of each line that has tokens
-        ends = [*rows.starts[first_lines[1:]].tolist(), len(rows.flat)]
-        self._inputs = np.insert(rows.flat, rows.starts[first_lines], START)
-        self._labels = np.insert(rows.flat, ends, END)
+        has_tokens = rows.lengths > 0
+        self._chunks = (rows.starts + shift)[has_tokens]  # the offset of each chunk that has tokens
+        self._first_lines = np.concatenate([first_lines(chunks) for chunks in documents])[has_tokens]
+        ends = [*rows.starts[first_chunks[1:]].tolist(), len(rows.flat)]
+        self._inputs = np.insert(rows.flat, rows.starts[first_chunks], special.start)
+        self._labels = np.insert(rows.flat, ends, special.end)
         self.where = "in main memory"
         self.move("cpu")
         self._plans = Epochs(lambda epoch: self._sampler(epoch).batches(epoch))
@@ -128,9 +137,10 @@ class WindowData:
         """Return the location where window i of that epoch starts, as file:line."""
         start = int(self._spans(np.array([i]), epoch)[0][0])
         document = int(np.searchsorted(self._documents, start, side="right")) - 1
-        first, line = np.searchsorted(self._lines, [self._documents[document], start], side="right").tolist()
+        chunk = int(np.searchsorted(self._chunks, start, side="right")) - 1
+        line = 0 if chunk < 0 or self._chunks[chunk] < self._documents[document] else int(self._first_lines[chunk])
         path, _, number = self.corpus.location(document).rpartition(":")
-        return f"{path}:{int(number) + (line - first) * self._is_file(document)}"
+        return f"{path}:{int(number) + line * self._is_file(document)}"
 
     def _is_file(self, document: int) -> bool:
         """Whether the document is a whole file, whose lines count; else it is one row of a file with many documents."""
@@ -146,7 +156,10 @@ class WindowData:
         local = lengths[rank::world]
         width = self.context if self.bucketed else int(local.max(initial=0))
         slices = on_device(torch.from_numpy(np.stack([starts[rank::world], local])), self.device)  # (2, B)
-        inputs, labels = (padded_slices(flat, slices[0], slices[1], width) for flat in self._tokens)
+        inputs, labels = (
+            padded_slices(flat, slices[0], slices[1], width, pad=pad)
+            for flat, pad in zip(self._tokens, (self.special.pad, self.ignored), strict=True)
+        )
         batch = Batch(
             whole[rank::world],
             None,
@@ -155,6 +168,8 @@ class WindowData:
             int(local.sum()),
             global_ids=whole,
             global_tokens=int(lengths.sum()),
+            special=self.special,
+            ignored=self.ignored,
         )
         if not self.bucketed:
             return batch
@@ -176,3 +191,21 @@ class WindowData:
         return Sampler(
             ends - starts, batch_tokens=self.batch_tokens, seed=self.seed, shuffle=self.shuffle, buckets=buckets
         )
+
+
+def chunks_of(text: str, characters: int) -> list[str]:
+    """Divide a text into chunks of whole lines, each with at least so many characters; the last one may be shorter.
+
+    The last chunk may be empty, as the text after the last line break is.
+    """
+    chunks, start = [], 0
+    while (end := text.find("\n", start + characters - 1)) >= 0:
+        chunks.append(text[start : end + 1])
+        start = end + 1
+    return [*chunks, text[start:]]
+
+
+def first_lines(chunks: Sequence[str]) -> NDArray[np.int64]:
+    """Return the line of the text with which each chunk begins, counted from 0."""
+    lines = np.array([chunk.count("\n") for chunk in chunks])
+    return np.cumsum(lines) - lines

@@ -36,26 +36,26 @@ class PieceTokenizer:
     def __init__(self, content: bytes) -> None:
         self._content = content
         settings = _read_settings(content)
-        self._names: list[str] = settings["vocabulary"]
+        self.names: list[str] = settings["vocabulary"]  # of all tokens, in order
         self._unknown: int = settings["unknown"]
         self._special = frozenset(settings["special"])
-        model = _decode_model(settings["model"])
+        self.model = model = _decode_model(settings["model"])
         pieces = read_foreign_pieces(model)
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_proto=model)
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise ModelError(f"not a sentencepiece model: {error}") from error
-        self._tokens = {name: token for token, name in enumerate(self._names)}
+        self._tokens = {name: token for token, name in enumerate(self.names)}
         self._token_of = [
             self._unknown if piece.kind in (CONTROL, UNKNOWN) else self._tokens.get(piece.text, self._unknown)
             for piece in pieces
         ]
         self._bytes = frozenset(self._token_of[i] for i, piece in enumerate(pieces) if piece.kind == BYTE)
-        self._has_codes = any(name.startswith(">>") for name in self._names)
+        self._has_codes = any(name.startswith(">>") for name in self.names)
 
     @property
     def size(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     @property
     def unknown(self) -> int:
@@ -76,10 +76,10 @@ class PieceTokenizer:
         if self._has_codes and (match := LANGUAGE_CODE.match(text)):
             code, text = [self._tokens.get(match[0], self._unknown)], text[match.end() :]
         text = text.encode(errors="replace").decode()  # half surrogates are no characters
-        numbers = self._model.encode(text)
+        numbers = self._processor.encode(text)
         tokens = [self._token_of[number] for number in numbers]
         if self._unknown in tokens:  # what sentencepiece does not know may still be in the vocabulary
-            tokens = [self._tokens.get(piece, self._unknown) for piece in self._model.encode(text, out_type=str)]
+            tokens = [self._tokens.get(piece, self._unknown) for piece in self._processor.encode(text, out_type=str)]
             tokens = [self._unknown if token in self._special else token for token in tokens]
         return code + tokens
 
@@ -98,11 +98,11 @@ class PieceTokenizer:
         return " ".join(filter(None, words))
 
     def _text(self, tokens: Sequence[int]) -> str:
-        names = [self._names[token] for token in tokens]
-        return self._model.decode_pieces(names).replace(SPACE, " ").strip()
+        names = [self.names[token] for token in tokens]
+        return self._processor.decode_pieces(names).replace(SPACE, " ").strip()
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        return [self._names[token] if 0 <= token < len(self._names) else "" for token in tokens]
+        return [self.names[token] if 0 <= token < len(self.names) else "" for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[Word]:
         blanks = [self._blank(int(token)) for token in tokens]
@@ -113,7 +113,7 @@ class PieceTokenizer:
 
     def _blank(self, token: int) -> tuple[bool, bool] | None:
         """Return whether a token begins with a space, and whether it is nothing else; None if it is special."""
-        name = self._names[token]
+        name = self.names[token]
         if (token in self._special and token != self._unknown) or (self._has_codes and LANGUAGE_CODE.fullmatch(name)):
             return None
         return name.startswith(SPACE), name == SPACE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from regard.text.batches.batch import Batch
-from regard.text.tokenizers.special_tokens import PAD
 from regard.training.recipe.schema import TrainingRecipe
 
 
@@ -24,7 +23,7 @@ def halves(batch: Batch) -> list[Batch]:
                 inputs=batch.inputs[rows],
                 labels=labels,
                 support=None if batch.support is None else batch.support[rows],
-                tokens=int((labels != PAD).sum()),
+                tokens=int((labels != batch.ignored).sum()),
             )
         )
     return parts

@@ -19,6 +19,7 @@ from regard.errors import UsageError
 from regard.machine import Machine, this_machine
 from regard.models.config import RecurrentConfig, StackConfig
 from regard.models.presets import MODELS, make_model
+from regard.positions import SCHEMES
 from regard.recipes.facts import Choice, DataFacts, facts_of
 from regard.recipes.model_table import model_config, whole_model
 from regard.recipes.tables import CAPTURED_OPTIMIZERS
@@ -55,6 +56,8 @@ BATCHES_A_PASS = 50  # at least, or the gradient steps of small data are too few
 FILLED = 0.9  # of a batch; the rest is padding
 CPU_SECONDS = 3600  # that a training run on a CPU may last by default
 FLOPS_A_CORE = 40e9  # per second, of a core at our models; 6 per parameter and token (Kaplan et al. 2020)
+FINE_TUNING_RATE, FINE_TUNING_PASSES = 5e-5, 3  # of an imported model, as in transformers' Trainer
+MIN_STEPS, MIN_FINE_TUNING_STEPS = 300, 20
 CAPTURED = 10**13  # parameters times tokens of a step, up to which Python is slower than a GPU
 SHORT = 20_000  # steps of a run whose end is near enough to plan for it
 MOST_STEPS_BETWEEN = 2500  # two validations, or two saves
@@ -66,7 +69,8 @@ GPU_VALIDATION_STEPS = 50  # that a validation costs at least on a GPU: it decod
 class Chooser:
     """A recipe that is being completed: `take` fills in a setting that is open and notes the reason."""
 
-    def __init__(self, recipe: Recipe, facts: DataFacts, machine: Machine) -> None:
+    def __init__(self, recipe: Recipe, facts: DataFacts, machine: Machine, *, fine_tuning: bool) -> None:
+        self.fine_tuning = fine_tuning
         self.kind, self.task, self.facts, self.machine = recipe.kind, recipe.task, facts, machine
         self.schema = MODELS[recipe.kind][0]
         self.tables = dataclasses.asdict(recipe)
@@ -91,7 +95,7 @@ class Chooser:
         facts = self.facts
         if facts.tokens is not None:
             return facts.tokens
-        if self.tables["tokenizer"]["kind"] == "characters":
+        if self.tables["tokenizer"]["kind"] == "characters" and not self.fine_tuning:
             return facts.characters + facts.samples
         return int(max(PIECES_PER_WORD * facts.words, facts.characters / CHARACTERS_PER_PIECE)) + facts.samples
 
@@ -100,8 +104,12 @@ class Chooser:
         return next(size for size in SIZES if self.tokens <= size.tokens)
 
 
-def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe, list[Choice]]:
+def complete(
+    recipe: Recipe, facts: DataFacts, machine: Machine, *, fine_tuning: bool = False
+) -> tuple[Recipe, list[Choice]]:
     """Return the recipe with everything chosen that it leaves open, and the choices.
+
+    With `fine_tuning`, an imported model is trained on: it needs small steps, and few.
 
     Some settings stay None: tokenizer.size and decoding.max_tokens, which tokenizer and decoder choose, and languages.
     """
@@ -109,7 +117,7 @@ def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe
         machine = dataclasses.replace(machine, device=str(recipe.training.device))
     elif recipe.task.device is not None:
         machine = dataclasses.replace(machine, device=recipe.task.device)
-    chooser = Chooser(recipe, facts, machine)
+    chooser = Chooser(recipe, facts, machine, fine_tuning=fine_tuning)
     _choose_device(chooser)
     chooser.take_all(chooser.task.tokenizer_defaults(chooser.tables, facts))
     _choose_model(chooser)
@@ -117,6 +125,8 @@ def complete(recipe: Recipe, facts: DataFacts, machine: Machine) -> tuple[Recipe
     _choose_length(chooser)
     _choose_schedule(chooser)
     on_cpu = machine.type == "cpu"
+    if fine_tuning:
+        _choose_positions(chooser)
     chooser.take_all(chooser.task.data_defaults(chooser.tables, facts, on_cpu=on_cpu))
     return recipe_from(chooser.tables), chooser.choices
 
@@ -187,8 +197,8 @@ def _choose_length(c: Chooser) -> None:
     why = f"fits {kind} well" if BATCH_TOKENS[kind] <= allowed else f"at least {BATCHES_A_PASS} batches per epoch"
     batch = c.take("training.batch_tokens", min(BATCH_TOKENS[kind], allowed), why)
     tokens_a_step = batch * c.take("training.accumulate", 1, "a step learns from one batch") * FILLED
-    passes = c.size().passes
-    steps = max(300, c.tokens * passes / tokens_a_step)
+    passes = FINE_TUNING_PASSES if c.fine_tuning else c.size().passes
+    steps = max(MIN_FINE_TUNING_STEPS if c.fine_tuning else MIN_STEPS, c.tokens * passes / tokens_a_step)
     why = f"about {passes} epochs"
     if kind == "cpu":
         speed = FLOPS_A_CORE * c.machine.cores / (6 * _parameters(c))  # tokens a second
@@ -208,6 +218,16 @@ def _choose_length(c: Chooser) -> None:
         c.take("training.capture", small, why)
 
 
+def _choose_positions(c: Chooser) -> None:
+    """Leave out what is longer than the positions that an imported model has learned."""
+    model = c.tables["model"]
+    if SCHEMES[model.get("position", "none")].limited:
+        room = model["max_length"] - (c.task.length_key == "data.max_length")  # the start token has a position, too
+        usual = next(choice for choice in c.task.data_defaults(c.tables, c.facts, on_cpu=c.machine.type == "cpu"))
+        if usual.key == c.task.length_key and usual.value > room:
+            c.take(usual.key, room, "the model has no more positions")
+
+
 def _choose_schedule(c: Chooser) -> None:
     training, model = c.tables["training"], c.tables["model"]
     steps = training["steps"]
@@ -216,6 +236,8 @@ def _choose_schedule(c: Chooser) -> None:
     c.take("training.optimizer", "adamw", "usual for attention, and for recurrent nets")
     schedule = c.take("training.schedule", "cosine" if short else "inverse-sqrt", why)
     c.take("training.warmup", max(1, min(4000, steps // 10)), "a tenth of the steps, 4000 at most")
+    if c.fine_tuning:
+        c.take("training.lr", FINE_TUNING_RATE, "small steps: an imported model is trained already")
     if schedule == "noam":
         c.take("training.lr", 1.0, "the factor before the paper's formula")
     elif issubclass(c.schema, RecurrentConfig):

@@ -51,7 +51,12 @@ class BestModel:
         ready, validator = self.ready, self.validator
         info = {**self.info, "scores": validator.scores, "alignment": validator.alignment_head()}
         card = model_card(
-            self.model, ready.recipe, self.state.progress, scores=validator.scores, samples=validator.samples
+            self.model,
+            ready.recipe,
+            self.state.progress,
+            scores=validator.scores,
+            samples=validator.samples,
+            start=ready.start,
         )
         files = tokenizer_files(*ready.tokenizers)
         known = {key: value for key, value in info.items() if value is not None}
@@ -92,4 +97,5 @@ def model_info(ready: Prepared) -> dict[str, Any]:
     info: dict[str, Any] = {"recipe": settings}
     if data.source_language or data.target_language:
         info["languages"] = {"source": data.source_language, "target": data.target_language}
-    return info | recipe.task.info(recipe, ready.train, ready.tokenizers)
+    info |= recipe.task.info(recipe, ready.train, ready.tokenizers)
+    return info if ready.start is None else ready.start.final_info(info)

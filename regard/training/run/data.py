@@ -11,6 +11,7 @@ import torch
 
 from regard.machine import free_memory
 from regard.tasks.corpora import Corpora
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.task import Data
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe.schema import Recipe
@@ -26,15 +27,21 @@ def make_data(
     *,
     cache: Path | None = None,
     device: torch.device | None = None,
+    start: ImportedStart | None = None,
 ) -> tuple[Data, Data]:
     """Tokenise the training and the validation part; the batches of the validation part are always the same.
 
-    The folder `cache` stores the tokens for the next start. They are moved to the device if they fit there.
+    The folder `cache` stores the tokens for the next start. They are moved to the device if they fit there. `start` is
+    the imported model that the run starts from, if it is one.
     """
+    task, tokenizers = recipe.task, (source, target)
     parts = []
     for name, corpus in (("train", corpora.train), ("validation", corpora.validation)):
-        folder = cache and cache / name
-        data = recipe.task.make_data(recipe, corpus, (source, target), training=name == "train", cache=folder)
+        folder, is_training = cache and cache / name, name == "train"
+        if start is None:
+            data = task.make_data(recipe, corpus, tokenizers, training=is_training, cache=folder)
+        else:
+            data = task.make_imported_data(recipe, corpus, tokenizers, start, training=is_training, cache=folder)
         parts.append(data)
     for data in parts:
         data.where = place_tokens(data, device)

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.machine import device_name, number_of_cores
 from regard.recipes.tables import FILES
+from regard.tasks.imported_start import LICENSE, ImportedStart
 from regard.training.loop.report import training_time
 from regard.training.recipe.schema import Recipe
 from regard.training.state.progress import Progress
@@ -23,9 +24,18 @@ OWNERS_MISSING = "Before you share the model, add here who owns this data and un
 
 
 def model_card(
-    model: nn.Module, recipe: Recipe, progress: Progress, *, scores: Mapping[str, Any], samples: Sequence[Sequence[str]]
+    model: nn.Module,
+    recipe: Recipe,
+    progress: Progress,
+    *,
+    scores: Mapping[str, Any],
+    samples: Sequence[Sequence[str]],
+    start: ImportedStart | None = None,
 ) -> str:
-    """Return the card: what the model is, its scores, its data and how it was trained."""
+    """Return the card: what the model is, its scores, its data and how it was trained.
+
+    `start` is the imported model that the training started from; its license is part of the card.
+    """
     config: Any = model.config
     count = sum(parameter.numel() for parameter in model.parameters())
     languages = " to ".join(filter(None, (recipe.data.source_language, recipe.data.target_language)))
@@ -47,10 +57,22 @@ def model_card(
         f"{progress.step:,} steps, {progress.tokens:,} target tokens, {progress.epoch + 1} passes begun, "
         f"{training_time(progress.seconds, progress.preparing)} of computing on {_hardware(recipe.training.device)}; "
         f"torch {torch.__version__}, Python {platform.python_version()}. The whole recipe is in `config.json`.",
+        *([] if start is None else [_origin(start)]),
         "## Settings",
         _table(("setting", "value"), [(name, str(value)) for name, value in config.to_dict().items()]),
     ]
+    if start is not None and start.license:
+        parts.append(f"{LICENSE}{start.license}")
     return "\n\n".join(parts) + "\n"
+
+
+def _origin(start: ImportedStart) -> str:
+    imported = start.info.get("imported") or {}
+    family = f", of the family {imported['family']}" if "family" in imported else ""
+    return (
+        f"Training started from the imported model {imported.get('source', start.name)}{family}, whose license covers "
+        "these weights, too."
+    )
 
 
 def _score(name: str, value: Any) -> tuple[str, str, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ from regard.kernels.fp8.enable import why_not_fp8
 from regard.layers.embedding import Embedding
 from regard.machine import find_device, this_machine
 from regard.models.folder import load_model, read_config
+from regard.models.folder.loading import fill, make_empty
+from regard.models.folder.weights_file import distinct_weights
 from regard.models.presets import MODELS, make_model
+from regard.models.protocols import config_of
 from regard.recipes.facts import choice_lines
 from regard.recipes.model_table import model_config
 from regard.tasks.corpora import Corpora
+from regard.tasks.imported_start import ImportedStart
 from regard.tasks.task import Tokenizers
-from regard.text.tokenizers.special_tokens import DEFAULT, PLACEHOLDERS, UNKNOWN, special_tokens_of
+from regard.text.tokenizers.special_tokens import PLACEHOLDERS, UNKNOWN
 from regard.text.tokenizers.tokenizer import read_tokenizers
 from regard.training.budget.fit import fit_batch
 from regard.training.checkpoint.checkpoints import seed_generators
@@ -31,7 +36,7 @@ from regard.training.prepared import Prepared
 from regard.training.recipe.defaults import Choice, complete
 from regard.training.recipe.schema import Recipe
 from regard.training.run.data import make_data
-from regard.training.run.run_start import resumed_recipe, start_from, with_held_out, write_start
+from regard.training.run.run_start import DROPOUTS, resumed_recipe, start_from, with_held_out, write_start
 
 Say = Callable[[str], None]
 PLACEHOLDER_NOISE = 0.5  # of the length of UNKNOWN's vector: how far the placeholders' begin from it
@@ -54,6 +59,7 @@ def prepare(
     short. A batch size that the user has set stays as it is; if it will hardly fit, there is a warning. `verbose` says
     all chosen settings, and not only the main ones.
     """
+    imported = None if init is None else ImportedStart.of_folder(find_model(init))
     corpora = asked.task.read(asked)
     say(f"data: {corpora.train.report}")
     resume_folder = None if folder is None else folder / "training"
@@ -62,7 +68,7 @@ def prepare(
     if resume_folder is not None and is_resumed:
         recipe = resumed_recipe(asked, resume_folder, corpora, init=init, allow_changed_data=allow_changed_data)
     else:
-        recipe, choices = choose_settings(asked, corpora, init)
+        recipe, choices = choose_settings(asked, corpora, init, fine_tuning=imported is not None)
     device = group.device(find_device(recipe.training.device or "auto"))
     check_precision(recipe, device)
     expected = has_vocabulary(recipe.kind)
@@ -75,6 +81,7 @@ def prepare(
     if group.first:
         for line in recipe.task.check(recipe, corpora):
             say(f"data: {line}")
+    start = None if imported is None else imported.between(recipe)
     model = initial_model(recipe, corpora, tokenizers, init, device)
     if not is_resumed:
         fitted = fit_batch(recipe, choices, model, corpora, tokenizers, device=device, world=group.world)
@@ -85,7 +92,7 @@ def prepare(
         if fitted.warning:
             say(f"warning: {fitted.warning}")
     token_cache = None if resume_folder is None else resume_folder / "tokens"
-    train_data, validation_data = make_data(recipe, corpora, *tokenizers, cache=token_cache, device=device)
+    train_data, validation_data = make_data(recipe, corpora, *tokenizers, cache=token_cache, device=device, start=start)
     if device.type != "cpu":
         say(f"data: tokens {train_data.where}")
     if resume_folder is not None and group.first:
@@ -101,13 +108,17 @@ def prepare(
         model=model,
         device=device,
         choices=choices,
+        start=start,
     )
 
 
-def choose_settings(asked: Recipe, corpora: Corpora, init: str | Path | None) -> tuple[Recipe, list[Choice]]:
+def choose_settings(
+    asked: Recipe, corpora: Corpora, init: str | Path | None, *, fine_tuning: bool = False
+) -> tuple[Recipe, list[Choice]]:
     """Complete a new run's recipe (recipe/defaults.py); return it with the chosen settings and their reasons."""
     start = with_held_out(asked if init is None else start_from(asked, init), corpora)
-    return complete(start, start.task.facts(start, corpora), this_machine(start.training.device))
+    facts, machine = start.task.facts(start, corpora), this_machine(start.training.device)
+    return complete(start, facts, machine, fine_tuning=fine_tuning)
 
 
 def has_vocabulary(kind: str) -> bool:
@@ -135,15 +146,20 @@ def initial_model(
         model = make_model(config)
         recipe.task.start_model(model, tokenizers, corpora.train)
     else:
-        model = load_model(find_model(init))
-        if special_tokens_of(model) != DEFAULT:
-            raise UsageError(f"{init} has special tokens of its own, as imported models do: it cannot be trained yet")
+        model = with_dropout(load_model(find_model(init)), recipe.model)
         if recipe.data.placeholders and not trained_with_placeholders(read_config(find_model(init))):
             start_placeholders(model, tokenizers)
     model.to(device)
     if recipe.training.kernels == "auto" and device.type == "cuda":
         kernels.fuse(model, fp8=recipe.training.precision == "fp8")
     return model
+
+
+def with_dropout(model: nn.Module, settings: Mapping[str, Any]) -> nn.Module:
+    """Return a trained model with the dropout of a [model] table, which may differ from that of its own training."""
+    config: Any = config_of(model)
+    wanted = dataclasses.replace(config, **{key: settings[key] for key in DROPOUTS if key in settings})
+    return model if wanted == config else fill(make_empty(wanted), distinct_weights(model))
 
 
 def trained_with_placeholders(config: dict[str, Any]) -> bool:

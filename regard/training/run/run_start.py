@@ -23,6 +23,8 @@ from regard.text.tokenizers.tokenizer import Tokenizer, tokenizer_files
 from regard.training.recipe.schema import Recipe
 from regard.training.recipe.toml_file import changed_keys, fill_in, read_recipe, to_toml
 
+DROPOUTS = ("dropout", "attention_dropout", "hidden_dropout")  # settings of a model that only training uses
+
 
 def resumed_recipe(
     asked: Recipe,
@@ -72,11 +74,15 @@ def with_held_out(asked: Recipe, corpora: Corpora) -> Recipe:
 
 
 def start_from(asked: Recipe, init: str | Path) -> Recipe:
-    """Return the recipe for training that starts from a trained model: with its kind and its settings."""
+    """Return the recipe for training that starts from a trained model: with its kind and its settings.
+
+    Dropout has no weights, so the recipe may ask for another one.
+    """
     settings = read_config(find_model(init))
     table = table_of(MODELS[settings["kind"]][0].from_dict(settings["model"]))
     trained, wanted = flatten_settings(table), flatten_settings(asked.model)
-    if differing := [key for key in wanted if key != "kind" and not same_setting(trained.get(key), wanted[key])]:
+    compared = [key for key in wanted if key not in ("kind", *DROPOUTS)]
+    if differing := [key for key in compared if not same_setting(trained.get(key), wanted[key])]:
         raise UsageError(
             f"--init {init}: its weights fit its own settings, but the recipe asks for another {', '.join(differing)}"
         )
@@ -84,7 +90,8 @@ def start_from(asked: Recipe, init: str | Path) -> Recipe:
         raise UsageError(f"--init {init}: it is a {settings['kind']}, and the recipe asks for a {asked.kind}")
     if asked.tokenizer.size is not None or asked.tokenizer.kind is not None:
         raise UsageError(f"--init {init}: its tokenizer is kept, so the recipe cannot ask for another one")
-    return dataclasses.replace(asked, model=table)
+    dropouts = {key: asked.model[key] for key in DROPOUTS if key in asked.model}
+    return dataclasses.replace(asked, model={**table, **dropouts})
 
 
 def same_setting(a: Any, b: Any) -> bool:

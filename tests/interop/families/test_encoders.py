@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from small_encoders import WORDS, make_encoder, put_around
 
 import regard
 from regard.errors import ModelError, UsageError
 from regard.interop import import_model, read
 from regard.look import trace_text
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnop")]
 TEXTS = ["a c", "bad cab fade", "", "a b c d e f g h i j k l m n"]  # the last one is too long
 
 
@@ -25,53 +24,10 @@ class Both(NamedTuple):
     source: Path
 
 
-def make_original(family: str, folder: Path, **settings: Any) -> Any:
-    """Make a random encoder, saved with a WordPiece tokenizer; in the files of RoBERTa padding is 1."""
-    import transformers
-
-    words = list(WORDS)
-    if family == "roberta":
-        words[0], words[1] = words[1], words[0]
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.add_special_tokens(words[:4])
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
-    sizes |= {"vocab_size": len(words), "max_position_embeddings": 40}
-    tokens = {"pad_token_id": words.index("[PAD]"), "bos_token_id": 2, "eos_token_id": 3}
-    name = "Bert" if family == "bert" else "Roberta"
-    config = getattr(transformers, f"{name}Config")(**{**sizes, **tokens, **settings})
-    torch.manual_seed(1)
-    model = getattr(transformers, f"{name}Model")(config).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.3)
-    model.save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
-    return model
-
-
-def put_around(
-    folder: Path, *, pooling: dict[str, Any], limit: int = 12, modules: tuple[str, ...] = ("Normalize",)
-) -> None:
-    """Write the files of sentence-transformers."""
-    kinds = ["Transformer", "Pooling", *modules]
-    entries = [
-        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(entries))
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    (folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 16, **pooling}))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit, "do_lower_case": False}))
-
-
 @pytest.fixture(scope="module", params=["bert", "roberta"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp(request.param)
-    return Both(make_original(request.param, folder), folder)
+    return Both(make_encoder(request.param, folder), folder)
 
 
 def test_vectors_of_tokens(both: Both) -> None:
@@ -110,7 +66,7 @@ def test_sentences(both: Both, tmp_path: Path) -> None:
 
 
 def test_files_of_sentence_transformers(tmp_path: Path) -> None:
-    make_original("bert", tmp_path)
+    make_encoder("bert", tmp_path)
     assert any("does not say" in note for note in read(tmp_path).notes)
     put_around(tmp_path, pooling={"pooling_mode": "cls"}, modules=())
     imported = read(tmp_path)
@@ -146,7 +102,7 @@ def test_files_of_sentence_transformers(tmp_path: Path) -> None:
 
 def test_the_names_of_old_files(tmp_path: Path) -> None:
     """gamma and beta, the prefix of a model with heads, and the heads themselves."""
-    make_original("bert", tmp_path)
+    make_encoder("bert", tmp_path)
     expected = dict(read(tmp_path).weights())
     stored = load_file(tmp_path / "model.safetensors")
     old = {f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma"): weight for name, weight in stored.items()}
@@ -168,7 +124,7 @@ def test_the_names_of_old_files(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
-    make_original("bert", tmp_path)
+    make_encoder("bert", tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**settings, **changes}))
     with pytest.raises(ModelError):
@@ -179,7 +135,7 @@ def test_distilbert(tmp_path: Path) -> None:
     """Its own names, no segments, and a head of its training that nobody needs."""
     import transformers
 
-    make_original("bert", tmp_path)  # for the tokenizer
+    make_encoder("bert", tmp_path)  # for the tokenizer
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).unlink()
     sizes = {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 40}

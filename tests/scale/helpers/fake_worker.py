@@ -4,7 +4,7 @@
     EXIT        os._exit(7), always
     once:FILE   os._exit(7), unless FILE exists, which is made
     BAD         a line that fails
-    wait:FILE   make FILE.reached, and wait for FILE
+    wait:FILE   write the number of this process to FILE.reached, and wait for FILE
 
 FAKE_LOAD is the exit code of a model that cannot be loaded, or KILL; FAKE_STARTS a file with a line for each start.
 """
@@ -37,7 +37,9 @@ def row(number: int, line: str) -> Row:
         Path(file).touch()
         os._exit(7)
     if name == "wait":
-        Path(f"{file}.reached").touch()
+        reached = Path(f"{file}.reached")
+        reached.with_suffix(".begun").write_text(str(os.getpid()))
+        reached.with_suffix(".begun").replace(reached)
         end = time.monotonic() + MAX_SECONDS
         while not Path(file).exists() and time.monotonic() < end:
             time.sleep(0.01)

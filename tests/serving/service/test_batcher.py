@@ -29,7 +29,7 @@ class Model:
         self.may_run = threading.Semaphore(0)
         self.entered = threading.Semaphore(0)
 
-    def __call__(self, texts: Sequence[str], options: Any) -> list[str]:
+    def __call__(self, texts: Sequence[str], options: Any, sharing: int) -> list[str]:
         self.batches.append(list(texts))
         self.entered.release()
         assert self.may_run.acquire(timeout=WATCHDOG)
@@ -54,8 +54,8 @@ def batcher(model: Model) -> Iterator[Batcher]:
     yield batcher
     model.release()
     batcher.close()
-    batcher._thread.join(WATCHDOG)
-    assert not batcher._thread.is_alive()
+    batcher.threads[0].join(WATCHDOG)
+    assert not batcher.threads[0].is_alive()
 
 
 @pytest.fixture

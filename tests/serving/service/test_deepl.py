@@ -33,8 +33,6 @@ def test_its_errors(client: deepl.DeepLClient, locked: Running) -> None:
         client.translate_text("Bonjour.", source_lang="FR", target_lang="DE")
     with pytest.raises(deepl.DeepLException, match="formality is not supported"):
         client.translate_text("Bonjour.", source_lang="FR", target_lang="EN-GB", formality="more")
-    with pytest.raises(deepl.DeepLException, match="tag_handling is not supported"):
-        client.translate_text("Bonjour.", source_lang="FR", target_lang="EN-GB", tag_handling="html")
 
 
 def test_plain_requests(server: Running, locked: Running) -> None:
@@ -42,7 +40,28 @@ def test_plain_requests(server: Running, locked: Running) -> None:
     assert server.post("/v2/translate", asked).json == {
         "translations": [{"detected_source_language": "FR", "text": "Good morning."}]
     }
-    for wrong, message in (({"text": []}, "text must be a list"), ({"target_lang": None}, "target_lang is missing")):
+    wrong_fields = (
+        ({"text": []}, "text must be a list"),
+        ({"target_lang": None}, "target_lang is missing"),
+        ({"tag_handling": "tex"}, "tag_handling must be html or xml"),
+    )
+    for wrong, message in wrong_fields:
         answer = server.post("/v2/translate", {**asked, **wrong})
         assert answer.status == 400 and message in answer.json["message"]
     assert locked.post("/v2/translate", asked, Authorization=f"DeepL-Auth-Key {OTHER_KEY[:-1]}").status == 403
+
+
+def test_tags(server: Running) -> None:
+    client = deepl.DeepLClient("any-key", server_url=server.url)
+    html = client.translate_text(
+        "<p>Le <b>chat</b> noir dort.</p>", source_lang="FR", target_lang="EN-GB", tag_handling="html"
+    )
+    assert html.text == "<p>The black <b>cat</b> is sleeping.</p>" and html.billed_characters == 32
+    xml: Any = client.translate_text(
+        'Le <g id="1">chat</g> dort.<k>chien</k>',
+        source_lang="FR",
+        target_lang="EN-GB",
+        tag_handling="xml",
+        ignore_tags=["k"],
+    )
+    assert xml.text == 'The <g id="1">cat</g> is sleeping.<k>chien</k>'

@@ -47,6 +47,7 @@ def request(head: str, body: bytes = b"", path: str = "/translate") -> bytes:
         b"\xff\xfe\x00\x01" * 100 + b"\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
         request("X-Long: " + "a" * 20_000),
         request("\r\n".join(f"X-{i}: {'a' * 100}" for i in range(300))),
         request("Content-Length: 5\r\nContent-Length: 50", b"a" * 50),

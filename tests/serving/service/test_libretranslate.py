@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -95,6 +96,23 @@ def test_alignment_and_scores_on_request(server: Running, translator: Translator
     assert found["score"] == [pytest.approx(expected.score, abs=1e-4)]
 
 
+def test_html_keeps_its_tags(server: Running, translator: Translator) -> None:
+    page = (
+        '<h1 class="chat">Je t\'aime.</h1>\n<p>Le <b>chat noir</b> dort dans la <a href="?a=1&amp;b">maison</a>.<br>\n'
+        "Tom &amp; Marie dorment &lt;3</p><script>chat()</script>"
+    )
+    english = translate(server, q=[page, "Bonjour."], format="html", target="en")["translatedText"]
+    encoded = escape(translator.translate("Tom & Marie dorment <3").text, quote=False)
+    assert english == [
+        '<h1 class="chat">I love you.</h1>\n<p>The <b>black cat</b> sleeps in the <a href="?a=1&amp;b">house</a>.<br>\n'
+        f"{encoded}</p><script>chat()</script>",
+        "Good morning.",
+    ]
+    assert translate(server, q="<p>42</p>", format="html") == {"translatedText": "<p>42</p>"}
+    question = "<p>Où est la <b>bibliothèque</b>, s'il vous plaît ?</p>"
+    assert translate(server, q=question, format="html", source="auto")["detectedLanguage"]["language"] == "fr"
+
+
 def test_the_language_is_detected(server: Running) -> None:
     text = "Où est la bibliothèque, s'il vous plaît ?"
     found = translate(server, q=text, source="auto")
@@ -130,7 +148,9 @@ def test_a_stream_grows_to_the_translation(server: Running, translator: Translat
         ({"source": "xx"}, 400, "xx is not supported as source; available: fr, en"),
         ({"target": "xx"}, 400, "xx is not supported as target of fr; available: en"),
         ({"target": "fr"}, 400, "fr is not supported as target of fr; available: en"),
-        ({"format": "html"}, 400, "format html is not supported"),
+        ({"format": "xml"}, 400, "format xml is not supported: send text or html"),
+        ({"format": "html", "alternatives": 1}, 400, "alternatives is available for format text, not for html"),
+        ({"format": "html", "stream": True}, 400, "stream is available for format text"),
         ({"alternatives": -1}, 400, "alternatives must be a whole number from 0 to 8"),
         ({"alternatives": 9}, 400, "alternatives must be a whole number from 0 to 8"),
         ({"alternatives": 1.5}, 400, "alternatives must be a whole number from 0 to 8"),

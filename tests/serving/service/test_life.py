@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from regard.api.translator import Translator
+from regard.decoding.cpu import c_search
 from tests.serving.conftest import WATCHDOG
 from tests.serving.service.conftest import Running, make_service
 from tests.serving.service.serve_process import Process
@@ -49,9 +50,29 @@ def test_every_answer_under_load_is_that_of_the_text_alone(server: Running, tran
     assert float(rows[0].split()[-1]) > float(batches[0].split()[-1])  # some batches had several rows
 
 
+def test_attention_beside_other_batches(
+    start: Callable[..., Running], translators: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two batches at a time: the weights of one are recorded while the other runs."""
+    monkeypatch.setattr(c_search, "usable_threads", lambda: 2)
+    server = start(make_service({"fr-en": translators["fr-en"]}))
+    fields = [{**ASK, "q": text, "attention": i % 2 == 0} for i, text in enumerate(SENTENCES[:8])]
+    alone = [server.post("/translate", each).json for each in fields]
+    with ThreadPoolExecutor(8) as pool:
+        for answer, expected in zip(
+            pool.map(lambda each: server.post("/translate", each), fields * 4), alone * 4, strict=True
+        ):
+            assert answer.status == 200, answer.content
+            assert answer.json["translatedText"] == expected["translatedText"]
+            assert ("alignment" in expected) == ("alignment" in answer.json)
+            if "alignment" in expected:
+                assert answer.json["alignment"]["pairs"] == expected["alignment"]["pairs"]
+
+
 def test_a_client_that_disconnects_leaves_the_queue(
     start: Callable[..., Running], translators: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(c_search, "usable_threads", lambda: 1)  # for one batch at a time
     service = make_service({"fr-en": translators["fr-en"]})
     model = service.models.get("fr-en")
     assert model is not None

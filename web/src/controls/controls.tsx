@@ -1,6 +1,7 @@
 // The basic controls that all tabs use: choices, sliders, inputs, buttons, alerts.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
+import { t } from "../text/messages/messages";
 import { EXPLANATIONS } from "./explanations";
 import "./controls.css";
 
@@ -17,7 +18,8 @@ interface Explained {
 }
 
 function explain({ label, title }: Explained): string | undefined {
-  return title ?? EXPLANATIONS[label.replace(/^(First|Second): /, "")];
+  const explanation = EXPLANATIONS[label.replace(/^(First|Second): /, "")];
+  return title ?? (explanation && t(explanation));
 }
 
 /** A choice among a few options, shown side by side. */
@@ -33,7 +35,7 @@ export function Choice<T extends string | number>(props: {
   const name = useId();
   return (
     <fieldset class="choice" data-testid={props.testid} title={explain(props)}>
-      <legend class={props.bare ? "listen" : ""}>{props.label}</legend>
+      <legend class={props.bare ? "listen" : ""}>{t(props.label)}</legend>
       <div class="choice-row">
         {props.options.map((item) => {
           const option = typeof item === "object" ? item : { value: item, label: String(item) };
@@ -67,7 +69,7 @@ export function Select<T extends string | number>(props: {
   const options = props.options.map((item) => (typeof item === "object" ? item : { value: item, label: String(item) }));
   return (
     <label class="control" title={explain(props)}>
-      <span>{props.label}</span>
+      <span>{t(props.label)}</span>
       <select
         data-testid={props.testid}
         value={String(props.value)}
@@ -99,7 +101,7 @@ export function Slider(props: {
   return (
     <label class="control slider" title={explain(props)}>
       <span>
-        {props.label} <b>{show(props.value)}</b>
+        {t(props.label)} <b>{show(props.value)}</b>
       </span>
       <input
         type="range"
@@ -127,7 +129,7 @@ export function NumberInput(props: {
 }) {
   return (
     <label class="control" title={explain(props)}>
-      <span>{props.label}</span>
+      <span>{t(props.label)}</span>
       <input
         type="number"
         data-testid={props.testid}
@@ -161,7 +163,7 @@ export function Toggle(props: {
         checked={props.value}
         onChange={(event) => props.onChange(event.currentTarget.checked)}
       />
-      <span>{props.label}</span>
+      <span>{t(props.label)}</span>
     </label>
   );
 }
@@ -206,7 +208,7 @@ export function Alert(props: { children: ComponentChildren; testid?: string }) {
 export function Intro(props: { title: string; beside?: ComponentChildren; children: ComponentChildren }) {
   return (
     <header class="intro">
-      <h1>{props.title}</h1>
+      <h1>{t(props.title)}</h1>
       {props.beside}
       <p>{props.children}</p>
     </header>

@@ -1,6 +1,7 @@
 // The help dialog with the keyboard shortcuts.
 import type { RefObject } from "preact";
 import { bundle } from "../state/api";
+import { t } from "../text/messages/messages";
 import { startTour } from "../tour/tour";
 import "./help.css";
 
@@ -18,29 +19,35 @@ const KEYS: [string, string][] = [
 
 export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
   return (
-    <dialog ref={props.dialog} class="help" aria-label="Keyboard and help" data-testid="help-dialog">
-      <h2>Keyboard</h2>
+    <dialog ref={props.dialog} class="help" aria-label={t("Keyboard and help")} data-testid="help-dialog">
+      <h2>{t("Keyboard")}</h2>
       <dl>
         {KEYS.map(([key, what]) => (
           <div key={key}>
             <dt>
-              <kbd>{key}</kbd>
+              <kbd>{t(key)}</kbd>
             </dt>
-            <dd>{what}</dd>
+            <dd>{t(what)}</dd>
           </div>
         ))}
       </dl>
       <p>
+<<<<<<< HEAD
+        {t("In Lab and Inside, click a number to see how it is calculated.")}{" "}
+        {t("The address contains the complete view, so a link or a reload restores it.")}{" "}
+        {t("This page connects only to the server that delivers it.")}
+=======
         In Lab and Inside, click a number to see how it is calculated; elsewhere, pin a weight and ask how it is made. The address contains the complete view, so a link
         or a reload restores it. This page connects only to the server that delivers it.
+>>>>>>> main
       </p>
       <form method="dialog" class="bar">
         {!bundle && (
           <button class="button" data-testid="tour-again" onClick={startTour}>
-            Take the tour
+            {t("Take the tour")}
           </button>
         )}
-        <button class="button main">Close</button>
+        <button class="button main">{t("Close")}</button>
       </form>
     </dialog>
   );

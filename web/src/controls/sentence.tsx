@@ -5,8 +5,13 @@ import { model, origin, text, textFor, trace, type Run } from "../state/runs";
 import { askAgain, cancelRequests } from "../state/requests";
 import type { Trace } from "../state/trace";
 import { asHistoryEntry } from "../state/url";
+<<<<<<< HEAD
+import { t } from "../text/messages/messages";
+import { Alert, Select } from "./controls";
+=======
 import { Alert, Button, Select } from "./controls";
 import { useDraft } from "./draft";
+>>>>>>> main
 import "./sentence.css";
 
 /**
@@ -41,9 +46,15 @@ export function Sentence(props: {
     <form class="sentence" onSubmit={send} data-testid="sentence">
       <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
+<<<<<<< HEAD
+        <span>{from.kind === "model" ? t(LABELS[from.entry.kind]) : t("Text of the trace")}</span>
+        <input
+          type="text"
+=======
         <span>{label}</span>
         <textarea
           rows={1}
+>>>>>>> main
           dir="auto"
           data-testid="text"
           value={typed}
@@ -57,8 +68,13 @@ export function Sentence(props: {
         />
       </label>
       {from.kind === "model" && (
+<<<<<<< HEAD
+        <button class="button main" data-testid="send" aria-busy={props.busy}>
+          {t(VERBS[from.entry.kind])}
+=======
         <button class="button main" data-testid="send" aria-busy={props.busy} title="Send the text to the model (Enter)">
           {VERBS[from.entry.kind]}
+>>>>>>> main
         </button>
       )}
       {from.kind === "model" && props.busy && (
@@ -83,9 +99,10 @@ const VERBS: Record<string, string> = {
 };
 
 function problemWith(typed: string): string {
-  if (typed.trim() === "") return "The text is empty: type a sentence first.";
+  if (typed.trim() === "") return t("The text is empty: type a sentence first.");
   const most = served.value?.limits.characters ?? Infinity;
-  if (typed.length > most) return `The text has ${typed.length} characters; the limit is ${most}. Please shorten it.`;
+  if (typed.length > most)
+    return t("The text has {count} characters; the limit is {most}. Please shorten it.", { count: typed.length, most });
   return "";
 }
 
@@ -93,7 +110,7 @@ function problemWith(typed: string): string {
 function Sources(props: { preferred?: string; onNew: () => void }) {
   const from = origin(props.preferred);
   const models = textModels().map(({ name }) => ({ value: `model:${name}`, label: name }));
-  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: `trace: ${name}` }));
+  const traces = opened.value.map(({ name }) => ({ value: `trace:${name}`, label: t("trace: {name}", { name }) }));
   const value = from.kind === "model" ? `model:${from.entry.name}` : from.kind === "trace" ? `trace:${from.name}` : "";
   const pick = (chosen: string) =>
     asHistoryEntry(() => {

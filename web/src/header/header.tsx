@@ -5,6 +5,7 @@ import { Help } from "../controls/help";
 import { presenter } from "../state/preferences";
 import { openTab } from "../state/url";
 import { TABS } from "../tabs/tabs";
+import { t } from "../text/messages/messages";
 import { Tools } from "./tools";
 import "./header.css";
 
@@ -22,20 +23,20 @@ export function Header(props: { current: string }) {
   }, [props.current]);
   return (
     <header class="top">
-      <button type="button" class="wordmark" title="The start page (1)" onClick={() => openTab("alignment")}>
+      <button type="button" class="wordmark" title={t("The start page (1)")} onClick={() => openTab("alignment")}>
         regard
       </button>
-      <nav aria-label="Views" ref={strip}>
+      <nav aria-label={t("Views")} ref={strip}>
         {TABS.filter((entry) => !entry.hidden?.()).map((entry) => (
           <button
             key={entry.id}
             type="button"
             data-testid={`tab-${entry.id}`}
             aria-current={entry.id === props.current ? "page" : undefined}
-            title={`${entry.about} (${entry.key})`}
+            title={`${t(entry.about)} (${entry.key})`}
             onClick={() => openTab(entry.id)}
           >
-            {entry.title()}
+            {t(entry.title())}
           </button>
         ))}
       </nav>

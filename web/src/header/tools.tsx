@@ -9,11 +9,14 @@ import { wholePage } from "../export/whole_page";
 import { presenter } from "../state/preferences";
 import { tab } from "../state/url";
 import { tabById } from "../tabs/tabs";
+import { LANGUAGES, chooseLanguage, language, t } from "../text/messages/messages";
 
 async function share(): Promise<void> {
   const copied = await copyText(location.href);
-  const reach = isLocal() ? " It works on this machine only: “Save page” makes a file that anybody can open." : "";
-  showMessage(copied ? `A link to this view is on the clipboard.${reach}` : `Link to this view: ${location.href}`);
+  const reach = t("It works on this machine only: “Save page” makes a file that anybody can open.");
+  const done = t("A link to this view is on the clipboard.");
+  if (copied) showMessage(isLocal() ? `${done} ${reach}` : done);
+  else showMessage(t("Link to this view: {link}", { link: location.href }));
 }
 
 /** Whether the page comes from this machine, so that nobody else can open its address. */
@@ -23,15 +26,15 @@ function isLocal(): boolean {
 
 async function copyCode(): Promise<void> {
   const code = (tabById(tab.value) ?? tabById("alignment")!).code();
-  showMessage((await copyText(code)) ? "The Python code of this view is on the clipboard." : code);
+  showMessage((await copyText(code)) ? t("The Python code of this view is on the clipboard.") : code);
 }
 
 async function savePage(): Promise<void> {
   try {
     download(await wholePage(), "regard.html");
-    showMessage("Saved the page as a single file. It opens without a server and without a network.");
+    showMessage(t("Saved the page as a single file. It opens without a server and without a network."));
   } catch (error) {
-    showMessage(`Could not save the page: ${(error as Error).message}`);
+    showMessage(t("Could not save the page: {problem}", { problem: (error as Error).message }));
   }
 }
 
@@ -39,7 +42,7 @@ async function open(file: File | undefined): Promise<void> {
   if (!file) return;
   try {
     await openFile(file);
-    showMessage(`Opened ${file.name}.`);
+    showMessage(t("Opened {file}.", { file: file.name }));
   } catch (error) {
     showMessage(`${file.name}: ${(error as Error).message}`);
   }
@@ -49,36 +52,38 @@ export function Tools(props: { onHelp: () => void }) {
   const [listed, setListed] = useState(false); // the menu of a narrow screen
   const dark = scheme.value === "dark";
   return (
-    <div class="tools" role="toolbar" aria-label="Toolbar">
+    <div class="tools" role="toolbar" aria-label={t("Toolbar")}>
       <div class={listed ? "desk-tools listed" : "desk-tools"} id="desk-tools" onClick={() => setListed(false)}>
-        <Tool testid="share" title="Copy a link to this view" onClick={share}>
-          Link
+        <Tool testid="share" title={t("Copy a link to this view")} onClick={share}>
+          {t("Link")}
         </Tool>
-        <Tool testid="copy-code" title="Copy Python code that reproduces this view" onClick={copyCode}>
-          <span class="long">Copy as </span>PyTorch
+        <Tool testid="copy-code" title={t("Copy Python code that reproduces this view")} onClick={copyCode}>
+          <span class="long">{t("Copy as")} </span>PyTorch
         </Tool>
-        <Tool testid="save-page" title="Save this view as a single HTML file" onClick={savePage}>
-          Save<span class="long"> page</span>
+        <Tool testid="save-page" title={t("Save this view as a single HTML file")} onClick={savePage}>
+          {t("Save")}
+          <span class="long"> {t("page")}</span>
         </Tool>
         <OpenFile />
         <Tool
           testid="presenter"
           pressed={presenter.value}
-          title="Presenter mode: large text (p)"
+          title={t("Presenter mode: large text (p)")}
           onClick={() => (presenter.value = !presenter.value)}
         >
-          Present
+          {t("Present")}
         </Tool>
+        <LanguageSelect />
       </div>
       <Tool
         testid="scheme"
-        label={dark ? "Light colour scheme" : "Dark colour scheme"}
-        title="Light or dark colour scheme (d)"
+        label={dark ? t("Light colour scheme") : t("Dark colour scheme")}
+        title={t("Light or dark colour scheme (d)")}
         onClick={switchScheme}
       >
         {dark ? "☀" : "☾"}
       </Tool>
-      <Tool testid="help" label="Keyboard and help" title="Keyboard, tour and help (?)" onClick={props.onHelp}>
+      <Tool testid="help" label={t("Keyboard and help")} title={t("Keyboard, tour and help (?)")} onClick={props.onHelp}>
         ?
       </Tool>
       <button
@@ -89,9 +94,29 @@ export function Tools(props: { onHelp: () => void }) {
         data-testid="menu"
         onClick={() => setListed(!listed)}
       >
-        Menu
+        {t("Menu")}
       </button>
     </div>
+  );
+}
+
+function LanguageSelect() {
+  return (
+    <select
+      class="quiet language"
+      aria-label={t("Language")}
+      title={t("Language")}
+      data-testid="language"
+      value={language.value}
+      onClick={(event) => event.stopPropagation()}
+      onChange={(event) => chooseLanguage(event.currentTarget.value)}
+    >
+      {Object.entries(LANGUAGES).map(([name, entry]) => (
+        <option key={name} value={name} lang={name}>
+          {entry.name}
+        </option>
+      ))}
+    </select>
   );
 }
 
@@ -124,10 +149,10 @@ function OpenFile() {
     <>
       <Tool
         testid="open"
-        title="Open a trace, or a PNG, SVG or HTML file saved from this page"
+        title={t("Open a trace, or a PNG, SVG or HTML file saved from this page")}
         onClick={() => input!.click()}
       >
-        Open
+        {t("Open")}
       </Tool>
       <input
         ref={(element) => {
@@ -137,7 +162,7 @@ function OpenFile() {
         hidden
         data-testid="open-file"
         accept=".json,.gz,.png,.svg,.html"
-        aria-label="File to open"
+        aria-label={t("File to open")}
         onChange={(event) => {
           void open(event.currentTarget.files?.[0]);
           event.currentTarget.value = "";

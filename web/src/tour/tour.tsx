@@ -5,6 +5,7 @@ import { Button } from "../controls/controls";
 import { bundle } from "../state/api";
 import { reducedMotion } from "../state/preferences";
 import { openTab } from "../state/url";
+import { t } from "../text/messages/messages";
 import { STOPS } from "./steps";
 import "./tour.css";
 
@@ -55,13 +56,13 @@ export function Invitation() {
   return (
     <aside class="invitation" data-testid="invitation">
       <span>
-        <b>New here?</b> A tour with {STOPS.length} stops takes less than two minutes.
+        <b>{t("New here?")}</b> {t("A tour with {count} stops takes less than two minutes.", { count: STOPS.length })}
       </span>
       <Button onClick={startTour} testid="start-tour">
-        Take the tour
+        {t("Take the tour")}
       </Button>
       <button type="button" class="quiet" data-testid="no-tour" onClick={remember}>
-        Not now
+        {t("Not now")}
       </button>
     </aside>
   );
@@ -105,24 +106,24 @@ function Card(props: { at: number }) {
         ref={card}
         class={above ? "tour-card above" : "tour-card"}
         role="dialog"
-        aria-label={`Tour: ${title}`}
+        aria-label={`${t("Tour")}: ${t(title)}`}
         aria-live="polite"
         data-testid="tour"
       >
         <p class="aside">
-          {at + 1} of {STOPS.length}
+          {t("{number} of {count}", { number: at + 1, count: STOPS.length })}
         </p>
-        <h2>{title}</h2>
-        <p>{text}</p>
+        <h2>{t(title)}</h2>
+        <p>{t(text)}</p>
         <div class="tour-buttons">
           <button type="button" class="quiet" data-testid="end-tour" onClick={() => (stop.value = null)}>
-            End the tour
+            {t("End the tour")}
           </button>
           <Button disabled={at === 0} onClick={() => goTo(at - 1)} testid="tour-back">
-            Back
+            {t("Back")}
           </Button>
           <Button main onClick={() => goTo(at + 1)} testid="tour-next">
-            {at + 1 === STOPS.length ? "Done" : "Next"}
+            {at + 1 === STOPS.length ? t("Done") : t("Next")}
           </Button>
         </div>
       </section>

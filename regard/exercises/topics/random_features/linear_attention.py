@@ -24,14 +24,14 @@ def reference(phi_Q: Tensor, phi_K: Tensor, V: Tensor, *, normalizer: str = "que
     weights = phi_Q @ phi_K.T
     if normalizer == "softmax":
         return weights.softmax(-1) @ V
-    divisor = {
+    divisors: dict[str, Tensor | float] = {
         "queries": weights.sum(1, keepdim=True),
         "keys": weights.sum(0, keepdim=True),
         "none": 1.0,
         "length": float(len(V)),
         "all": weights.sum(),
-    }[normalizer]
-    return weights / divisor @ V
+    }
+    return weights / divisors[normalizer] @ V
 
 
 def cases(draw: Draw) -> Iterator[Case]:

@@ -58,7 +58,7 @@ def reference(
         return norm_2(feed_forward(U)) + (0 if second == "none" else U)
     U = attention(X) + (X if first else 0)
     U = U if norms == "last only" else norm_1(U)
-    return norm_2(feed_forward(U) + {"U": U, "X": X, "none": 0}[second])
+    return norm_2(feed_forward(U) + {"U": U, "X": X, "none": torch.zeros_like(U)}[second])
 
 
 def cases(draw: Draw) -> Iterator[Case]:

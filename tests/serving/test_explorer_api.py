@@ -67,6 +67,7 @@ def test_models_are_told_before_they_are_loaded(serve: Callable[..., Any]) -> No
         ],
         "traces": [{"name": "jane"}],
         "limits": {"characters": 5000, "tokens": 512, "file_bytes": 2**24},
+        "votes": False,
     }
 
 

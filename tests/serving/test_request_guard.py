@@ -58,6 +58,7 @@ def test_the_list_of_routes_sees_them(page: Path) -> None:
         "/api/gradients",
         "/api/embeddings",
         "/api/similarity",
+        "/api/attribution",
         "/api/examples",
         "/api/input",
     }

@@ -32,14 +32,9 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         ))}
       </dl>
       <p>
-<<<<<<< HEAD
         {t("In Lab and Inside, click a number to see how it is calculated.")}{" "}
         {t("The address contains the complete view, so a link or a reload restores it.")}{" "}
         {t("This page connects only to the server that delivers it.")}
-=======
-        In Lab and Inside, click a number to see how it is calculated; elsewhere, pin a weight and ask how it is made. The address contains the complete view, so a link
-        or a reload restores it. This page connects only to the server that delivers it.
->>>>>>> main
       </p>
       <form method="dialog" class="bar">
         {!bundle && (

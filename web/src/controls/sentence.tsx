@@ -5,13 +5,9 @@ import { model, origin, text, textFor, trace, type Run } from "../state/runs";
 import { askAgain, cancelRequests } from "../state/requests";
 import type { Trace } from "../state/trace";
 import { asHistoryEntry } from "../state/url";
-<<<<<<< HEAD
 import { t } from "../text/messages/messages";
-import { Alert, Select } from "./controls";
-=======
 import { Alert, Button, Select } from "./controls";
 import { useDraft } from "./draft";
->>>>>>> main
 import "./sentence.css";
 
 /**
@@ -30,7 +26,7 @@ export function Sentence(props: {
   const [problem, setProblem] = useState("");
   useEffect(() => setProblem(""), [currentText]);
   if (sceneTrace.value) return null;
-  const label = from.kind === "model" ? (LABELS[from.entry.kind] ?? "Text") : "Text of the trace";
+  const label = from.kind === "model" ? t(LABELS[from.entry.kind] ?? "Text") : t("Text of the trace");
   const send = (event: Event) => {
     event.preventDefault();
     const problem = problemWith(typed);
@@ -46,15 +42,9 @@ export function Sentence(props: {
     <form class="sentence" onSubmit={send} data-testid="sentence">
       <Sources preferred={props.preferred} onNew={() => props.onNew?.("model")} />
       <label class="control sentence-text">
-<<<<<<< HEAD
-        <span>{from.kind === "model" ? t(LABELS[from.entry.kind]) : t("Text of the trace")}</span>
-        <input
-          type="text"
-=======
         <span>{label}</span>
         <textarea
           rows={1}
->>>>>>> main
           dir="auto"
           data-testid="text"
           value={typed}
@@ -68,13 +58,8 @@ export function Sentence(props: {
         />
       </label>
       {from.kind === "model" && (
-<<<<<<< HEAD
-        <button class="button main" data-testid="send" aria-busy={props.busy}>
-          {t(VERBS[from.entry.kind])}
-=======
         <button class="button main" data-testid="send" aria-busy={props.busy} title="Send the text to the model (Enter)">
-          {VERBS[from.entry.kind]}
->>>>>>> main
+          {t(VERBS[from.entry.kind])}
         </button>
       )}
       {from.kind === "model" && props.busy && (

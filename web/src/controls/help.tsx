@@ -32,7 +32,7 @@ export function Help(props: { dialog: RefObject<HTMLDialogElement | null> }) {
         ))}
       </dl>
       <p>
-        {t("In Lab and Inside, click a number to see how it is calculated.")}{" "}
+        {t("In Lab and Inside, click a number to see how it is calculated; elsewhere, pin a weight and ask how it is made.")}{" "}
         {t("The address contains the complete view, so a link or a reload restores it.")}{" "}
         {t("This page connects only to the server that delivers it.")}
       </p>

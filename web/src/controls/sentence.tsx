@@ -26,7 +26,7 @@ export function Sentence(props: {
   const [problem, setProblem] = useState("");
   useEffect(() => setProblem(""), [currentText]);
   if (sceneTrace.value) return null;
-  const label = from.kind === "model" ? t(LABELS[from.entry.kind] ?? "Text") : t("Text of the trace");
+  const label = from.kind === "model" ? t(LABELS[from.entry.kind] ?? t("Text")) : t("Text of the trace");
   const send = (event: Event) => {
     event.preventDefault();
     const problem = problemWith(typed);
@@ -58,13 +58,18 @@ export function Sentence(props: {
         />
       </label>
       {from.kind === "model" && (
-        <button class="button main" data-testid="send" aria-busy={props.busy} title="Send the text to the model (Enter)">
+        <button
+          class="button main"
+          data-testid="send"
+          aria-busy={props.busy}
+          title={t("Send the text to the model (Enter)")}
+        >
           {t(VERBS[from.entry.kind])}
         </button>
       )}
       {from.kind === "model" && props.busy && (
-        <Button onClick={cancelRequests} title="Stop waiting for the model" testid="cancel">
-          Cancel
+        <Button onClick={cancelRequests} title={t("Stop waiting for the model")} testid="cancel">
+          {t("Cancel")}
         </Button>
       )}
       {problem && <Alert>{problem}</Alert>}
@@ -133,7 +138,7 @@ export function Status(props: { run: Run }) {
         <Alert>
           {error}{" "}
           <Button onClick={askAgain} testid="ask-again">
-            Try again
+            {t("Try again")}
           </Button>
         </Alert>
       )}

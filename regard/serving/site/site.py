@@ -17,10 +17,11 @@ from typing import Any
 from regard.errors import ModelError, UsageError
 from regard.models.folder.config_file import read_checked_config
 from regard.serving.app import PAGE
-from regard.serving.explorer_api import compute_trace
+from regard.serving.explorer_api import compute_trace, to_bytes
 from regard.serving.limits import LIMITS
 from regard.serving.model_threads import Face, ServedModel, describe
 from regard.serving.request_bodies import TraceBody
+from regard.serving.sequence_api import untrained_gradients
 from regard.serving.site.browser_support import folder_files, why_not
 from regard.system.files import replace_file
 
@@ -83,7 +84,8 @@ def write_site(
             site.copy(path, path.relative_to(PAGE).as_posix())
     for name, trace in traces.items():
         site.write(f"traces/{name}.json", trace)
-    answers: dict[str, str] = {}
+    answers = {"api/gradients {}": "answers/gradients.json"}  # of no model
+    site.write("answers/gradients.json", to_bytes(untrained_gradients()))
     for number, (name, (served, face)) in enumerate(loaded.items()):
         for file in folder_files(served.folder):
             site.copy(served.folder / file, f"models/{name}/{file}")
@@ -166,7 +168,7 @@ def record_first_answer(site: Site, served: ServedModel, face: Face, text: str) 
     """Record the trace that the page opens with, and draw the picture for previews of links; return its request."""
     from regard.look.trace.trace import Trace
 
-    body = TraceBody(model=served.name, text=text)
+    body = TraceBody.model_validate({"model": served.name, "text": text})
     content = compute_trace(face, body, LIMITS)
     name = f"answers/{served.name}.json"
     site.write(name, content)

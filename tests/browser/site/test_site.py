@@ -14,7 +14,7 @@ from regard.cli.explore import explore_models
 from regard.errors import UsageError
 from regard.serving.site.browser_support import why_not
 
-TABS = ("alignment", "heads", "decode", "compare", "lab", "positions", "features")
+TABS = ("alignment", "heads", "inside", "decode", "compare", "embeddings", "recurrent", "lab", "positions", "features")
 
 
 @pytest.fixture(params=["server", "disk"])
@@ -44,6 +44,18 @@ def test_a_sentence_that_nobody_recorded(wide: Any, address: str) -> None:
     wide.page.goto(f"{address}#text=Le+chat+noir+dort+dans+le+jardin&tab=alignment&pin=1.1")
     expect(wide.page.get_by_text("The black cat sleeps in the garden").first).to_be_visible()
     expect(wide.page.get_by_test_id("weights-readout")).to_have_text(re.compile(r"0\.\d"))
+    check_quiet(wide)
+
+
+@pytest.mark.slow
+def test_every_scene_lives(wide: Any, address: str, site: Path) -> None:
+    scenes = json.loads((site / "scenes" / "index.json").read_text("utf-8"))
+    for scene in scenes:
+        wide.page.goto("about:blank")
+        wide.page.goto(f"{address}#tab=lecture&scene={scene['id']}&shown=1")
+        main = wide.page.get_by_test_id("view-lecture")
+        expect(main.locator("canvas, svg, table").filter(visible=True).first).to_be_visible()
+        expect(main.get_by_role("alert")).to_have_count(0)
     check_quiet(wide)
 
 

@@ -3,6 +3,9 @@ import type { Json } from "../state/trace";
 import { floatArray } from "./arrays/array_json";
 import { RequestError } from "./errors";
 import { loadModel, type LoadedModel, type ReadFile } from "./folder/model_folder";
+import { embeddings, similarity } from "./look/embeddings";
+import { insideBlock } from "./look/inside";
+import { recurrentStates } from "./look/recurrent_states";
 import { traceText, type TraceRequest } from "./look/trace";
 import type { ModelState, SiteModel } from "./messages";
 import type { Pause } from "./search/search";
@@ -50,6 +53,10 @@ type Answer = (model: LoadedModel, request: Json, pause: Pause) => Promise<Json>
 
 const ANSWERS: Record<string, Answer> = {
   "/api/trace": (model, request, pause) => traceText(model, request as TraceRequest, pause),
+  "/api/inside": insideBlock,
+  "/api/recurrent": recurrentStates,
+  "/api/embeddings": embeddings,
+  "/api/similarity": similarity,
   "/api/parameters": (model, { name }) => {
     const { shape, data } = model.parameters.tensor(name);
     return { name, ...floatArray(shape, data) };

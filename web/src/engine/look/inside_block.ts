@@ -15,6 +15,9 @@ export interface Selection {
   source: string[]; // the tokens that cross-attention attends to
 }
 
+const NOT_EXACT =
+  "this block uses random features or a window, and only exact attention to a whole text can be written out; " +
+  "the maps of a trace show its weights";
 const ACTIVATIONS = ["relu", "gelu", "gelu-tanh", "swiglu"];
 
 /** Writes how a block computes its output for one token from its input (n, p); the last box is the output. */
@@ -42,10 +45,8 @@ export function writeBlock(sheet: Sheet, block: Block, x: Put, selection: Select
 function writeAttention(
   sheet: Sheet, part: string, layer: Attention, query: Put, key: Put, selection: Selection, causal: boolean,
 ): Put {
-  if (layer.settings.window !== null || layer.qNorm) {
-    const why = layer.qNorm ? "normalized queries" : "a window";
-    throw new RequestError(`this block uses ${why}, which the browser does not write out; the maps of a trace show its weights`);
-  }
+  if (layer.settings.window !== null) throw new RequestError(NOT_EXACT);
+  if (layer.qNorm) throw new RequestError("the browser does not write out normalized queries; the maps of a trace show the weights");
   const { heads, groups, keyWidth, valueWidth } = layer.settings;
   const isSelf = part === "self";
   const t = isSelf ? selection.token : 0;

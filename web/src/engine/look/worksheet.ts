@@ -45,9 +45,10 @@ export class Sheet {
   }
 
   norm(id: string, x: string, norm: Norm, values: Numbers, rows?: string[]): string {
+    const weight = this.name(`${norm.name}.weight`);
     const bias = this.name(`${norm.name}.bias`);
     const how = norm.kind === "rms" ? "x / rms(x) · γ" : "(x - mean) / σ · γ" + (bias ? " + β" : "");
-    const rule = { op: "norm", kind: norm.kind, of: [x], weight: this.name(`${norm.name}.weight`), bias, eps: norm.eps };
+    const rule = { op: "norm", kind: norm.kind, of: [x], weight, bias, eps: norm.eps };
     return this.put(id, norm.kind === "rms" ? "RMSNorm" : "LayerNorm", values, how, rule, rows);
   }
 

@@ -46,10 +46,15 @@ export class RecurrentCell {
     return { h, c: this.kind === "lstm" ? h : null };
   }
 
+  /** The products of the state with its weights, one for each gate. */
+  stateProduct(h: Float32Array): Float64Array {
+    return product(this.stateWeight, h, this.stateBias);
+  }
+
   /** The gates and the next state. */
   step(x: Float32Array, { h, c }: CellState): StepValues {
     const fromInput = product(this.inputWeight, x, this.inputBias);
-    const fromState = product(this.stateWeight, h, this.stateBias);
+    const fromState = this.stateProduct(h);
     const H = this.hidden;
     const gate = (number: number, f: (x: number) => number) =>
       Float32Array.from({ length: H }, (_, j) => f(fromInput[number * H + j] + fromState[number * H + j]));

@@ -60,10 +60,10 @@ def cell(runs: Sequence[Line], key: str, digits: int = 1, scale: float = 100) ->
 def stories_table(lines: Sequence[Line]) -> str:
     """Exact match of answers, ROUGE-L of summaries, on three parts."""
     results = [line for line in lines if "task" in line]
-    newest = {(line["task"], line["system"], line["parameters"]): line["settings"] for line in results}
+    newest = {(line["task"], line["system"], line["parameters"]): line.get("settings") for line in results}
     best: dict[tuple[str, str, int, int], Line] = {}  # of T5's learning rates, that with the lowest validation loss
     for line in results:
-        if line["settings"] != newest[line["task"], line["system"], line["parameters"]]:
+        if line.get("settings") != newest[line["task"], line["system"], line["parameters"]]:
             continue
         key = line["task"], line["system"], line["parameters"], line["seed"]
         if key not in best or line.get("validation_loss", 0.0) <= best[key].get("validation_loss", 0.0):

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.shared.model_options import Threads
 from regard.errors import UsageError
+from regard.machine import set_threads
 
 
 def write_slides(
@@ -17,6 +19,7 @@ def write_slides(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", show_default="slides.html", help="File to write: .html or .pdf.")
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Write the scenes of a lecture as slides, without a browser: one HTML file, or a PDF.
 
@@ -34,6 +37,7 @@ def write_slides(
     from regard.look.slides.deck import read_deck
     from regard.system.files import replace_file
 
+    set_threads(threads)
     deck = read_deck(lecture)
     if path.suffix.lower() == ".pdf":
         from regard.look.slides.pdf_file import write_pdf

@@ -49,7 +49,7 @@ def start(name: str, folder: Path) -> Path:
     entry, exercise = load_exercise(name)
     path = folder / file_name(entry, exercise)
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(file_text(entry, exercise))
     except FileExistsError:
         raise UsageError(f"{path} exists, and nothing is overwritten: move or delete it to start again") from None

@@ -19,13 +19,13 @@ def main(file: str, result: str, limit: str) -> None:
 
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(file).parent))
-    with open(f"{result}.stuck", "w", encoding="utf-8") as stuck:
+    with open(f"{result}.stuck", "w", encoding="utf-8", newline="\n") as stuck:
         faulthandler.dump_traceback_later(float(limit), exit=True, file=stuck)
         try:
             verdict = check_file(Path(file))
         finally:  # also when the student's code ends the process
             faulthandler.cancel_dump_traceback_later()
-    Path(result).write_text(json.dumps(verdict.to_dict()), encoding="utf-8")
+    Path(result).write_text(json.dumps(verdict.to_dict()), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

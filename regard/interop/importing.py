@@ -264,6 +264,8 @@ def import_model(
 
         difference = compare(imported)
     chosen = cast("Storage", imported.storage if storage is None else storage)
+    if storage is None and form_of_storage(chosen, imported.config.kind) != chosen:
+        chosen = "float32"  # integers of rows would be rounded again, to integers in groups
     form = form_of_storage(chosen, imported.config.kind)
     return write_folder(
         out,

@@ -49,6 +49,11 @@ class TextModel(nn.Module):
     config: Any  # the settings of this kind of model
     encode: Any  # a method of models that read a source
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """The name of the class, which nothing knows until the class declares its own traits; see regard.traits."""
+        return frozenset({f"module {type(self).__name__}"})
+
     @abstractmethod
     def decode(self, *args: Any, **kwargs: Any) -> Any:
         """See Decoder.decode."""

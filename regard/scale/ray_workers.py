@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -175,4 +176,4 @@ def check_model(name: str, expected: Mapping[str, Any], folder: Path | None) -> 
     path = Path(name)
     found = find_model(str(folder / path) if folder is not None and (folder / path).is_dir() else name)
     if fingerprint(found / "manifest.json") != expected:
-        raise ModelError(f"{found} on the machine {os.uname().nodename} is not the model of this job: copy it there")
+        raise ModelError(f"{found} on the machine {platform.node()} is not the model of this job: copy it there")

@@ -127,8 +127,9 @@ def test_the_lectures_formula_keeps_an_error_and_the_corrected_one_does_not(show
 def test_every_picture_is_written(shown: tuple[Result, Path]) -> None:
     from regard.cli.plot.command import plots
 
-    of_models = {"trace", "words", "image", "forecast", "answer", "summary", "speech", "caption"}
-    names = {command.name or command.callback.__name__ for command in plots.registered_commands} - of_models
+    of_models = {"trace", "words", "image", "forecast", "answer", "summary", "speech", "caption", "attribution"}
+    moving = {"attention-rows", "unrolling"}
+    names = {command.name or command.callback.__name__ for command in plots.registered_commands} - of_models - moving
     files = {path.name: path.read_bytes() for path in shown[1].iterdir()}
     assert set(files) == {f"{name}.png" for name in names} and len(files) == 20
     assert all(data.startswith(b"\x89PNG") for data in files.values())

@@ -192,7 +192,7 @@ def test_files_that_cannot_be_read() -> None:
         (["mask", "--kind", "causl"], "'causl' is not one of"),
         (["mask", "--size", "0"], "Invalid value for '--size'"),
         (["nothing"], "No such command 'nothing'"),
-        (["mask", "-o", "a.gif"], "a.gif has the suffix '.gif'; use one of .png, .svg, .pdf"),
+        (["mask", "-o", "a.gif"], "the picture mask does not move; use .png, .svg or .pdf"),
         (["mask", "-o", "nowhere/a.png"], "cannot write nowhere/a.png: No such file or directory"),
         (["one-hot", "--word", "été"], "word must be made of the letters A to Z, not 'été'"),
         (["variance", "--dim", "7"], "dim must be even, not 7"),

@@ -23,6 +23,7 @@ MAY_TOUCH = {
     "training/run/torch_settings.py": "sets CUBLAS_WORKSPACE_CONFIG",
     "interop/single_files/byte_pairs.py": "sets TOKENIZERS_PARALLELISM",
     "scale/job.py": "OMP_NUM_THREADS",
+    "scale/ray_workers.py": "sets RAY_USAGE_STATS_ENABLED",
     "scale/workers.py": "the environment of the processes that it starts",
     "kernels/linear/launch_triton.py": "sets DISABLE_MMA_V3",
     "kernels/linear/without_wgmma.py": "sets DISABLE_MMA_V3",

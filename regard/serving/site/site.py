@@ -110,7 +110,7 @@ class Site:
                 raise UsageError(f"{self.folder}: exists and is no site of regard: choose another folder")
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)
-        (self.folder / MARK).write_text('{"written by": "regard explore --export"}\n')
+        (self.folder / MARK).write_text('{"written by": "regard explore --export"}\n', encoding="utf-8", newline="\n")
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, and its copy for pages that are opened from a disk."""
@@ -135,9 +135,9 @@ class Site:
             address=html.escape(address, quote=True),
             picture=PICTURE,
         )
-        (self.folder / "index.html").write_text(page, "utf-8")
+        (self.folder / "index.html").write_text(page, encoding="utf-8", newline="\n")
         script = json.dumps(content, allow_nan=False, separators=(",", ":"))
-        (self.folder / "site.js").write_text(f"window.regardSite={script};\n", "utf-8")
+        (self.folder / "site.js").write_text(f"window.regardSite={script};\n", encoding="utf-8", newline="\n")
 
 
 def open_model(served: ServedModel) -> tuple[ServedModel, Face]:

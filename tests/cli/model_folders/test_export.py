@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import Result
 
+from regard.decoding.cpu.grouped_weight import GroupedWeight
 from regard.decoding.cpu.packed_weight import Int8Weight
 from regard.models.folder import read_config, verify_folder
 from regard.tasks.loading import load
@@ -45,14 +46,19 @@ def test_what_is_stored_as_int8_is_rounded_once(
     stored, twice = (load_file(folder / "model.safetensors") for folder in (first, again))
     direct: dict[str, Any] = dict(load(models[name], dtype="int8").model.named_parameters())
     loaded: dict[str, Any] = dict(load(first, dtype="int8").model.named_parameters())
-    matrices = {name: weight for name, weight in loaded.items() if isinstance(weight, Int8Weight)}
+    matrices = {name: weight for name, weight in loaded.items() if isinstance(weight, Int8Weight | GroupedWeight)}
     assert matrices
     for weight, found in matrices.items():
+        if isinstance(found, GroupedWeight):  # of a language model
+            for part, suffix in zip(found.groups, ("", ".scale", ".minimum"), strict=True):
+                assert torch.equal(part, stored[weight + suffix])
+            assert all(map(torch.equal, found.groups, direct[weight].groups))
+            continue
         assert torch.equal(found.numbers, stored[weight]) and torch.equal(found.numbers, direct[weight].numbers)
         torch.testing.assert_close(found.scales, stored[f"{weight}.scale"], rtol=3e-7, atol=0.0)
         torch.testing.assert_close(found.scales, direct[weight].scales, rtol=3e-7, atol=0.0)
     for weight, numbers in twice.items():
-        if numbers.dtype is torch.int8:
+        if numbers.dtype in (torch.int8, torch.uint8):
             assert torch.equal(numbers, stored[weight])
 
 
@@ -68,7 +74,7 @@ def test_the_same_translations(command: Run, models: dict[str, str], tmp_path: P
 def test_wrong_use(command: Run, models: dict[str, str], tmp_path: Path) -> None:
     for arguments, code, message in (
         ((models["translator"], tmp_path), 2, "already exists: choose another name"),
-        ((models["translator"], tmp_path / "new", "--storage", "int4"), 2, "unknown storage 'int4'"),
+        ((models["translator"], tmp_path / "new", "--storage", "int5"), 2, "unknown storage 'int5'"),
         ((tmp_path / "nothing", tmp_path / "new"), 4, "there is no folder"),
     ):
         result = command("export", *arguments)

@@ -278,7 +278,7 @@ def test_line_breaks_of_the_model_do_not_break_lines() -> None:
         (["--include", " "], "--include ' ': the phrase is empty"),
         (["--include", "the black cat sleeps", "--max-tokens", "2"], "tokens, but a translation may have at most 2"),
         (["--device", "tpu"], "unknown device 'tpu'"),
-        (["--dtype", "int4"], "unknown dtype 'int4'"),
+        (["--dtype", "int5"], "unknown dtype 'int5'"),
     ],
 )
 def test_wrong_options(command: Run, models: dict[str, str], options: list[str], message: str) -> None:

@@ -10,6 +10,8 @@ interface Entry {
 }
 
 const SCALE = ".scale";
+const MINIMUM = ".minimum";
+const GROUP = 32; // neighbours in a row that share a scale and a minimum
 
 /** The weights of a model by name, as 32-bit numbers. */
 export function readSafetensors(file: ArrayBuffer): Map<string, Tensor> {
@@ -18,8 +20,13 @@ export function readSafetensors(file: ArrayBuffer): Map<string, Tensor> {
   const bytes = (entry: Entry) => file.slice(8 + length + entry.data_offsets[0], 8 + length + entry.data_offsets[1]);
   const weights = new Map<string, Tensor>();
   for (const [name, entry] of Object.entries(header)) {
-    if (name === "__metadata__" || name.endsWith(SCALE)) continue;
+    if (name === "__metadata__" || name.endsWith(SCALE) || name.endsWith(MINIMUM)) continue;
     const scale = header[name + SCALE];
+    const minimum = header[name + MINIMUM];
+    if (scale && minimum) {
+      weights.set(name, fromGroups(entry, scale, bytes(entry), bytes(scale), bytes(minimum)));
+      continue;
+    }
     const data = numbers(name, entry, bytes(entry), scale ? new Float32Array(bytes(scale)) : null);
     weights.set(name, { shape: entry.shape, data });
   }
@@ -42,4 +49,30 @@ function numbers(name: string, { dtype, shape }: Entry, content: ArrayBuffer, sc
     return weights;
   }
   throw new RequestError(`the weight ${name} is stored as ${dtype}, which the browser cannot read`);
+}
+
+// Integers in groups: 32 neighbours in a row share a scale and a minimum (models/folder/integer_groups.py). Two of 4 bits
+// lie in one byte, the first one below.
+function fromGroups(
+  { shape }: Entry,
+  scale: Entry,
+  content: ArrayBuffer,
+  scales: ArrayBuffer,
+  minima: ArrayBuffer,
+): { shape: number[]; data: Float32Array } {
+  const stored = new Uint8Array(content);
+  const [rates, lowest] = [scales, minima].map((part) => Float32Array.from(new Uint16Array(part), fromHalf));
+  const [rows, width] = shape;
+  const groups = scale.shape[1];
+  const packed = Math.ceil(width / GROUP) !== groups; // of 4 bits
+  const columns = packed ? 2 * width : width;
+  const data = new Float32Array(rows * columns);
+  for (let row = 0; row < rows; row++)
+    for (let i = 0; i < columns; i++) {
+      const byte = stored[row * width + (packed ? i >> 1 : i)];
+      const integer = packed ? (i % 2 ? byte >> 4 : byte & 15) : byte;
+      const group = row * groups + Math.floor(i / GROUP);
+      data[row * columns + i] = lowest[group] + Math.fround(rates[group] * integer);
+    }
+  return { shape: [rows, columns], data };
 }
